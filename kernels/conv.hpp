@@ -1,0 +1,109 @@
+// Convolution: the descriptor, the kernel interface and the ordered lists of implementations, one list per pass.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/context.hpp"
+#include "base/dtype.hpp"
+#include "base/shape.hpp"
+
+namespace petaflow {
+
+enum class Pass { kForward, kBackwardData, kBackwardWeights };
+constexpr const char* name_of(Pass pass) {
+  return pass == Pass::kForward ? "forward" : pass == Pass::kBackwardData ? "backward_data" : "backward_weights";
+}
+
+/// Element distances between neighbours of a channels-last operand; channels are adjacent.
+struct Strides {
+  std::int64_t n = 0, d = 0, h = 0, w = 0;
+
+  /// Of a tensor of this extent whose pixels lie pixel_stride elements apart.
+  static Strides of(const Extent& extent, std::int64_t pixel_stride) {
+    return {extent.volume() * pixel_stride, extent.h * extent.w * pixel_stride, extent.w * pixel_stride, pixel_stride};
+  }
+  bool operator==(const Strides&) const = default;
+};
+
+/// The geometry of a convolution layer.
+struct ConvGeometry {
+  Extent kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
+  Extent pad_begin{0, 0, 0}, pad_end{0, 0, 0};
+  std::int64_t groups = 1;
+};
+
+/// Output size of a window in one direction: (in + pad_begin + pad_end - dilation (kernel - 1) - 1) / stride + 1, and
+/// 0 where the window does not fit.  The one place where this formula stands.
+std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+                           std::int64_t pad_begin, std::int64_t pad_end);
+Extent window_output(const Extent& in, const ConvGeometry& geometry);
+
+/// One convolution on one box: cross-correlation
+///   y(n, k, o) = sum_{c, t} x(n, g C/G + c, o stride + t dilation - pad_begin) w(k, c, t),  x = 0 outside,
+/// with x (n, in_channels, in), w (out_channels, in_channels / groups, kernel), y (n, out_channels, out).
+/// A box of a larger convolution is described by its own extents and paddings and the strides of the whole tensors.
+struct ConvDesc {
+  std::int64_t n = 1, in_channels = 1, out_channels = 1;
+  Extent in, out;
+  ConvGeometry geometry;
+  Strides x_strides, y_strides;   // x and dx share x_strides, y and dy y_strides
+  DType type = DType::kF32;       // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
+  int threads = 1;                // 1: called from inside a parallel region; otherwise the kernel is parallel itself
+
+  std::int64_t weight_elements() const { return out_channels * (in_channels / geometry.groups) * geometry.kernel.volume(); }
+  double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
+};
+
+/// Operands of one call; which are read and written depends on the pass:
+///   forward           y = conv(x, packed weights)
+///   backward data     x = conv^T(y, packed weights)            (x is dx, y is dy)
+///   backward weights  sum += dw(x, y) in the kernel's own order  (y is dy)
+struct ConvArgs {
+  void* x = nullptr;
+  void* y = nullptr;
+  float* sum = nullptr;             // gradient_elements() of them
+  std::byte* scratch = nullptr;     // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
+};
+
+/// A convolution ready to run on each of the boxes that it was made for, in one pass.
+class ConvKernel {
+ public:
+  virtual ~ConvKernel() = default;
+  /// Packs the weights (out_channels, in_channels / groups, kernel), in PyTorch's order, into the kernel's own copy.
+  virtual void refresh(const Context& context, const float* weights) = 0;
+  /// Runs on the box descs[box] given to make.
+  virtual void run(const Context& context, std::size_t box, const ConvArgs& args) = 0;
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order.
+  virtual std::int64_t gradient_elements() const { return 0; }
+  virtual void unpack_gradient(const Context&, const float* /*sum*/, float* /*dw*/) {}
+  /// What runs, for the log: "onednn brgconv:avx512_core".
+  virtual std::string detail() const = 0;
+};
+
+/// One entry of a list.  All descs of a call differ only in extents and paddings.
+struct ConvImpl {
+  const char* name;
+  /// Empty where the implementation accepts, otherwise the reason in a few words.
+  std::string (*why_not)(Pass pass, std::span<const ConvDesc> boxes);
+  std::unique_ptr<ConvKernel> (*make)(Pass pass, std::span<const ConvDesc> boxes);
+};
+
+/// The implementations of this build in order of preference; "kokkos" is last and never refuses.
+std::span<const ConvImpl> conv_impls(Pass pass);
+
+struct ConvChoice {
+  std::string name;
+  std::unique_ptr<ConvKernel> kernel;
+  std::vector<std::string> refusals;   // "not onednn: ..." of those passed over
+};
+
+/// The first implementation that accepts, or the forced one.
+/// @param forced "auto" or a name; a name that does not exist or refuses is a user error with the reason.
+ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced);
+
+}  // namespace petaflow

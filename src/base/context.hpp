@@ -1,0 +1,40 @@
+// What every kernel launch needs: the execution-space instance, the threads of the host, and the state of the step.
+#pragma once
+
+#include <cstdint>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/random.hpp"
+
+namespace petaflow {
+
+using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+using MemorySpace = ExecutionSpace::memory_space;
+
+/// Everything that changes from step to step.  It lives in the memory of the execution space, so that a step whose
+/// kernels read it there can be captured once and replayed.
+struct StepState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;                   // optimizer steps done
+  float learning_rate = 0;
+  float loss_scale = 1;                    // 1 / real samples of the global batch
+  const std::int64_t* sample = nullptr;    // (N) global sample index of each slot, -1: padding
+  const std::int32_t* label = nullptr;     // (N)
+  const float* weight = nullptr;           // (N) loss weight, 0: padding
+};
+
+/// The random stream of a layer in this epoch.
+KOKKOS_INLINE_FUNCTION RandomStream layer_stream(const StepState& state, RandomPurpose purpose, int layer) {
+  return random_stream(state.seed, purpose, static_cast<std::uint64_t>(state.epoch), static_cast<std::uint64_t>(layer));
+}
+
+struct Context {
+  ExecutionSpace space{};
+  int threads = 1;                   // of the host, for kernels that divide their own work
+  bool training = true;              // dropout on, what backward needs is kept
+  const StepState* step = nullptr;   // in MemorySpace
+};
+
+}  // namespace petaflow
