@@ -1,0 +1,92 @@
+# Every package that petaflow uses.  Search order: <Package>_ROOT, CMAKE_PREFIX_PATH (a site's modules), then what
+# cmake/install-dependencies.sh left in PETAFLOW_DEPS, then the system.
+
+if(PETAFLOW_ARCH STREQUAL "native" OR NOT PETAFLOW_ARCH)
+  set(deps_name deps)
+else()
+  set(deps_name deps-${PETAFLOW_ARCH})
+endif()
+set(PETAFLOW_DEPS ${CMAKE_SOURCE_DIR}/build/${deps_name} CACHE PATH "Where cmake/install-dependencies.sh put Kokkos and oneDNN")
+
+set(how_to_install "Run cmake/install-dependencies.sh, or say where it is installed: -DCMAKE_PREFIX_PATH=... "
+                   "(README.md, \"On a cluster\").")
+string(JOIN "" how_to_install ${how_to_install})
+
+# ---- Kokkos: OpenMP or CUDA; a serial one is refused -------------------------------------------------------------------
+find_package(Kokkos 3.4 CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)
+if(NOT Kokkos_FOUND)
+  find_package(Kokkos CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)  # its version file accepts the same major number only
+endif()
+if(NOT Kokkos_FOUND)
+  message(FATAL_ERROR "Kokkos was not found. ${how_to_install}")
+endif()
+if(Kokkos_VERSION VERSION_LESS 3.4)
+  message(FATAL_ERROR "Kokkos ${Kokkos_VERSION} in ${Kokkos_DIR} is too old: petaflow needs 3.4 or newer. ${how_to_install}")
+endif()
+if(NOT "OPENMP" IN_LIST Kokkos_DEVICES AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
+  message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} has neither OpenMP nor CUDA (its devices: ${Kokkos_DEVICES}): "
+                      "petaflow would run on one core. ${how_to_install}")
+endif()
+
+# ---- Fast paths ----------------------------------------------------------------------------------------------------------
+foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS)
+  if(NOT "${${choice}}" MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "${choice}=${${choice}}: expected AUTO, ON or OFF.")
+  endif()
+endforeach()
+
+set(PETAFLOW_HAVE_ONEDNN OFF)
+if(NOT PETAFLOW_ONEDNN STREQUAL "OFF")
+  find_package(dnnl 3.1 CONFIG QUIET HINTS ${PETAFLOW_DEPS}/onednn)
+  if(dnnl_FOUND AND TARGET DNNL::dnnl)
+    set(PETAFLOW_HAVE_ONEDNN ON)
+  elseif(PETAFLOW_ONEDNN STREQUAL "ON")
+    message(FATAL_ERROR "PETAFLOW_ONEDNN=ON, but no oneDNN 3.1 or newer was found. ${how_to_install}")
+  endif()
+endif()
+
+set(PETAFLOW_HAVE_KOKKOSKERNELS OFF)
+if(NOT PETAFLOW_KOKKOSKERNELS STREQUAL "OFF")
+  find_package(KokkosKernels CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)
+  if(KokkosKernels_FOUND)
+    set(PETAFLOW_HAVE_KOKKOSKERNELS ON)
+  elseif(PETAFLOW_KOKKOSKERNELS STREQUAL "ON")
+    message(FATAL_ERROR "PETAFLOW_KOKKOSKERNELS=ON, but Kokkos Kernels was not found. ${how_to_install}")
+  endif()
+endif()
+
+# ---- The rest ------------------------------------------------------------------------------------------------------------
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(fmt REQUIRED)
+find_package(CLI11 CONFIG REQUIRED)
+find_package(nlohmann_json CONFIG REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+find_package(HDF5 1.10 REQUIRED COMPONENTS C)
+if(HDF5_IS_PARALLEL)  # its headers include mpi.h
+  target_link_libraries(hdf5::hdf5 INTERFACE MPI::MPI_C)
+endif()
+
+find_package(tomlplusplus CONFIG QUIET)
+if(NOT TARGET tomlplusplus::tomlplusplus)  # header only, and older packages bring no CMake file
+  find_path(TOMLPLUSPLUS_INCLUDE_DIR toml++/toml.h DOC "Folder that holds toml++/toml.h")
+  if(NOT TOMLPLUSPLUS_INCLUDE_DIR)
+    message(FATAL_ERROR "toml++ was not found. ${how_to_install}")
+  endif()
+  add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED)
+  target_include_directories(tomlplusplus::tomlplusplus SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE_DIR})
+endif()
+
+if(PETAFLOW_TESTS)
+  find_package(GTest QUIET)
+  if(NOT GTest_FOUND)
+    message(FATAL_ERROR "GoogleTest was not found. ${how_to_install} Or build without tests: -DPETAFLOW_TESTS=OFF.")
+  endif()
+endif()
+if(PETAFLOW_PERF)
+  find_package(benchmark CONFIG QUIET)
+  if(NOT benchmark_FOUND)
+    message(FATAL_ERROR "Google Benchmark was not found. ${how_to_install} Or build without it: -DPETAFLOW_PERF=OFF.")
+  endif()
+endif()
