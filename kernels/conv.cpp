@@ -1,0 +1,59 @@
+// The shape formula of windows and the choice among the convolutions of this build.
+#include "kernels/conv.hpp"
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+#ifdef PETAFLOW_HAVE_ONEDNN
+extern const ConvImpl kConvOnednn;
+#endif
+extern const ConvImpl kConvKokkos;
+
+std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+                           std::int64_t pad_begin, std::int64_t pad_end) {
+  const std::int64_t room = in + pad_begin + pad_end - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+Extent window_output(const Extent& in, const ConvGeometry& g) {
+  return {window_output(in.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d, g.pad_end.d),
+          window_output(in.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h, g.pad_end.h),
+          window_output(in.w, g.kernel.w, g.stride.w, g.dilation.w, g.pad_begin.w, g.pad_end.w)};
+}
+
+std::span<const ConvImpl> conv_impls(Pass pass) {
+  static const std::vector<ConvImpl> all = {
+#ifdef PETAFLOW_HAVE_ONEDNN
+      kConvOnednn,
+#endif
+      kConvKokkos,
+  };
+  static const std::array<std::vector<ConvImpl>, 3> per_pass = {all, all, all};
+  return per_pass[static_cast<std::size_t>(pass)];
+}
+
+ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
+  PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
+  ConvChoice choice;
+  std::string known;
+  for (const ConvImpl& impl : conv_impls(pass)) {
+    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", impl.name);
+    if (forced != "auto" && forced != impl.name) continue;
+    const std::string reason = impl.why_not(pass, boxes);
+    if (reason.empty()) {
+      choice.name = impl.name;
+      choice.kernel = impl.make(pass, boxes);
+      return choice;
+    }
+    choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
+  }
+  if (!choice.refusals.empty()) {
+    user_error("convolution \"{}\" was asked for, but it does not accept this layer in the {} pass: {}", forced,
+               name_of(pass), choice.refusals.back());
+  }
+  user_error("there is no convolution \"{}\" for the {} pass in this build; known: \"auto\", {}", forced, name_of(pass),
+             known);
+}
+
+}  // namespace petaflow
