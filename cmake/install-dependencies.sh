@@ -1,0 +1,222 @@
+#!/usr/bin/env bash
+# Installs what petaflow needs on Debian 12/13 and Ubuntu 24.04, in this order:
+#   1. distribution packages (as root or with sudo);
+#   2. Kokkos and Kokkos Kernels: an installed Kokkos with OpenMP or CUDA wins; then the distribution's own, where it has OpenMP;
+#      else both are built from the distribution's source package "trilinos" into build/deps/kokkos;
+#   3. oneDNN >= 3.1: an installed one wins; then the distribution's; else the prebuilt one of PyPI in build/deps/onednn.
+# A second run checks and ends at once, without network.  Nothing outside the checkout is touched but the packages of step 1.
+#
+#   cmake/install-dependencies.sh [--no-packages] [--force]
+#     --no-packages   skips step 1: the packages are there in another way (modules)
+#     --force         does steps 2 and 3 again
+# Environment: CMAKE_PREFIX_PATH, Kokkos_ROOT, dnnl_ROOT (where to look first), CXX, PETAFLOW_ARCH (value of -march, default native;
+# another one gets a prefix of its own, build/deps-<arch>), PETAFLOW_ONEDNN=OFF, PETAFLOW_KOKKOSKERNELS=OFF.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. cmake/common.sh
+
+packages=1 force=0
+for argument in "$@"; do
+  case $argument in
+    --no-packages) packages=0 ;;
+    --force) force=1 ;;
+    *) sed -n '2,15s/^# \{0,1\}//p' "$0"; [ "$argument" = --help ] && exit 0; exit 1 ;;
+  esac
+done
+
+arch=${PETAFLOW_ARCH:-native}
+deps=$PWD/build/deps
+[ "$arch" = native ] || deps=$deps-$arch
+work=$PWD/build/deps-work   # downloads and build folders; only the two source folders stay there
+mkdir -p "$deps" "$work"
+exec 8>build/deps.lock
+flock -n 8 || { say "Waiting for another installation in this checkout"; flock 8; }
+
+# ---- 1. Distribution packages -----------------------------------------------------------------------------------------------
+required=(g++ cmake ninja-build git ca-certificates libopenmpi-dev openmpi-bin libhdf5-dev libgtest-dev libbenchmark-dev
+          libtomlplusplus-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev)
+[ $packages = 0 ] || install_packages "${required[@]}"
+
+# ---- Is everything done already? ----------------------------------------------------------------------------------------------
+cxx=${CXX:-c++}
+command -v "$cxx" >/dev/null || die "No C++ compiler: $cxx was not found."
+# What the prefix was made for: the processor that -march names, compiler, system, and the wishes above.
+meaning=$("$cxx" ${arch:+-march=$arch} -E -v -x c++ /dev/null 2>&1 | grep -o -- ' -m[^ ]*' | sort | sha1sum | cut -c1-12) ||
+  die "The compiler $cxx does not know -march=$arch (PETAFLOW_ARCH)."
+system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
+kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
+key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO}"
+stamp=$deps/installed-for
+if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
+  exit 0
+fi
+rm -f "$stamp"
+
+# probe PREFIX: prints "kokkos VERSION DEVICES", "kernels VERSION", "onednn VERSION" for what CMake finds (PREFIX: only there).
+probe() {
+  rm -rf "$work/probe"
+  cmake -S cmake/probe -B "$work/probe" -G Ninja -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" "$@" >"$logs/probe.log" 2>&1 ||
+    die_with_log "CMake could not look for installed packages." "$logs/probe.log"
+  sed -n 's/^-- found: //p' "$logs/probe.log"
+}
+# usable FOUND: is there a Kokkos >= 3.4 with OpenMP or CUDA in what probe printed?
+usable_kokkos() { grep -Eq '^kokkos (3\.([4-9]|[1-9][0-9])|[4-9]|[1-9][0-9]).* (OPENMP|CUDA)( |$)' <<<"$1"; }
+usable_onednn() { grep -q '^onednn ' <<<"$1"; }
+
+found=$(probe)
+
+# ---- 2. Kokkos and Kokkos Kernels -------------------------------------------------------------------------------------------
+# build_kokkos SOURCES: both libraries from SOURCES/{kokkos,kokkos-kernels} into a staging prefix, then into place.
+build_kokkos() {
+  local staging=$work/kokkos-prefix jobs
+  jobs=$(nproc)
+  local common=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$staging" -DCMAKE_INSTALL_LIBDIR=lib
+                -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" -DCMAKE_CXX_STANDARD=20 -DCMAKE_POSITION_INDEPENDENT_CODE=ON
+                -DCMAKE_CXX_FLAGS="${arch:+-march=$arch} -w" -DBUILD_TESTING=OFF)
+  rm -rf "$staging" "$work/kokkos-build" "$work/kernels-build"
+  {
+    cmake -S "$1/kokkos" -B "$work/kokkos-build" "${common[@]}" -DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON \
+          -DKokkos_ENABLE_TESTS=OFF -DKokkos_ENABLE_DEPRECATION_WARNINGS=OFF
+    cmake --build "$work/kokkos-build" -j "$jobs"
+    cmake --install "$work/kokkos-build"
+    if [ "${PETAFLOW_KOKKOSKERNELS:-AUTO}" != OFF ]; then
+      # Without default ETI nothing is instantiated ahead: a minute saved, and petaflow instantiates the one product that it uses.
+      cmake -S "$1/kokkos-kernels" -B "$work/kernels-build" "${common[@]}" -DCMAKE_PREFIX_PATH="$staging" \
+            -DKokkosKernels_ADD_DEFAULT_ETI=OFF -DKokkosKernels_ENABLE_TESTS=OFF
+      cmake --build "$work/kernels-build" -j "$jobs"
+      cmake --install "$work/kernels-build"
+    fi
+  } >"$logs/kokkos.log" 2>&1 || return 1
+  printf '%s\n' "$kokkos_key" >"$staging/built-for"
+  rm -rf "$deps/kokkos"
+  mv "$staging" "$deps/kokkos"
+  rm -rf "$work/kokkos-build" "$work/kernels-build"
+}
+
+# get_kokkos_sources: packages/kokkos and packages/kokkos-kernels of the distribution's source package, in $work/trilinos.
+get_kokkos_sources() {
+  [ ! -e "$work/trilinos/.complete" ] || return 0
+  command -v apt-get >/dev/null || die "No Kokkos with OpenMP was found, and this machine has no apt-get to fetch its sources with." \
+    "Install Kokkos >= 3.4 with OpenMP and set CMAKE_PREFIX_PATH (README.md, \"On a cluster\")."
+  local state=$work/apt
+  mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/sources"
+  rm -f "$state"/sources/*
+  write_source_entries "$state/sources"
+  local options=(-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$state/sources" -o Dir::State::Lists="$state/lists"
+                 -o Dir::Cache="$state/cache" -o APT::Sandbox::User="$(id -un)" -o Acquire::Retries=3 -o Acquire::Languages=none)
+  say "Downloading the sources of Kokkos (Debian source package trilinos, 170 MB)"
+  apt-get "${options[@]}" update >"$logs/kokkos-sources.log" 2>&1 ||
+    die_with_log "The list of source packages could not be downloaded." "$logs/kokkos-sources.log"
+  # apt checks the checksums and takes up an interrupted download where it ended.  --tar-only: no packaging, no tools to unpack it.
+  (cd "$work" && apt-get "${options[@]}" -q source --download-only --tar-only trilinos) >>"$logs/kokkos-sources.log" 2>&1 ||
+    die_with_log "The source package trilinos could not be downloaded." "$logs/kokkos-sources.log"
+  local tarball
+  tarball=$(find "$work" -maxdepth 1 -name "trilinos_*.orig.tar.*" | tail -n 1)
+  rm -rf "$work/trilinos"
+  mkdir "$work/trilinos"
+  tar -xf "$tarball" -C "$work/trilinos" --strip-components=2 --wildcards '*/packages/kokkos/*' '*/packages/kokkos-kernels/*'
+  touch "$work/trilinos/.complete"
+  rm -rf "$tarball" "$work"/trilinos_*.dsc "$state"
+}
+
+# write_source_entries FOLDER: the machine's own package sources of this release, turned from binary into source entries.
+write_source_entries() {
+  local suites file
+  suites=$(. /etc/os-release; echo "${VERSION_CODENAME:-sid}")
+  suites="$suites|$suites-updates|$suites-security|sid|unstable|testing"
+  for file in /etc/apt/sources.list.d/*.sources; do   # deb822: stanzas of "Key: value" lines
+    [ -e "$file" ] || continue
+    awk -v RS= -v ORS='\n\n' -v suites="$suites" '
+      $0 ~ "(^|\n)Types:[^\n]*deb" && $0 ~ "(^|\n)Suites:([^\n]* )?(" suites ")( |\n|$)" && $0 !~ "(^|\n)Enabled: *no" {
+        gsub(/(^|\n)Types:[^\n]*/, "\nTypes: deb-src"); sub(/^\n/, ""); print }' "$file" >"$1/$(basename "$file")"
+  done
+  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do   # one line each
+    [ -e "$file" ] || continue
+    sed -nE "s/^deb((-src)? +(\[[^]]*\] +)?[^ ]+ +($suites)( .*)?)$/deb-src\1/p" "$file" | sed -E 's/^deb-src-src/deb-src/' \
+      >"$1/$(basename "$file")"
+  done
+  find "$1" -type f -empty -delete
+  [ -n "$(ls -A "$1")" ] || die "No package source of this release was found in /etc/apt to fetch the sources of Kokkos from."
+}
+
+kokkos_from=installed
+if ! usable_kokkos "$found" && [ $packages = 1 ] && package_exists libkokkos-dev; then
+  install_packages libkokkos-dev || true
+  found=$(probe)
+fi
+if ! usable_kokkos "$found"; then
+  kokkos_from=built
+  if grep -q '^kokkos ' <<<"$found"; then
+    say "The installed $(grep '^kokkos ' <<<"$found") has no OpenMP or is older than 3.4: building one"
+  fi
+  if [ $force = 1 ] || [ "$(cat "$deps/kokkos/built-for" 2>/dev/null)" != "$kokkos_key" ]; then
+    get_kokkos_sources
+    say "Building Kokkos and Kokkos Kernels for -march=$arch (log: build/log/kokkos.log)"
+    build_kokkos "$work/trilinos" || die_with_log "Kokkos did not build." "$logs/kokkos.log"
+  fi
+  found=$(probe -DPETAFLOW_DEPS="$deps")
+  usable_kokkos "$found" || die_with_log "The Kokkos that was just built is not found by CMake." "$logs/probe.log"
+else
+  rm -rf "$deps/kokkos"
+fi
+
+# ---- 3. oneDNN -------------------------------------------------------------------------------------------------------------
+# The prebuilt oneDNN 3.2 for g++ and its OpenMP runtime, the one that Kokkos uses too: one pool of threads, not two.
+onednn_version=2023.2.0
+onednn_wheels=(
+  "onednn-cpu-gomp         2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb"
+  "onednn-devel-cpu-gomp   9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284"
+)
+get_onednn() {
+  local staging=$work/onednn-prefix wheels=$work/wheels entry name sum file
+  [ "$(uname -m)" = x86_64 ] || die "No oneDNN >= 3.1 was found, and there is no prebuilt one for $(uname -m)." \
+    "Install it and set CMAKE_PREFIX_PATH, or do without: PETAFLOW_ONEDNN=OFF."
+  python3 -m pip --version >/dev/null 2>&1 || { [ $packages = 1 ] && install_packages python3 python3-pip; }
+  rm -rf "$staging" "$wheels"
+  mkdir -p "$staging" "$wheels"
+  say "Downloading oneDNN 3.2 (PyPI, 39 MB)"
+  for entry in "${onednn_wheels[@]}"; do
+    read -r name sum <<<"$entry"
+    python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir --retries 3 -d "$wheels" "$name==$onednn_version" \
+      >"$logs/onednn.log" 2>&1 || die_with_log "oneDNN could not be downloaded." "$logs/onednn.log"
+    file=$(ls "$wheels/${name//-/_}-$onednn_version"-*.whl)
+    sha256sum -c --quiet <<<"$sum  $file" || die "$file is not the file that was expected: its checksum differs."
+    # A wheel is a zip file; what pip would put into the prefix lies in <name>.data/data.
+    python3 - "$file" "$staging" <<'PYTHON'
+import os, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    for entry in wheel.namelist():
+        _, marker, path = entry.partition(".data/data/")
+        if marker and not entry.endswith("/"):
+            target = os.path.join(sys.argv[2], path)
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with open(target, "wb") as out:
+                out.write(wheel.read(entry))
+PYTHON
+  done
+  # A zip file knows no links: three copies of 55 MB become one.
+  (cd "$staging/lib" && ln -sf libdnnl.so.3.2 libdnnl.so.3 && ln -sf libdnnl.so.3 libdnnl.so)
+  printf '%s\n' "$onednn_version" >"$staging/version"
+  rm -rf "$deps/onednn" "$wheels"
+  mv "$staging" "$deps/onednn"
+}
+
+onednn_from=installed
+if [ "${PETAFLOW_ONEDNN:-AUTO}" = OFF ]; then
+  onednn_from="left out"
+else
+  if ! usable_onednn "$found" && [ $packages = 1 ] && package_exists libdnnl-dev 3.1; then
+    install_packages libdnnl-dev
+    found=$(probe -DPETAFLOW_DEPS="$deps")
+  fi
+  if ! usable_onednn "$found"; then
+    onednn_from=downloaded
+    if [ $force = 1 ] || [ "$(cat "$deps/onednn/version" 2>/dev/null)" != "$onednn_version" ]; then get_onednn; fi
+    found=$(probe -DPETAFLOW_DEPS="$deps")
+    usable_onednn "$found" || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe.log"
+  fi
+fi
+
+rm -rf "$work/probe"
+printf '%s\n' "$key" >"$stamp"
+say "Kokkos: $kokkos_from ($(sed -n 's/^kokkos //p' <<<"$found")), oneDNN: $onednn_from ($(sed -n 's/^onednn //p' <<<"$found"))"
