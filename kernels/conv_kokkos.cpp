@@ -1,0 +1,190 @@
+// The portable convolution: every pass, geometry, stride and type; it never refuses.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "kernels/conv_outer.hpp"
+
+namespace petaflow {
+namespace {
+
+using portable::Axis;
+using portable::Gather;
+using portable::Outer;
+using portable::PackedOrder;
+using portable::PackWeights;
+
+constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
+using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+template <class T>
+using Buffer = Kokkos::View<T*, MemorySpace>;
+
+/// threads 1: a loop in the calling thread, which may itself be one of a parallel region.
+template <class Functor>
+void launch(const Context& context, int threads, const char* label, std::int64_t items, const Functor& functor) {
+  if constexpr (kOnHost) {
+    if (threads == 1) {
+      for (std::int64_t item = 0; item < items; ++item) functor(item);
+      return;
+    }
+  }
+  Kokkos::parallel_for(label, Range(context.space, 0, items), functor);
+}
+
+Axis forward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+                  std::int64_t pad, std::int64_t in_stride, std::int64_t out_stride) {
+  return {in, out, kernel, stride, dilation, -pad, 1, in_stride, out_stride};
+}
+
+/// The packed weights have their taps reversed, so that the sources of successive taps ascend here too.
+Axis backward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
+                   std::int64_t pad, std::int64_t in_stride, std::int64_t out_stride) {
+  return {out, in, kernel, 1, dilation, pad - (kernel - 1) * dilation, stride, out_stride, in_stride};
+}
+
+class GatherKernel final : public ConvKernel {
+ public:
+  GatherKernel(Pass pass, std::span<const ConvDesc> boxes)
+      : backward_(pass == Pass::kBackwardData), boxes_(boxes.begin(), boxes.end()) {
+    const ConvDesc& desc = boxes_.front();
+    const ConvGeometry& g = desc.geometry;
+    order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
+    if (backward_) std::swap(order_.sources, order_.targets);
+    packed_ = Buffer<float>("petaflow::conv::weights[kokkos]", static_cast<std::size_t>(order_.elements()));
+    zeros_ = Buffer<float>("petaflow::conv::zeros[kokkos]", static_cast<std::size_t>(order_.sources));
+  }
+
+  void refresh(const Context& context, const float* weights) override {
+    Kokkos::parallel_for("petaflow::conv::refresh[kokkos]", Range(context.space, 0, boxes_.front().weight_elements()),
+                         PackWeights<false>{order_, backward_, weights, packed_.data()});
+  }
+
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+    if (boxes_[box].type == DType::kF32) {
+      run_typed<float>(context, boxes_[box], args);
+    } else {
+      run_typed<Bf16>(context, boxes_[box], args);
+    }
+  }
+
+  std::string detail() const override { return fmt::format("kokkos gather {}x{}", lanes::kPoints, lanes::kBlock); }
+
+ private:
+  template <class T>
+  void run_typed(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
+    const ConvGeometry& g = desc.geometry;
+    const Strides& xs = desc.x_strides;
+    const Strides& ys = desc.y_strides;
+    const auto axis = backward_ ? backward_axis : forward_axis;
+    Gather<T> gather;
+    gather.d = axis(desc.in.d, desc.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d, xs.d, ys.d);
+    gather.h = axis(desc.in.h, desc.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h, xs.h, ys.h);
+    gather.w = axis(desc.in.w, desc.out.w, g.kernel.w, g.stride.w, g.dilation.w, g.pad_begin.w, xs.w, ys.w);
+    gather.order = order_;
+    gather.samples = desc.n;
+    gather.source_n = backward_ ? ys.n : xs.n;
+    gather.target_n = backward_ ? xs.n : ys.n;
+    gather.source = static_cast<const T*>(backward_ ? args.y : args.x);
+    gather.target = static_cast<T*>(backward_ ? args.x : args.y);
+    gather.weights = packed_.data();
+    gather.zeros = reinterpret_cast<const T*>(zeros_.data());
+    gather.merged = gather.w.divisor == 1 && gather.w.tap_scale == 1 && gather.w.source_stride == order_.sources;
+    gather.segments = 1;
+    const std::int64_t longest =
+        (gather.w.targets + gather.w.divisor * lanes::kPoints - 1) / (gather.w.divisor * lanes::kPoints);
+    if (!kOnHost || (desc.threads != 1 && gather.items() < 4 * desc.threads))
+      gather.segments = std::max<std::int64_t>(1, longest);
+    launch(context, desc.threads,
+           backward_ ? "petaflow::conv::backward_data[kokkos]" : "petaflow::conv::forward[kokkos]", gather.items(),
+           gather);
+  }
+
+  bool backward_;
+  std::vector<ConvDesc> boxes_;
+  PackedOrder order_;
+  Buffer<float> packed_, zeros_;
+};
+
+class OuterKernel final : public ConvKernel {
+ public:
+  explicit OuterKernel(std::span<const ConvDesc> boxes) : boxes_(boxes.begin(), boxes.end()) {
+    const ConvDesc& desc = boxes_.front();
+    const ConvGeometry& g = desc.geometry;
+    order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
+  }
+
+  void refresh(const Context&, const float*) override {}
+
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+    if (boxes_[box].type == DType::kF32) {
+      run_typed<float>(context, boxes_[box], args);
+    } else {
+      run_typed<Bf16>(context, boxes_[box], args);
+    }
+  }
+
+  std::size_t scratch_bytes() const override {
+    std::int64_t parts = 1;
+    for (const ConvDesc& desc : boxes_) parts = std::max(parts, split<float>(desc).parts);
+    return parts == 1 ? 0 : static_cast<std::size_t>(parts * order_.elements()) * sizeof(float);
+  }
+
+  std::int64_t gradient_elements() const override { return order_.elements(); }
+
+  void unpack_gradient(const Context& context, const float* sum, float* dw) override {
+    Kokkos::parallel_for("petaflow::conv::unpack_gradient[kokkos]",
+                         Range(context.space, 0, boxes_.front().weight_elements()),
+                         PackWeights<true>{order_, false, sum, dw});
+  }
+
+  std::string detail() const override { return fmt::format("kokkos outer {}x{}", lanes::kPoints, lanes::kBlock); }
+
+ private:
+  /// How the work of a box is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
+  template <class T>
+  Outer<T> split(const ConvDesc& desc) const {
+    constexpr std::int64_t kPartBytes = std::int64_t{64} << 20;
+    Outer<T> outer;
+    outer.desc = desc;
+    outer.order = order_;
+    outer.rows_per_chunk = std::max<std::int64_t>(1, Outer<T>::kChunkPixels / std::max<std::int64_t>(1, desc.out.w));
+    outer.parts = outer.shares = 1;
+    if (kOnHost && desc.threads == 1) return outer;
+    const std::int64_t tasks = kOnHost ? desc.threads : std::max<std::int64_t>(outer.pieces(), 65536);
+    const std::int64_t room = kPartBytes / (order_.elements() * static_cast<std::int64_t>(sizeof(float)));
+    outer.shares = kOnHost ? 1 : outer.pieces();
+    outer.parts =
+        std::clamp<std::int64_t>(std::min(tasks / outer.shares, room), 1, std::max<std::int64_t>(1, outer.chunks()));
+    outer.shares = std::clamp<std::int64_t>((tasks + outer.parts - 1) / outer.parts, 1, outer.pieces());
+    return outer;
+  }
+
+  template <class T>
+  void run_typed(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
+    Outer<T> outer = split<T>(desc);
+    outer.x = static_cast<const T*>(args.x);
+    outer.dy = static_cast<const T*>(args.y);
+    outer.sum = outer.parts == 1 ? args.sum : reinterpret_cast<float*>(args.scratch);
+    launch(context, desc.threads, "petaflow::conv::backward_weights[kokkos]", outer.parts * outer.shares, outer);
+    if (outer.parts > 1) {
+      launch(context, desc.threads, "petaflow::conv::add_parts[kokkos]", order_.elements(),
+             portable::AddParts{outer.parts, order_.elements(), outer.sum, args.sum});
+    }
+  }
+
+  std::vector<ConvDesc> boxes_;
+  PackedOrder order_;
+};
+
+std::string why_not(Pass, std::span<const ConvDesc>) { return {}; }
+
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
+  if (pass == Pass::kBackwardWeights) return std::make_unique<OuterKernel>(boxes);
+  return std::make_unique<GatherKernel>(pass, boxes);
+}
+
+}  // namespace
+
+extern const ConvImpl kConvKokkos;
+const ConvImpl kConvKokkos = {"kokkos", why_not, make};
+
+}  // namespace petaflow
