@@ -1,0 +1,76 @@
+// What the ranks of one training run say to each other; the transports are in self.cpp and mpi.cpp.
+// Source: the collective operations of the MPI standard 3.1, chapter 5.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace petaflow {
+
+/// A group of ranks.  Every collective is called by all ranks in the same order; arrays are host memory.
+/// Every function throws a failure naming the call where the transport reports an error.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual std::string name() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  /// Place among, and number of, the ranks that share this machine's memory.
+  virtual int node_rank() const = 0;
+  virtual int node_size() const = 0;
+
+  /// values = sum over ranks, the same bits on all of them.
+  virtual void all_reduce_sum(std::span<float> values) = 0;
+  virtual void all_reduce_sum(std::span<double> values) = 0;
+  virtual void all_reduce_min(std::span<double> values) = 0;
+  virtual void all_reduce_max(std::span<double> values) = 0;
+
+  /// Starts values = sum over ranks; the array is not touched until wait_all() returns.
+  virtual void start_all_reduce_sum(std::span<float> values) = 0;
+  /// Lets started operations move on (MPI moves data only inside its calls); true when all of them are done.
+  virtual bool progress() = 0;
+  /// Completes all started operations.
+  virtual void wait_all() = 0;
+
+  /// Blocking transfer of one array between two ranks.
+  virtual void send(std::span<const float> values, int to) = 0;
+  virtual void receive(std::span<float> values, int from) = 0;
+
+  /// bytes of `root` to everyone.
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// The bytes of every rank, in order of rank, on rank 0; empty elsewhere.
+  virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
+
+  virtual void barrier() = 0;
+  /// Ends all ranks at once, for a rank that fails where the others cannot be asked.
+  [[noreturn]] virtual void abort(int exit_code) = 0;
+};
+
+/// The texts of every rank on rank 0; empty elsewhere.
+std::vector<std::string> gather_text(Communicator& comm, const std::string& text);
+/// The text of rank 0 on every rank.
+std::string broadcast_text(Communicator& comm, const std::string& text);
+
+/// @param backend "mpi"; "self": every rank is alone; "auto": mpi where it runs with more than one rank, self
+/// elsewhere. Throws a user error for any other word, and where MPI is asked for but not started.
+std::unique_ptr<Communicator> make_communicator(const std::string& backend);
+
+/// Starts MPI and ends it, unless somebody else has started it; nothing that communicates may outlive it.
+class MpiSession {
+ public:
+  /// Throws a failure where MPI cannot start or does not give calls from the main thread (MPI_THREAD_FUNNELED).
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+ private:
+  bool owned_ = false;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,185 @@
+#include "comm/mpi.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <mpi.h>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+void check_mpi(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  failure("{} failed: {}", call, text);
+}
+
+// Elements per call: counts are int in MPI 3.
+constexpr std::size_t kLargestCount = std::size_t{1} << 30;
+
+/// Owns a communicator.
+class MpiComm {
+ public:
+  ~MpiComm() {
+    if (mpi_is_running() && value_ != MPI_COMM_NULL) MPI_Comm_free(&value_);
+  }
+  MpiComm() = default;
+  MpiComm(const MpiComm&) = delete;
+  MpiComm& operator=(const MpiComm&) = delete;
+  MPI_Comm* address() { return &value_; }
+  MPI_Comm get() const { return value_; }
+
+ private:
+  MPI_Comm value_ = MPI_COMM_NULL;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator() {
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, comm_.address()), "MPI_Comm_dup");
+    // Errors come back as statuses instead of ending the program, so that they can be named.
+    check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+    MpiComm node;
+    check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, node.address()),
+              "MPI_Comm_split_type");
+    check_mpi(MPI_Comm_rank(node.get(), &node_rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(node.get(), &node_size_), "MPI_Comm_size");
+  }
+
+  std::string name() const override { return "mpi"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int node_rank() const override { return node_rank_; }
+  int node_size() const override { return node_size_; }
+
+  void all_reduce_sum(std::span<float> values) override { all_reduce(values, MPI_FLOAT, MPI_SUM); }
+  void all_reduce_sum(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_SUM); }
+  void all_reduce_min(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_MIN); }
+  void all_reduce_max(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_MAX); }
+
+  void start_all_reduce_sum(std::span<float> values) override {
+    for_each_part(values, [&](float* part, int count) {
+      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, part, count, MPI_FLOAT, MPI_SUM, comm_.get(), &requests_.emplace_back()),
+                "MPI_Iallreduce");
+    });
+  }
+
+  bool progress() override {
+    if (requests_.empty()) return true;
+    int done = 0;
+    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    if (done != 0) requests_.clear();
+    return done != 0;
+  }
+
+  void wait_all() override {
+    check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
+    requests_.clear();
+  }
+
+  void send(std::span<const float> values, int to) override {
+    for_each_part(values, [&](const float* part, int count) {
+      check_mpi(MPI_Send(part, count, MPI_FLOAT, to, 0, comm_.get()), "MPI_Send");
+    });
+  }
+
+  void receive(std::span<float> values, int from) override {
+    for_each_part(values, [&](float* part, int count) {
+      check_mpi(MPI_Recv(part, count, MPI_FLOAT, from, 0, comm_.get(), MPI_STATUS_IGNORE), "MPI_Recv");
+    });
+  }
+
+  void broadcast(std::span<std::byte> bytes, int root) override {
+    for_each_part(bytes, [&](std::byte* part, int count) {
+      check_mpi(MPI_Bcast(part, count, MPI_BYTE, root, comm_.get()), "MPI_Bcast");
+    });
+  }
+
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) override {
+    PETAFLOW_REQUIRE(bytes.size() <= kLargestCount, "{} bytes to gather from a rank", bytes.size());
+    const int count = static_cast<int>(bytes.size());
+    std::vector<int> counts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0);
+    check_mpi(MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_.get()), "MPI_Gather");
+    if (rank_ != 0) {
+      check_mpi(MPI_Send(bytes.data(), count, MPI_BYTE, 0, 1, comm_.get()), "MPI_Send");
+      return {};
+    }
+    std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
+    all[0].assign(bytes.begin(), bytes.end());
+    for (std::size_t from = 1; from < all.size(); ++from) {  // one at a time: the sum of the counts may pass an int
+      all[from].resize(static_cast<std::size_t>(counts[from]));
+      check_mpi(
+          MPI_Recv(all[from].data(), counts[from], MPI_BYTE, static_cast<int>(from), 1, comm_.get(), MPI_STATUS_IGNORE),
+          "MPI_Recv");
+    }
+    return all;
+  }
+
+  void barrier() override { check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier"); }
+
+  [[noreturn]] void abort(int exit_code) override {
+    MPI_Abort(MPI_COMM_WORLD, exit_code);
+    std::_Exit(exit_code);
+  }
+
+ private:
+  template <class T, class F>
+  static void for_each_part(std::span<T> values, F&& call) {
+    for (std::size_t first = 0; first < values.size(); first += kLargestCount) {
+      call(values.data() + first, static_cast<int>(std::min(kLargestCount, values.size() - first)));
+    }
+  }
+
+  template <class T>
+  void all_reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
+    for_each_part(values, [&](T* part, int count) {
+      check_mpi(MPI_Allreduce(MPI_IN_PLACE, part, count, type, op, comm_.get()), "MPI_Allreduce");
+    });
+  }
+
+  MpiComm comm_;
+  int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
+  std::vector<MPI_Request> requests_;
+};
+
+}  // namespace
+
+bool mpi_is_running() {
+  int initialised = 0, finalised = 0;
+  MPI_Initialized(&initialised);
+  MPI_Finalized(&finalised);
+  return initialised != 0 && finalised == 0;
+}
+
+int mpi_world_size() {
+  int size = 1;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  return size;
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(); }
+
+MpiSession::MpiSession(int* argc, char*** argv) {
+  if (mpi_is_running()) return;
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  owned_ = true;
+  if (provided < MPI_THREAD_FUNNELED) {
+    failure(
+        "this MPI library allows no threads beside the one that calls it (MPI_THREAD_FUNNELED is needed); use a "
+        "build of it with thread support");
+  }
+}
+
+MpiSession::~MpiSession() {
+  if (owned_ && mpi_is_running()) MPI_Finalize();
+}
+
+}  // namespace petaflow

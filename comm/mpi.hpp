@@ -1,0 +1,18 @@
+// The MPI transport; mpi.h is seen by mpi.cpp only.
+#pragma once
+
+#include <memory>
+
+#include "comm/communicator.hpp"
+
+namespace petaflow {
+
+/// Whether MPI is started and not yet ended.
+bool mpi_is_running();
+/// Ranks of MPI_COMM_WORLD; MPI must be running.
+int mpi_world_size();
+
+/// All ranks of MPI_COMM_WORLD on a communicator of their own.
+std::unique_ptr<Communicator> make_mpi_communicator();
+
+}  // namespace petaflow

@@ -1,0 +1,165 @@
+// Communicators against closed forms, on any number of ranks; the sum of shards against a serial replay, bit for bit.
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "base/random.hpp"
+#include "comm/buckets.hpp"
+#include "comm/communicator.hpp"
+#include "comm/tree_sum.hpp"
+
+namespace petaflow {
+namespace {
+
+class AnyCommunicator : public testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<Communicator> comm = make_communicator(GetParam());
+  float rank = static_cast<float>(comm->rank()), size = static_cast<float>(comm->size());
+};
+INSTANTIATE_TEST_SUITE_P(Backends, AnyCommunicator, testing::Values("mpi", "self", "auto"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(AnyCommunicator, ReducesToClosedForms) {
+  std::vector<float> values(1000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = (rank + 1) * static_cast<float>(i % 7);
+  comm->all_reduce_sum(std::span<float>(values));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], size * (size + 1) / 2 * static_cast<float>(i % 7));
+  }
+  double low = rank, high = rank, sum = 0.5;
+  comm->all_reduce_min(std::span(&low, 1));
+  comm->all_reduce_max(std::span(&high, 1));
+  comm->all_reduce_sum(std::span<double>(&sum, 1));
+  EXPECT_EQ(low, 0);
+  EXPECT_EQ(high, size - 1);
+  EXPECT_EQ(sum, size / 2);
+  EXPECT_LT(comm->node_rank(), comm->node_size());
+  comm->barrier();
+}
+
+TEST_P(AnyCommunicator, StartedSumsEndInAnyNumber) {
+  std::vector<float> a(100, rank + 1), b(50000, 1);
+  comm->start_all_reduce_sum(a);
+  comm->start_all_reduce_sum(b);
+  comm->progress();
+  comm->wait_all();
+  EXPECT_TRUE(comm->progress());
+  EXPECT_EQ(a[99], size * (size + 1) / 2);
+  EXPECT_EQ(b[49999], size);
+}
+
+TEST_P(AnyCommunicator, CarriesTexts) {
+  EXPECT_EQ(broadcast_text(*comm, comm->rank() == 0 ? "from the root" : "something longer than that"), "from the root");
+  EXPECT_EQ(broadcast_text(*comm, ""), "");
+  const std::vector<std::string> texts = gather_text(*comm, std::string(static_cast<std::size_t>(comm->rank()), 'x'));
+  if (comm->rank() == 0) {
+    ASSERT_EQ(texts.size(), static_cast<std::size_t>(comm->size()));
+    for (std::size_t i = 0; i < texts.size(); ++i) EXPECT_EQ(texts[i].size(), i);
+  } else {
+    EXPECT_TRUE(texts.empty());
+  }
+}
+
+TEST_P(AnyCommunicator, BucketsEqualThePlainSum) {
+  const std::vector<std::int64_t> ends = {700, 710, 2000, 2050, 5000, 5003};
+  for (const std::int64_t bucket : {1, 60, 3000, 100000}) {
+    BucketedSum sum(*comm, ends, bucket);
+    std::vector<float> gradient(5003);
+    std::iota(gradient.begin(), gradient.end(), 0.0F);
+    sum.begin(gradient.data());
+    for (std::size_t i = ends.size(); i-- > 1;) sum.ready_from(ends[i - 1]);
+    sum.finish();
+    for (std::size_t i = 0; i < gradient.size(); ++i) ASSERT_EQ(gradient[i], size * static_cast<float>(i));
+  }
+}
+
+TEST(Buckets, EndAtArraysAndAreNotSmallerThanAsked) {
+  const auto comm = make_communicator("self");
+  using Range = BucketedSum::Range;
+  const std::vector<std::int64_t> ends = {700, 710, 2000, 2050};
+  EXPECT_EQ(BucketedSum(*comm, ends, 60).buckets(), (std::vector<Range>{{710, 2050}, {0, 710}}));
+  EXPECT_EQ(BucketedSum(*comm, ends, 1).buckets(),
+            (std::vector<Range>{{2000, 2050}, {710, 2000}, {700, 710}, {0, 700}}));
+  EXPECT_EQ(BucketedSum(*comm, ends, 9999).buckets(), (std::vector<Range>{{0, 2050}}));
+}
+
+// ---- Sum of shards ----
+
+constexpr std::int64_t kElements = 100;
+
+/// Values of very different size, so that the order of additions shows.
+std::vector<float> shard(int number) {
+  std::vector<float> values(kElements);
+  RandomSequence random(random_stream(7, RandomPurpose::kInit), static_cast<std::uint64_t>(number));
+  for (float& value : values) value = static_cast<float>(random.normal() * std::exp(4 * random.normal()));
+  return values;
+}
+
+/// The definition, recursively: the node of this level and number.
+std::vector<float> replay(int level, int number, int shards) {
+  if (level == 0) return shard(number);
+  std::vector<float> left = replay(level - 1, 2 * number, shards);
+  if (((2 * number + 1) << (level - 1)) < shards) {
+    const std::vector<float> right = replay(level - 1, 2 * number + 1, shards);
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+  }
+  return left;
+}
+
+void expect_tree(Communicator& comm, const std::vector<ShardRange>& ranges) {
+  TreeSum tree(comm, ranges, kElements);
+  const int shards = ranges.back().end;
+  int levels = 0;
+  while ((1 << levels) < shards) ++levels;
+  const std::vector<float> expected = replay(levels, 0, shards);
+  for (int step = 0; step < 2; ++step) {
+    const ShardRange mine = ranges[static_cast<std::size_t>(comm.rank())];
+    for (int s = mine.begin; s < mine.end; ++s) tree.add(shard(s));
+    std::vector<float> sum(kElements);
+    tree.finish(sum);
+    ASSERT_EQ(std::memcmp(sum.data(), expected.data(), kElements * sizeof(float)), 0) << shards << " shards";
+  }
+}
+
+TEST(TreeSum, IsTheSameForAnyDistribution) {
+  const auto comm = make_communicator("mpi");
+  const int ranks = comm->size();
+  for (int shards = ranks; shards <= 17; ++shards) {
+    std::vector<ShardRange> even, front, back;  // even, all but one on the first rank, all but one on the last rank
+    for (int r = 0; r < ranks; ++r) {
+      even.push_back(shards_of(r, ranks, shards));
+      EXPECT_GE(even.back().count(), shards / ranks);
+      EXPECT_LE(even.back().count(), shards / ranks + 1);
+      front.push_back({r == 0 ? 0 : shards - ranks + r, shards - ranks + r + 1});
+      back.push_back({r, r == ranks - 1 ? shards : r + 1});
+    }
+    expect_tree(*comm, even);
+    expect_tree(*comm, front);
+    expect_tree(*comm, back);
+  }
+}
+
+TEST(TreeSum, TheOrderOfAdditionsShowsInTheseNumbers) {
+  std::vector<float> serial(kElements, 0);
+  for (int s = 0; s < 16; ++s) {
+    const std::vector<float> values = shard(s);
+    for (std::size_t i = 0; i < values.size(); ++i) serial[i] += values[i];
+  }
+  EXPECT_NE(serial, replay(4, 0, 16));  // otherwise the test above proves nothing
+}
+
+TEST(Communicator, RefusesUnknownBackends) {
+  try {
+    make_communicator("carrier pigeon");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("carrier pigeon"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
