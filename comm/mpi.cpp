@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#define OMPI_SKIP_MPICXX 1  // the C interface only: no C++ library of MPI to link
+#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include "base/error.hpp"

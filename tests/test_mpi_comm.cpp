@@ -20,7 +20,7 @@ class AnyCommunicator : public testing::TestWithParam<const char*> {
   float rank = static_cast<float>(comm->rank()), size = static_cast<float>(comm->size());
 };
 INSTANTIATE_TEST_SUITE_P(Backends, AnyCommunicator, testing::Values("mpi", "self", "auto"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& name) { return std::string(name.param); });
 
 TEST_P(AnyCommunicator, ReducesToClosedForms) {
   std::vector<float> values(1000);
