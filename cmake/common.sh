@@ -46,8 +46,11 @@ install_packages() {
   fi
   say "Installing packages: ${missing[*]} (log: build/log/packages.log)"
   local apt=("${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
-  { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${missing[@]}"; } >"$logs/packages.log" 2>&1 ||
-    die_with_log "The packages could not be installed." "$logs/packages.log"
+  {
+    [ -n "${packages_updated:-}" ] || "${apt[@]}" update
+    "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+  } >>"$logs/packages.log" 2>&1 || die_with_log "The packages could not be installed." "$logs/packages.log"
+  packages_updated=1
 }
 
 # configure PRESET: plain CMake with a preset.  A checkout that was moved or copied gets a fresh build folder.

@@ -63,6 +63,7 @@ find_package(fmt REQUIRED)
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
+target_compile_definitions(MPI::MPI_C INTERFACE OMPI_SKIP_MPICXX=1 MPICH_SKIP_MPICXX=1)  # mpi.h without its C++ classes: the C library is linked
 find_package(HDF5 1.10 REQUIRED COMPONENTS C)
 if(HDF5_IS_PARALLEL)  # its headers include mpi.h
   target_link_libraries(hdf5::hdf5 INTERFACE MPI::MPI_C)
