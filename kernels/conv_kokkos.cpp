@@ -3,6 +3,7 @@
 
 #include "base/error.hpp"
 #include "kernels/conv_outer.hpp"
+#include "kernels/launch.hpp"
 
 namespace petaflow {
 namespace {
@@ -13,22 +14,8 @@ using portable::Outer;
 using portable::PackedOrder;
 using portable::PackWeights;
 
-constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
-using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 template <class T>
 using Buffer = Kokkos::View<T*, MemorySpace>;
-
-/// threads 1: a loop in the calling thread, which may itself be one of a parallel region.
-template <class Functor>
-void launch(const Context& context, int threads, const char* label, std::int64_t items, const Functor& functor) {
-  if constexpr (kOnHost) {
-    if (threads == 1) {
-      for (std::int64_t item = 0; item < items; ++item) functor(item);
-      return;
-    }
-  }
-  Kokkos::parallel_for(label, Range(context.space, 0, items), functor);
-}
 
 Axis forward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                   std::int64_t pad, std::int64_t in_stride, std::int64_t out_stride) {
@@ -54,8 +41,8 @@ class GatherKernel final : public ConvKernel {
   }
 
   void refresh(const Context& context, const float* weights) override {
-    Kokkos::parallel_for("petaflow::conv::refresh[kokkos]", Range(context.space, 0, boxes_.front().weight_elements()),
-                         PackWeights<false>{order_, backward_, weights, packed_.data()});
+    launch(context, "petaflow::conv::refresh[kokkos]", boxes_.front().weight_elements(),
+           PackWeights<false>{order_, backward_, weights, packed_.data()});
   }
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
@@ -131,9 +118,8 @@ class OuterKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return order_.elements(); }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    Kokkos::parallel_for("petaflow::conv::unpack_gradient[kokkos]",
-                         Range(context.space, 0, boxes_.front().weight_elements()),
-                         PackWeights<true>{order_, false, sum, dw});
+    launch(context, "petaflow::conv::unpack_gradient[kokkos]", boxes_.front().weight_elements(),
+           PackWeights<true>{order_, false, sum, dw});
   }
 
   std::string detail() const override { return fmt::format("kokkos outer {}x{}", lanes::kPoints, lanes::kBlock); }

@@ -1,0 +1,88 @@
+// Softmax cross-entropy: one item per sample, in f32 with the largest logit subtracted; the sum is a second kernel.
+#include "kernels/softmax_xent.hpp"
+
+#include "kernels/launch.hpp"
+
+namespace petaflow {
+namespace {
+
+template <class T>
+struct Sample {
+  std::int64_t classes, logits_step, dlogits_step;
+  const StepState* step;
+  const T* logits;
+  T* dlogits;
+  float* probabilities;
+  float* loss;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t n) const {
+    const T* x = logits + n * logits_step;
+    float largest = static_cast<float>(x[0]);
+    for (std::int64_t c = 1; c < classes; ++c) {
+      const float value = static_cast<float>(x[c]);
+      largest = value > largest || value != value ? value : largest;  // NaN is kept
+    }
+    float sum = 0;
+    for (std::int64_t c = 0; c < classes; ++c) sum += ::expf(static_cast<float>(x[c]) - largest);
+    const std::int32_t label = step->label[n];
+    const float weight = step->weight[n];
+    const bool padding = label < 0 || weight == 0;
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const float p = ::expf(static_cast<float>(x[c]) - largest) / sum;
+      if (probabilities != nullptr) probabilities[n * classes + c] = p;
+      if (dlogits != nullptr) {
+        const float gradient = (p - (c == label ? 1.0F : 0.0F)) * weight * step->loss_scale;
+        dlogits[n * dlogits_step + c] = static_cast<T>(padding ? 0.0F : gradient);
+      }
+    }
+    loss[n] = padding           ? 0.0F
+              : label < classes ? largest - static_cast<float>(x[label]) + ::logf(sum)
+                                : static_cast<float>(NAN);
+  }
+};
+
+struct SumLoss {
+  std::int64_t samples;
+  const StepState* step;
+  const float* loss;
+  double* loss_sum;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t) const {
+    double sum = 0;
+    for (std::int64_t n = 0; n < samples; ++n) {
+      if (step->label[n] >= 0 && step->weight[n] != 0)
+        sum += static_cast<double>(step->weight[n]) * static_cast<double>(loss[n]);
+    }
+    *loss_sum = sum;
+  }
+};
+
+template <class T>
+void run(const Context& context, const SoftmaxCrossEntropy& args) {
+  const Tensor& x = args.logits;
+  launch(context, "petaflow::softmax_xent[kokkos]", x.shape.n,
+         Sample<T>{x.shape.c, x.pixel_stride, args.dlogits.pixel_stride, context.step, static_cast<const T*>(x.data),
+                   static_cast<T*>(args.dlogits.data), args.probabilities, args.loss});
+  if (args.loss_sum != nullptr) {
+    launch(context, "petaflow::softmax_xent_sum[kokkos]", 1,
+           SumLoss{x.shape.n, context.step, args.loss, args.loss_sum});
+  }
+}
+
+}  // namespace
+
+void softmax_cross_entropy(const Context& context, const SoftmaxCrossEntropy& args) {
+  PETAFLOW_REQUIRE(args.logits.shape.pixels() == 1, "logits are (N, C), not {}", to_string(args.logits.shape));
+  PETAFLOW_REQUIRE(args.loss != nullptr && context.step != nullptr, "the loss and the state of the step are needed");
+  if (args.dlogits.data != nullptr) {
+    PETAFLOW_REQUIRE(args.dlogits.shape == args.logits.shape && args.dlogits.type == args.logits.type,
+                     "gradient {} of logits {}", to_string(args.dlogits.shape), to_string(args.logits.shape));
+  }
+  if (args.logits.type == DType::kF32) {
+    run<float>(context, args);
+  } else {
+    run<Bf16>(context, args);
+  }
+}
+
+}  // namespace petaflow
