@@ -6,7 +6,7 @@
 namespace petaflow {
 
 #ifdef PETAFLOW_HAVE_ONEDNN
-extern const ConvImpl kConvOnednn;
+extern const ConvImpl kConvOnednn, kConvOnednnBlocked;
 #endif
 extern const ConvImpl kConvKokkos;
 
@@ -23,13 +23,20 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
 }
 
 std::span<const ConvImpl> conv_impls(Pass pass) {
-  static const std::vector<ConvImpl> all = {
+  static const std::vector<ConvImpl> data_passes = {
 #ifdef PETAFLOW_HAVE_ONEDNN
       kConvOnednn,
 #endif
       kConvKokkos,
   };
-  static const std::array<std::vector<ConvImpl>, 3> per_pass = {all, all, all};
+  static const std::vector<ConvImpl> weights_pass = {
+#ifdef PETAFLOW_HAVE_ONEDNN
+      kConvOnednnBlocked,
+      kConvOnednn,
+#endif
+      kConvKokkos,
+  };
+  static const std::array<std::span<const ConvImpl>, 3> per_pass = {data_passes, data_passes, weights_pass};
   return per_pass[static_cast<std::size_t>(pass)];
 }
 

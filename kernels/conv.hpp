@@ -50,11 +50,13 @@ struct ConvDesc {
   std::int64_t n = 1, in_channels = 1, out_channels = 1;
   Extent in, out;
   ConvGeometry geometry;
-  Strides x_strides, y_strides;   // x and dx share x_strides, y and dy y_strides
-  DType type = DType::kF32;       // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
-  int threads = 1;                // 1: called from inside a parallel region; otherwise the kernel is parallel itself
+  Strides x_strides, y_strides;  // x and dx share x_strides, y and dy y_strides
+  DType type = DType::kF32;      // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
+  int threads = 1;               // 1: called from inside a parallel region; otherwise the kernel is parallel itself
 
-  std::int64_t weight_elements() const { return out_channels * (in_channels / geometry.groups) * geometry.kernel.volume(); }
+  std::int64_t weight_elements() const {
+    return out_channels * (in_channels / geometry.groups) * geometry.kernel.volume();
+  }
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
@@ -65,8 +67,8 @@ struct ConvDesc {
 struct ConvArgs {
   void* x = nullptr;
   void* y = nullptr;
-  float* sum = nullptr;             // gradient_elements() of them
-  std::byte* scratch = nullptr;     // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
+  float* sum = nullptr;          // gradient_elements() of them
+  std::byte* scratch = nullptr;  // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
 };
 
 /// A convolution ready to run on each of the boxes that it was made for, in one pass.
@@ -99,7 +101,7 @@ std::span<const ConvImpl> conv_impls(Pass pass);
 struct ConvChoice {
   std::string name;
   std::unique_ptr<ConvKernel> kernel;
-  std::vector<std::string> refusals;   // "not onednn: ..." of those passed over
+  std::vector<std::string> refusals;  // "not onednn: ..." of those passed over
 };
 
 /// The first implementation that accepts, or the forced one.

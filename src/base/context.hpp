@@ -17,12 +17,12 @@ using MemorySpace = ExecutionSpace::memory_space;
 struct StepState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
-  std::int64_t step = 0;                   // optimizer steps done
+  std::int64_t step = 0;  // optimizer steps done
   float learning_rate = 0;
-  float loss_scale = 1;                    // 1 / real samples of the global batch
-  const std::int64_t* sample = nullptr;    // (N) global sample index of each slot, -1: padding
-  const std::int32_t* label = nullptr;     // (N)
-  const float* weight = nullptr;           // (N) loss weight, 0: padding
+  float loss_scale = 1;                  // 1 / real samples of the global batch
+  const std::int64_t* sample = nullptr;  // (N) global sample index of each slot, -1: padding
+  const std::int32_t* label = nullptr;   // (N)
+  const float* weight = nullptr;         // (N) loss weight, 0: padding
 };
 
 /// The random stream of a layer in this epoch.
@@ -32,9 +32,9 @@ KOKKOS_INLINE_FUNCTION RandomStream layer_stream(const StepState& state, RandomP
 
 struct Context {
   ExecutionSpace space{};
-  int threads = 1;                   // of the host, for kernels that divide their own work
-  bool training = true;              // dropout on, what backward needs is kept
-  const StepState* step = nullptr;   // in MemorySpace
+  int threads = 1;                  // of the host, for kernels that divide their own work
+  bool training = true;             // dropout on, what backward needs is kept
+  const StepState* step = nullptr;  // in MemorySpace
 };
 
 }  // namespace petaflow

@@ -40,9 +40,9 @@ template <typename... Args>
 }  // namespace petaflow
 
 /// Throws a failure with the condition, file and line where an invariant of the program itself does not hold.
-#define PETAFLOW_REQUIRE(condition, ...)                                                                          \
-  do {                                                                                                            \
-    if (!(condition)) {                                                                                           \
+#define PETAFLOW_REQUIRE(condition, ...)                                                                            \
+  do {                                                                                                              \
+    if (!(condition)) {                                                                                             \
       ::petaflow::failure("{}:{}: {} does not hold: {}", __FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
-    }                                                                                                             \
+    }                                                                                                               \
   } while (false)

@@ -1,4 +1,5 @@
-// A named region for Kokkos Tools; vendor calls are wrapped in one, because tools see only Kokkos kernels by themselves.
+// A named region for Kokkos Tools; vendor calls are wrapped in one, because tools see only Kokkos kernels by
+// themselves.
 #pragma once
 
 #include <string>

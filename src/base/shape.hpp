@@ -21,8 +21,8 @@ struct Shape {
   std::int64_t n = 1, c = 1, d = 1, h = 1, w = 1;
 
   Extent extent() const { return {d, h, w}; }
-  std::int64_t pixels() const { return d * h * w; }           // of one sample
-  std::int64_t sample_size() const { return c * pixels(); }   // elements of one sample
+  std::int64_t pixels() const { return d * h * w; }          // of one sample
+  std::int64_t sample_size() const { return c * pixels(); }  // elements of one sample
   std::int64_t elements() const { return n * sample_size(); }
   Shape with_batch(std::int64_t batch) const { return {batch, c, d, h, w}; }
   bool operator==(const Shape&) const = default;

@@ -7,8 +7,8 @@
 
 namespace petaflow {
 
-/// Channels-last tensor (N, D, H, W, C).  Pixels lie pixel_stride elements apart, so that a tensor may be a slice of the
-/// channels of a wider buffer (the pointer then includes the channel offset).
+/// Channels-last tensor (N, D, H, W, C).  Pixels lie pixel_stride elements apart, so that a tensor may be a slice of
+/// the channels of a wider buffer (the pointer then includes the channel offset).
 struct Tensor {
   Shape shape;
   DType type = DType::kF32;
@@ -20,7 +20,8 @@ struct Tensor {
 
   /// The channels [first, first + count) of this tensor.
   Tensor channels(std::int64_t first, std::int64_t count) const {
-    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.c, "channels {}..{} of {}", first, first + count, shape.c);
+    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.c, "channels {}..{} of {}", first, first + count,
+                     shape.c);
     Tensor slice = *this;
     slice.shape.c = count;
     slice.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(first) * size_of(type);
@@ -29,10 +30,12 @@ struct Tensor {
 
   /// Samples [first, first + count) of this tensor.
   Tensor samples(std::int64_t first, std::int64_t count) const {
-    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.n, "samples {}..{} of {}", first, first + count, shape.n);
+    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.n, "samples {}..{} of {}", first, first + count,
+                     shape.n);
     Tensor slice = *this;
     slice.shape.n = count;
-    slice.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(first * shape.pixels() * pixel_stride) * size_of(type);
+    slice.data =
+        static_cast<std::byte*>(data) + static_cast<std::size_t>(first * shape.pixels() * pixel_stride) * size_of(type);
     return slice;
   }
 

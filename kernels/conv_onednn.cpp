@@ -1,0 +1,382 @@
+// Convolution by oneDNN's convolution primitives (oneDNN developer guide, "Convolution").  Operands stay channels-last;
+// backward weights may reorder its box into oneDNN's own blocked format, where the library is faster there.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "base/error.hpp"
+#include "base/region.hpp"
+#include "kernels/conv.hpp"
+
+namespace petaflow {
+
+namespace {
+
+using dnnl::memory;
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+dnnl::stream& stream() {
+  thread_local dnnl::stream own(engine());
+  return own;
+}
+
+// Primitives bake in the number of threads of the moment when they are made.
+class ThreadScope {
+ public:
+  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  ~ThreadScope() { omp_set_num_threads(before_); }
+  ThreadScope(const ThreadScope&) = delete;
+  ThreadScope& operator=(const ThreadScope&) = delete;
+
+ private:
+  int before_;
+};
+
+memory::data_type type_of(DType type) { return type == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16; }
+
+bool is_deep(const ConvDesc& desc) { return desc.in.d > 1 || desc.out.d > 1 || desc.geometry.kernel.d > 1; }
+
+memory::dims spatial(const ConvDesc& desc, const Extent& e) {
+  return is_deep(desc) ? memory::dims{e.d, e.h, e.w} : memory::dims{e.h, e.w};
+}
+
+memory::desc activation(const ConvDesc& desc, const Extent& extent, std::int64_t channels, const Strides& s) {
+  memory::dims dims{desc.n, channels}, strides{s.n, 1};
+  if (is_deep(desc)) {
+    dims.push_back(extent.d);
+    strides.push_back(s.d);
+  }
+  dims.insert(dims.end(), {extent.h, extent.w});
+  strides.insert(strides.end(), {s.h, s.w});
+  // The distance of samples says nothing where there is one; oneDNN recognises the dense layout only.
+  if (desc.n == 1) strides[0] = dims[2] * strides[2];
+  return {dims, type_of(desc.type), strides};
+}
+
+memory::desc any_format(const memory::desc& desc) {
+  return {desc.get_dims(), desc.get_data_type(), memory::format_tag::any};
+}
+
+memory::dims weight_dims(const ConvDesc& desc) {
+  const ConvGeometry& g = desc.geometry;
+  memory::dims dims;
+  if (g.groups > 1) dims.push_back(g.groups);
+  dims.insert(dims.end(), {desc.out_channels / g.groups, desc.in_channels / g.groups});
+  const memory::dims kernel = spatial(desc, g.kernel);
+  dims.insert(dims.end(), kernel.begin(), kernel.end());
+  return dims;
+}
+
+// Weights in PyTorch's order: row-major.
+memory::desc plain_weights(const ConvDesc& desc, memory::data_type type) {
+  const memory::dims dims = weight_dims(desc);
+  memory::dims strides(dims.size(), 1);
+  for (std::size_t i = dims.size() - 1; i-- > 0;) strides[i] = strides[i + 1] * dims[i + 1];
+  return {dims, type, strides};
+}
+
+memory::dims zero_based(const ConvDesc& desc, const Extent& dilation) {
+  memory::dims result = spatial(desc, dilation);
+  for (auto& value : result) value -= 1;
+  return result;
+}
+
+dnnl::primitive_attr user_scratchpad() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+using Forward = dnnl::convolution_forward;
+using BackwardData = dnnl::convolution_backward_data;
+using BackwardWeights = dnnl::convolution_backward_weights;
+
+// The operands' descriptors of one box, x, w and y, in the format that the pass is to use.
+struct Formats {
+  memory::desc x, w, y;
+};
+
+Formats formats(const ConvDesc& desc, bool blocked) {
+  Formats f{activation(desc, desc.in, desc.in_channels, desc.x_strides),
+            {weight_dims(desc), type_of(desc.type), memory::format_tag::any},
+            activation(desc, desc.out, desc.out_channels, desc.y_strides)};
+  if (blocked) {
+    f.x = any_format(f.x);
+    f.y = any_format(f.y);
+  }
+  return f;
+}
+
+Forward::primitive_desc forward_pd(const ConvDesc& d, const Formats& f) {
+  const ConvGeometry& g = d.geometry;
+  return {engine(),
+          dnnl::prop_kind::forward_training,
+          kDirect,
+          f.x,
+          f.w,
+          f.y,
+          spatial(d, g.stride),
+          zero_based(d, g.dilation),
+          spatial(d, g.pad_begin),
+          spatial(d, g.pad_end),
+          user_scratchpad()};
+}
+
+BackwardData::primitive_desc backward_data_pd(const ConvDesc& d, const Formats& f) {
+  const ConvGeometry& g = d.geometry;
+  return {engine(),
+          kDirect,
+          f.x,
+          f.w,
+          f.y,
+          spatial(d, g.stride),
+          zero_based(d, g.dilation),
+          spatial(d, g.pad_begin),
+          spatial(d, g.pad_end),
+          forward_pd(d, f),
+          user_scratchpad()};
+}
+
+BackwardWeights::primitive_desc backward_weights_pd(const ConvDesc& d, Formats f) {
+  const ConvGeometry& g = d.geometry;
+  f.w = {weight_dims(d), memory::data_type::f32, memory::format_tag::any};
+  Formats hint = f;
+  hint.w = {weight_dims(d), type_of(d.type), memory::format_tag::any};
+  return {engine(),
+          kDirect,
+          f.x,
+          f.w,
+          f.y,
+          spatial(d, g.stride),
+          zero_based(d, g.dilation),
+          spatial(d, g.pad_begin),
+          spatial(d, g.pad_end),
+          forward_pd(d, hint),
+          user_scratchpad()};
+}
+
+// oneDNN's gemm and reference convolutions are slower than the portable kernel: refused by name.
+std::string refuse(const std::string& implementation) {
+  for (const char* slow : {"gemm", "ref", "simple"}) {
+    if (implementation.rfind(slow, 0) == 0) return fmt::format("oneDNN has only {} for it", implementation);
+  }
+  return {};
+}
+
+std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+void copy_weights(const memory::desc& from, const float* source, const memory::desc& to, void* target) {
+  memory a(from, engine(), const_cast<float*>(source)), b(to, engine(), target);
+  dnnl::reorder(a, b).execute(stream(), a, b);
+  stream().wait();
+}
+
+class AlignedBuffer {
+ public:
+  void resize(std::size_t bytes) {
+    memory_ = Kokkos::View<std::byte*, Kokkos::HostSpace>("petaflow::conv::packed_weights", bytes + 64);
+  }
+  std::byte* data() const {
+    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
+    return memory_.data() + (padded(address) - address);
+  }
+
+ private:
+  Kokkos::View<std::byte*, Kokkos::HostSpace> memory_;
+};
+
+// Forward and backward data: one primitive per box shape, one packed copy of the weights for all of them.
+template <class Primitive, class MakePd>
+class DirectKernel final : public ConvKernel {
+ public:
+  DirectKernel(std::span<const ConvDesc> boxes, Pass pass, MakePd make_pd)
+      : pass_(pass), plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+    const ThreadScope threads(boxes[0].threads);
+    for (const ConvDesc& desc : boxes) {
+      Formats f = formats(desc, false);
+      if (!shapes_.empty()) f.w = shapes_.front().formats.w;
+      const auto pd = make_pd(desc, f);
+      f.w = pd.weights_desc();
+      scratch_ = std::max(scratch_, pd.scratchpad_desc().get_size());
+      detail_ = fmt::format("onednn {}", pd.impl_info_str());
+      shapes_.push_back({Primitive(pd), f, pd.scratchpad_desc()});
+    }
+    weights_.resize(shapes_.front().formats.w.get_size());
+  }
+
+  void refresh(const Context&, const float* weights) override {
+    copy_weights(plain_, weights, shapes_.front().formats.w, weights_.data());
+  }
+
+  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+    const Shape& s = shapes_[box];
+    const memory x(s.formats.x, engine(), args.x), w(s.formats.w, engine(), weights_.data()),
+        y(s.formats.y, engine(), args.y);
+    const memory scratch(s.scratch, engine(), args.scratch);
+    if (pass_ == Pass::kForward) {
+      s.primitive.execute(
+          stream(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, scratch}});
+    } else {
+      s.primitive.execute(
+          stream(),
+          {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_SCRATCHPAD, scratch}});
+    }
+  }
+
+  std::size_t scratch_bytes() const override { return scratch_; }
+  std::string detail() const override { return detail_; }
+
+ private:
+  struct Shape {
+    Primitive primitive;
+    Formats formats;
+    memory::desc scratch;
+  };
+  Pass pass_;
+  memory::desc plain_;
+  std::vector<Shape> shapes_;
+  AlignedBuffer weights_;
+  std::size_t scratch_ = 0;
+  std::string detail_;
+};
+
+// Backward weights.  Scratch holds, in this order: the box's gradient, x and y reordered (blocked only), the
+// primitive's scratchpad.
+class WeightsKernel final : public ConvKernel {
+ public:
+  WeightsKernel(std::span<const ConvDesc> boxes, bool blocked)
+      : plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+    const ThreadScope threads(boxes[0].threads);
+    for (const ConvDesc& desc : boxes) {
+      const Formats given = formats(desc, false);
+      const BackwardWeights::primitive_desc pd = backward_weights_pd(desc, formats(desc, blocked));
+      if (shapes_.empty()) gradient_ = pd.diff_weights_desc();
+      Shape shape{BackwardWeights(pd), given, {pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc()}, {}, {},
+                  pd.scratchpad_desc()};
+      if (shape.used.x != given.x) shape.reorder_x = dnnl::reorder({engine(), given.x, engine(), shape.used.x});
+      if (shape.used.y != given.y) shape.reorder_y = dnnl::reorder({engine(), given.y, engine(), shape.used.y});
+      PETAFLOW_REQUIRE(shape.used.w == gradient_, "one gradient format for all boxes of a convolution");
+      scratch_ = std::max(scratch_, shape.offset_scratchpad() + shape.scratch.get_size());
+      detail_ = fmt::format("onednn {}{}", pd.impl_info_str(), blocked ? " blocked" : "");
+      shapes_.push_back(std::move(shape));
+    }
+  }
+
+  void refresh(const Context&, const float*) override {}
+
+  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+    const Shape& s = shapes_[box];
+    const memory dw(s.used.w, engine(), args.scratch),
+        scratch(s.scratch, engine(), args.scratch + s.offset_scratchpad());
+    const memory x = take(s.reorder_x, s.given.x, s.used.x, args.x, args.scratch + s.offset_x());
+    const memory y = take(s.reorder_y, s.given.y, s.used.y, args.y, args.scratch + s.offset_y());
+    s.primitive.execute(
+        stream(),
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_SCRATCHPAD, scratch}});
+    const auto* part = reinterpret_cast<const float*>(args.scratch);
+    const std::int64_t elements = gradient_elements();
+    float* sum = args.sum;
+    for (std::int64_t i = 0; i < elements; ++i) sum[i] += part[i];
+  }
+
+  std::size_t scratch_bytes() const override { return scratch_; }
+  std::int64_t gradient_elements() const override {
+    return static_cast<std::int64_t>(gradient_.get_size() / sizeof(float));
+  }
+
+  void unpack_gradient(const Context&, const float* sum, float* dw) override {
+    std::vector<float> plain(plain_.get_size() / sizeof(float));
+    copy_weights(gradient_, sum, plain_, plain.data());
+    for (std::size_t i = 0; i < plain.size(); ++i) dw[i] += plain[i];
+  }
+
+  std::string detail() const override { return detail_; }
+
+ private:
+  struct Shape {
+    BackwardWeights primitive;
+    Formats given, used;
+    std::optional<dnnl::reorder> reorder_x, reorder_y;
+    memory::desc scratch;
+
+    std::size_t offset_x() const { return padded(used.w.get_size()); }
+    std::size_t offset_y() const { return offset_x() + (reorder_x ? padded(used.x.get_size()) : 0); }
+    std::size_t offset_scratchpad() const { return offset_y() + (reorder_y ? padded(used.y.get_size()) : 0); }
+  };
+
+  static memory take(const std::optional<dnnl::reorder>& reorder, const memory::desc& given, const memory::desc& used,
+                     void* data, std::byte* room) {
+    memory source(given, engine(), data);
+    if (!reorder) return source;
+    memory target(used, engine(), room);
+    reorder->execute(stream(), source, target);
+    return target;
+  }
+
+  memory::desc plain_, gradient_;
+  std::vector<Shape> shapes_;
+  std::size_t scratch_ = 0;
+  std::string detail_;
+};
+
+template <class MakePd>
+std::string try_boxes(std::span<const ConvDesc> boxes, MakePd&& make_pd) {
+  for (const ConvDesc& desc : boxes) {
+    const ThreadScope threads(desc.threads);
+    try {
+      if (std::string reason = refuse(make_pd(desc)); !reason.empty()) return reason;
+    } catch (const dnnl::error& error) {
+      return fmt::format("oneDNN: {}", error.what());
+    }
+  }
+  return {};
+}
+
+std::string why_not_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
+  return try_boxes(boxes, [pass](const ConvDesc& desc) -> std::string {
+    const Formats f = formats(desc, false);
+    if (pass == Pass::kForward) return forward_pd(desc, f).impl_info_str();
+    if (pass == Pass::kBackwardData) return backward_data_pd(desc, f).impl_info_str();
+    return backward_weights_pd(desc, f).impl_info_str();
+  });
+}
+
+std::string why_not_blocked(Pass pass, std::span<const ConvDesc> boxes) {
+  if (pass != Pass::kBackwardWeights) return "for backward weights only";
+  return try_boxes(boxes, [](const ConvDesc& desc) -> std::string {
+    return backward_weights_pd(desc, formats(desc, true)).impl_info_str();
+  });
+}
+
+std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
+  if (pass == Pass::kForward) {
+    return std::make_unique<DirectKernel<Forward, decltype(&forward_pd)>>(boxes, pass, &forward_pd);
+  }
+  if (pass == Pass::kBackwardData) {
+    return std::make_unique<DirectKernel<BackwardData, decltype(&backward_data_pd)>>(boxes, pass, &backward_data_pd);
+  }
+  return std::make_unique<WeightsKernel>(boxes, false);
+}
+
+std::unique_ptr<ConvKernel> make_blocked(Pass, std::span<const ConvDesc> boxes) {
+  return std::make_unique<WeightsKernel>(boxes, true);
+}
+
+}  // namespace
+
+extern const ConvImpl kConvOnednn;
+extern const ConvImpl kConvOnednnBlocked;
+const ConvImpl kConvOnednn{"onednn", why_not_nhwc, make_nhwc};
+const ConvImpl kConvOnednnBlocked{"onednn_blocked", why_not_blocked, make_blocked};
+
+}  // namespace petaflow

@@ -1,0 +1,40 @@
+// The one allocation of a network: every tensor of a step lies in it at an address fixed before the first step.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "nn/memory_plan.hpp"
+
+namespace petaflow {
+
+/// Memory in the execution space's memory, on huge pages where the host has them, touched once.
+/// Under AddressSanitizer the bytes that belong to no living block are poisoned; in debug builds a block that comes to
+/// life is filled with NaN.
+class Arena {
+ public:
+  Arena() = default;
+  /// Plans the blocks and allocates.  Throws a failure naming the bytes asked for and the largest blocks.
+  explicit Arena(std::vector<MemoryBlock> blocks);
+  ~Arena();
+  Arena(Arena&& other) noexcept { swap(other); }
+  Arena& operator=(Arena&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  std::byte* block(std::size_t index) const { return memory_ + blocks_[index].offset; }
+  std::size_t size_bytes() const { return size_bytes_; }
+  /// The step reaches a moment: blocks that are not alive in it must not be touched.
+  void enter(int moment);
+
+ private:
+  void swap(Arena& other) noexcept;
+
+  std::vector<MemoryBlock> blocks_;
+  std::byte* memory_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  [[maybe_unused]] int moment_ = kForever - 1;
+};
+
+}  // namespace petaflow

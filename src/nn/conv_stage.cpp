@@ -1,0 +1,209 @@
+#include "nn/conv_stage.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/region.hpp"
+#include "nn/parallel.hpp"
+
+namespace petaflow {
+
+namespace {
+
+std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+// The first element of the rows of a channels-last tensor.
+std::byte* rows_of(const Tensor& tensor, const RowRange& rows) {
+  const Extent extent = tensor.shape.extent();
+  const std::int64_t row_pixels = extent.d > 1 ? extent.h * extent.w : extent.w;
+  const std::int64_t pixel = rows.sample_begin * extent.volume() + rows.begin * row_pixels;
+  return static_cast<std::byte*>(tensor.data) +
+         static_cast<std::size_t>(pixel * tensor.pixel_stride) * size_of(tensor.type);
+}
+
+}  // namespace
+
+std::size_t ConvStage::PassPlan::slot_bytes() const {
+  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float));
+}
+
+ConvStage::ConvStage(const Options& options, const Context& context) : options_(options), slots_(context.threads) {
+  const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
+  const BandCutter cutter(options.conv, shape_of_epilogue, context.threads, options.kernels.bands);
+  forward_ = plan(Pass::kForward, cutter.forward());
+  if (options.backward) {
+    weights_ = plan(Pass::kBackwardWeights, cutter.backward_weights());
+    if (options.wants_dx) data_ = plan(Pass::kBackwardData, cutter.backward_data());
+  }
+}
+
+std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
+  return static_cast<std::size_t>(plan.bands.whole() ? 1 : slots_) * plan.slot_bytes();
+}
+
+ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
+  PassPlan result;
+  result.choice = choose_conv(pass, bands.shapes, options_.kernels.conv);
+  result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.name);
+  result.v_bytes = static_cast<std::size_t>(bands.largest_v_bytes());
+  result.kernel_bytes = result.choice.kernel->scratch_bytes();
+  if (pass == Pass::kBackwardWeights) {
+    result.sum_elements =
+        static_cast<std::size_t>(result.choice.kernel->gradient_elements() + options_.conv.out_channels);
+  }
+  result.bands = std::move(bands);
+  return result;
+}
+
+std::string ConvStage::describe(const PassPlan& plan) const {
+  if (!plan.choice.kernel) return "-";
+  return fmt::format("{}, {}", plan.choice.kernel->detail(),
+                     plan.bands.whole() ? "whole" : fmt::format("{} boxes", plan.bands.boxes.size()));
+}
+
+std::vector<std::string> ConvStage::refusals() const {
+  std::vector<std::string> result;
+  for (const PassPlan* plan : {&forward_, &data_, &weights_}) {
+    for (const std::string& refusal : plan->choice.refusals) {
+      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, plan->choice.name));
+    }
+  }
+  return result;
+}
+
+std::size_t ConvStage::saved_bytes() const {
+  return options_.backward ? static_cast<std::size_t>(options_.conv.n * options_.epilogue.saved_bytes_per_sample()) : 0;
+}
+
+Epilogue ConvStage::epilogue() const {
+  const std::uint8_t* saved = saved_bytes() > 0 ? reinterpret_cast<const std::uint8_t*>(buffers.saved) : nullptr;
+  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y, buffers.dy,
+          const_cast<std::uint8_t*>(saved)};
+}
+
+void ConvStage::refresh(const Context& context) {
+  for (PassPlan* plan : {&forward_, &data_}) {
+    if (plan->choice.kernel) plan->choice.kernel->refresh(context, buffers.weights + options_.weight.offset);
+  }
+}
+
+void ConvStage::forward(const Context& context) {
+  const Epilogue finish = epilogue();
+  const PassPlan& plan = forward_;
+  const Region region(plan.label);
+  const auto slot = [&](int index) {
+    return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+  };
+  const auto convolve = [&](const BandBox& box, std::byte* memory) {
+    plan.choice.kernel->run(context, box.shape,
+                            {rows_of(buffers.x, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+  };
+  if (plan.bands.whole()) {
+    const BandBox& box = plan.bands.boxes.front();
+    std::byte* memory = slot(0);
+    convolve(box, memory);
+    parallel_rows(context, plan.label, box.y, [&](const RowRange& y) { finish.forward(context, y, box.v, memory); });
+    return;
+  }
+  parallel_boxes(context, plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
+    const BandBox& box = plan.bands.boxes[index];
+    std::byte* memory = slot(thread);
+    convolve(box, memory);
+    finish.forward(context, box.y, box.v, memory);
+  });
+}
+
+void ConvStage::backward(const Context& context, float* gradient) {
+  backward_weights(context, gradient);
+  if (options_.wants_dx) backward_data(context);
+}
+
+// Each slot adds its boxes, always the same ones, to its own sum; the sums are then added in the order of the slots, so
+// that the result depends on the number of threads only.
+void ConvStage::backward_weights(const Context& context, float* gradient) {
+  const Epilogue restore = epilogue();
+  const PassPlan& plan = weights_;
+  const Region region(plan.label);
+  const auto slot = [&](int index) {
+    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+  };
+  ConvKernel& kernel = *plan.choice.kernel;
+  const std::size_t boxes = plan.bands.boxes.size();
+  const int slots = plan.bands.whole() ? 1 : std::min<int>(slots_, static_cast<int>(boxes));
+  const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
+  const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
+  const auto sum_of = [&](int index) {
+    return reinterpret_cast<float*>(slot(index) + align_up(plan.v_bytes) + align_up(plan.kernel_bytes));
+  };
+  const auto correlate = [&](const BandBox& box, int index) {
+    std::byte* memory = slot(index);
+    kernel.run(context, box.shape, {rows_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
+  };
+  if (plan.bands.whole()) {
+    // The bias sum is taken from v afterwards, in a fixed order: rows of v are restored in parallel.
+    const BandBox& box = plan.bands.boxes.front();
+    std::byte* memory = slot(0);
+    std::fill_n(sum_of(0), elements + channels, 0.0F);
+    const std::size_t row_bytes = plan.v_bytes / static_cast<std::size_t>(box.v.samples() * box.v.rows());
+    parallel_rows(context, plan.label, box.v, [&](const RowRange& v) {
+      const std::int64_t row = v.sample_begin * box.v.rows() + v.begin;
+      restore.backward(context, v, memory + static_cast<std::size_t>(row) * row_bytes, nullptr);
+    });
+    add_channel_sums(context, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
+                     static_cast<std::int64_t>(channels), sum_of(0) + elements);
+    correlate(box, 0);
+  } else {
+    parallel_slots(context, plan.label, slots, [&](int index) {
+      float* sum = sum_of(index);
+      std::fill_n(sum, elements + channels, 0.0F);
+      for (std::size_t i = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots);
+           i < boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots); ++i) {
+        const BandBox& box = plan.bands.boxes[i];
+        restore.backward(context, box.v, slot(index), sum + elements);
+        correlate(box, index);
+      }
+    });
+    float* total = sum_of(0);
+    for (int index = 1; index < slots; ++index) {
+      const float* sum = sum_of(index);
+      parallel_elements(context, "petaflow::conv::sum_of_slots", static_cast<std::int64_t>(elements + channels),
+                        [=](std::int64_t i) { total[i] += sum[i]; });
+    }
+  }
+  float* dw = gradient + options_.weight.offset;
+  std::fill_n(dw, options_.conv.weight_elements(), 0.0F);
+  kernel.unpack_gradient(context, sum_of(0), dw);
+  if (options_.bias) std::copy_n(sum_of(0) + elements, channels, gradient + options_.bias->offset);
+}
+
+void ConvStage::backward_data(const Context& context) {
+  const Epilogue restore = epilogue();
+  const PassPlan& plan = data_;
+  const Region region(plan.label);
+  const auto slot = [&](int index) {
+    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+  };
+  const auto spread = [&](const BandBox& box, std::byte* memory) {
+    plan.choice.kernel->run(context, box.shape,
+                            {rows_of(buffers.dx, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+  };
+  if (plan.bands.whole()) {
+    const BandBox& box = plan.bands.boxes.front();
+    std::byte* memory = slot(0);
+    const std::size_t row_bytes = plan.v_bytes / static_cast<std::size_t>(box.v.samples() * box.v.rows());
+    parallel_rows(context, plan.label, box.v, [&](const RowRange& v) {
+      const std::int64_t row = v.sample_begin * box.v.rows() + v.begin;
+      restore.backward(context, v, memory + static_cast<std::size_t>(row) * row_bytes, nullptr);
+    });
+    spread(box, memory);
+    return;
+  }
+  parallel_boxes(context, plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
+    const BandBox& box = plan.bands.boxes[index];
+    std::byte* memory = slot(thread);
+    restore.backward(context, box.v, memory, nullptr);
+    spread(box, memory);
+  });
+}
+
+}  // namespace petaflow

@@ -1,0 +1,65 @@
+// The stage of a convolution and what follows it: bias, pooling, activation, dropout.  Forward computes a box of the
+// convolution in a thread's L2 and finishes it there; backward rebuilds a box of its gradient there.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "nn/bands.hpp"
+#include "nn/network_options.hpp"
+#include "nn/stage.hpp"
+
+namespace petaflow {
+
+class ConvStage final : public Stage {
+ public:
+  struct Options {
+    std::string name;  // of the convolution layer, for labels and messages
+    ConvDesc conv;     // the whole convolution, n = batch
+    EpilogueDesc epilogue;
+    StageParameter weight;
+    std::optional<StageParameter> bias;
+    bool backward = true, wants_dx = true;
+    KernelOptions kernels;
+  };
+  ConvStage(const Options& options, const Context& context);
+
+  std::size_t saved_bytes() const override;
+  std::size_t forward_scratch_bytes() const override { return scratch_bytes(forward_); }
+  std::size_t backward_scratch_bytes() const override {
+    return std::max(scratch_bytes(weights_), scratch_bytes(data_));
+  }
+  bool backward_needs_input() const override { return true; }
+  void refresh(const Context& context) override;
+  void forward(const Context& context) override;
+  void backward(const Context& context, float* gradient) override;
+
+  std::string describe_forward() const override { return describe(forward_); }
+  std::string describe_backward_data() const override { return describe(data_); }
+  std::string describe_backward_weights() const override { return describe(weights_); }
+  std::vector<std::string> refusals() const override;
+
+ private:
+  struct PassPlan {
+    Bands bands;
+    ConvChoice choice;
+    std::string label;
+    std::size_t v_bytes = 0;       // buffer of one box of v
+    std::size_t kernel_bytes = 0;  // scratch of the kernel
+    std::size_t sum_elements = 0;  // gradient sum and bias sum of one slot (backward weights)
+    std::size_t slot_bytes() const;
+  };
+  PassPlan plan(Pass pass, Bands bands) const;
+  std::string describe(const PassPlan& plan) const;
+  Epilogue epilogue() const;
+  std::size_t scratch_bytes(const PassPlan& plan) const;
+  void backward_weights(const Context& context, float* gradient);
+  void backward_data(const Context& context);
+
+  Options options_;
+  int slots_ = 1;
+  PassPlan forward_, weights_, data_;
+};
+
+}  // namespace petaflow

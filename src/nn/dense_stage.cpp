@@ -1,0 +1,82 @@
+#include "nn/dense_stage.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/region.hpp"
+#include "nn/parallel.hpp"
+
+namespace petaflow {
+
+DenseStage::DenseStage(const Options& options, const Context& context) : options_(options) {
+  const std::int64_t n = options.x.n, in = options.x.sample_size(), out = options.epilogue.v.c;
+  const auto choose = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool transpose_a,
+                          bool transpose_b, std::int64_t lda, std::int64_t ldb) {
+    return choose_gemm({rows, columns, depth, transpose_a, transpose_b, lda, ldb, columns, 0.0F, context.threads},
+                       options.kernels.gemm);
+  };
+  forward_ = choose(n, out, in, false, true, in, in);  // v (n, out) = x (n, in) w^T
+  if (options.backward) {
+    weights_ = choose(out, in, n, true, false, out, in);                      // dw (out, in) = dv^T x
+    if (options.wants_dx) data_ = choose(n, in, out, false, false, out, in);  // dx (n, in) = dv w
+  }
+  v_bytes_ = (static_cast<std::size_t>(n * out) * sizeof(float) + 63) / 64 * 64;
+}
+
+std::size_t DenseStage::saved_bytes() const {
+  return options_.backward ? static_cast<std::size_t>(options_.x.n * options_.epilogue.saved_bytes_per_sample()) : 0;
+}
+
+std::size_t DenseStage::forward_scratch_bytes() const { return v_bytes_ + forward_.kernel->scratch_bytes(); }
+
+std::size_t DenseStage::backward_scratch_bytes() const {
+  const std::size_t data = data_.kernel ? data_.kernel->scratch_bytes() : 0;
+  return v_bytes_ + (weights_.kernel ? std::max(weights_.kernel->scratch_bytes(), data) : 0);
+}
+
+std::vector<std::string> DenseStage::refusals() const {
+  std::vector<std::string> result;
+  for (const GemmChoice* choice : {&forward_, &data_, &weights_}) {
+    for (const std::string& refusal : choice->refusals) {
+      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, choice->name));
+    }
+  }
+  return result;
+}
+
+Epilogue DenseStage::epilogue() const {
+  auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
+  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y, buffers.dy,
+          saved};
+}
+
+void DenseStage::forward(const Context& context) {
+  const Region region(fmt::format("petaflow::{}::forward[{}]", options_.name, forward_.name));
+  auto* v = reinterpret_cast<float*>(buffers.forward_scratch);
+  forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
+                       buffers.forward_scratch + v_bytes_);
+  const Epilogue finish = epilogue();
+  parallel_rows(context, "petaflow::dense::epilogue", all(),
+                [&](const RowRange& y) { finish.forward(context, y, all(), v); });
+}
+
+void DenseStage::backward(const Context& context, float* gradient) {
+  const Region region(fmt::format("petaflow::{}::backward[{}]", options_.name, weights_.name));
+  const std::int64_t n = options_.x.n, out = options_.epilogue.v.c;
+  auto* dv = reinterpret_cast<float*>(buffers.backward_scratch);
+  std::byte* scratch = buffers.backward_scratch + v_bytes_;
+  const Epilogue restore = epilogue();
+  parallel_rows(context, "petaflow::dense::epilogue_backward", all(),
+                [&](const RowRange& row) { restore.backward(context, row, dv + row.sample_begin * out, nullptr); });
+  weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
+  if (options_.bias) {
+    float* db = gradient + options_.bias->offset;
+    std::fill_n(db, out, 0.0F);
+    add_channel_sums(context, dv, DType::kF32, n, out, db);
+  }
+  if (options_.wants_dx) {
+    data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);
+  }
+}
+
+}  // namespace petaflow

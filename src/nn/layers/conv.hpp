@@ -1,0 +1,74 @@
+// Convolution layer.
+#pragma once
+
+#include "base/error.hpp"
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+struct ConvOptions {
+  std::int64_t filters = 1;
+  Extent kernel{1, 1, 1}, stride{1, 1, 1}, dilation{1, 1, 1};
+  Extent pad{0, 0, 0};  // zeros on both sides
+  std::int64_t groups = 1;
+  bool bias = true;
+
+  /// A square window of odd size whose stride-1 output has the extent of its input.
+  static ConvOptions same_2d(std::int64_t filters, std::int64_t kernel) {
+    ConvOptions options;
+    options.filters = filters;
+    options.kernel = {1, kernel, kernel};
+    options.pad = {0, kernel / 2, kernel / 2};
+    return options;
+  }
+};
+
+/// Cross-correlation.  x (N, C, D, H, W) -> y (N, filters, D', H', W'), D' = (D + 2 pad - dilation (kernel - 1) - 1) /
+/// stride + 1. weight (filters, C / groups, [kd,] kh, kw), He normal; bias (filters), zero.
+class Conv final : public Layer {
+ public:
+  explicit Conv(const ConvOptions& options) : options_(options) {}
+
+  Shape output(const Shape& x) const override {
+    if (x.c % options_.groups != 0 || options_.filters % options_.groups != 0) {
+      user_error("a convolution in {} groups needs channels and filters divisible by it, found {} and {}",
+                 options_.groups, x.c, options_.filters);
+    }
+    const Extent out = window_output(x.extent(), geometry());
+    if (out.volume() == 0) {
+      user_error("a convolution window of {} does not fit an input of {}", to_string(options_.kernel), to_string(x));
+    }
+    return {x.n, options_.filters, out.d, out.h, out.w};
+  }
+
+  std::vector<ParamSpec> parameters(const Shape& x) const override {
+    ParamSpec weight{"weight", {options_.filters, x.c / options_.groups}, Init::kHeNormal, 1, 1, true};
+    if (x.d > 1 || options_.kernel.d > 1) weight.dims.push_back(options_.kernel.d);
+    weight.dims.insert(weight.dims.end(), {options_.kernel.h, options_.kernel.w});
+    weight.fan_in = x.c / options_.groups * options_.kernel.volume();
+    weight.fan_out = options_.filters / options_.groups * options_.kernel.volume();
+    std::vector<ParamSpec> specs{weight};
+    if (options_.bias) specs.push_back({"bias", {options_.filters}, Init::kZeros, 1, 1, false});
+    return specs;
+  }
+
+  Cost cost(const Shape& x) const override {
+    const Shape y = output(x);
+    return {2.0 * static_cast<double>(y.elements()) *
+            static_cast<double>(x.c / options_.groups * options_.kernel.volume())};
+  }
+
+  void lower(Lowering& ops) const override {
+    ops.append(ConvOp{geometry(), options_.filters});
+    if (options_.bias) ops.append(BiasOp{});
+  }
+
+ private:
+  ConvGeometry geometry() const {
+    return {options_.kernel, options_.stride, options_.dilation, options_.pad, options_.pad, options_.groups};
+  }
+
+  ConvOptions options_;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,51 @@
+// Pooling layers: maximum, average, and the average over the whole map.
+#pragma once
+
+#include "base/error.hpp"
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+/// Maximum or average over windows: x (N, C, D, H, W) -> y (N, C, D', H', W'), D' = (D + 2 pad - window) / stride + 1.
+/// Max pooling ignores padding; averages count it as zeros.
+class Pool final : public Layer {
+ public:
+  explicit Pool(const PoolGeometry& geometry) : geometry_(geometry) {}
+
+  /// Square windows in two dimensions whose stride is their size.
+  static PoolGeometry square(PoolKind kind, std::int64_t window) {
+    return {kind, {1, window, window}, {1, window, window}, {0, 0, 0}};
+  }
+
+  Shape output(const Shape& x) const override {
+    const Extent out = geometry_.output(x.extent());
+    const Extent& pad = geometry_.pad;
+    const Extent& window = geometry_.window;
+    if (out.volume() == 0)
+      user_error("a pooling window of {} does not fit an input of {}", to_string(window), to_string(x));
+    if (2 * pad.d > window.d || 2 * pad.h > window.h || 2 * pad.w > window.w) {
+      user_error("the padding of a pooling window of {} must be at most half of it", to_string(window));
+    }
+    return {x.n, x.c, out.d, out.h, out.w};
+  }
+  void lower(Lowering& ops) const override { ops.append(PoolOp{geometry_}); }
+
+ private:
+  PoolGeometry geometry_;
+};
+
+/// Maximum or average over the whole map: x (N, C, D, H, W) -> y (N, C, 1, 1, 1).
+class GlobalPool final : public Layer {
+ public:
+  explicit GlobalPool(PoolKind kind) : kind_(kind) {}
+
+  Shape output(const Shape& x) const override { return {x.n, x.c, 1, 1, 1}; }
+  void lower(Lowering& ops) const override {
+    ops.append(PoolOp{{kind_, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}}});  // a window of 0 is the whole map
+  }
+
+ private:
+  PoolKind kind_;
+};
+
+}  // namespace petaflow

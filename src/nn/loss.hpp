@@ -1,0 +1,28 @@
+// Losses: the number that is minimised, its gradient with respect to the network's output, and the scores to judge by.
+#pragma once
+
+#include "base/context.hpp"
+#include "base/tensor.hpp"
+
+namespace petaflow {
+
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  /// Reads labels, weights and loss_scale of the context's step state.
+  /// @param output   (N, C) network output
+  /// @param scores   (N, C) written: what predictions are judged by (softmax: probabilities)
+  /// @param doutput  (N, C) written: gradient of loss_scale * sum_n weight_n loss_n; no data: not wanted
+  /// @param losses   (N) written: weight_n * loss_n, exactly 0 in padded slots; in MemorySpace
+  virtual void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
+                   float* losses) const = 0;
+};
+
+/// Softmax cross-entropy over the channels of one pixel: loss_n = -log softmax(output_n)[label_n].
+class SoftmaxLoss final : public Loss {
+ public:
+  void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
+           float* losses) const override;
+};
+
+}  // namespace petaflow

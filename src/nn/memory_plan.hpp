@@ -1,0 +1,29 @@
+// Places blocks of known lifetime in one arena so that blocks alive at the same time do not overlap.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace petaflow {
+
+/// A block of memory that is alive in the moments [first, last] of a step.
+struct MemoryBlock {
+  std::string label;
+  std::size_t size_bytes = 0;
+  int first = 0, last = 0;
+  std::size_t offset = 0;  // set by plan_memory
+};
+
+/// `first` of a block that is alive from before the first step to the end (with last = INT_MAX).
+inline constexpr int kForever = -1;
+
+/// Bytes left free behind every block; poisoned under AddressSanitizer.
+inline constexpr std::size_t kArenaGap = 64;
+
+/// Sets the offset of every block (a multiple of 4096 bytes: pages do not straddle blocks) and returns the size of the
+/// arena.  Greedy by size: the largest block first, each at the lowest offset that is free during its whole life
+/// (Pisarchyk and Lee 2020, "Efficient memory management for deep neural net inference", section 4).
+std::size_t plan_memory(std::vector<MemoryBlock>& blocks);
+
+}  // namespace petaflow

@@ -1,0 +1,81 @@
+// A network that runs: the graph lowered to stages, its memory planned, its parameters flat.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/context.hpp"
+#include "base/tensor.hpp"
+#include "nn/arena.hpp"
+#include "nn/graph.hpp"
+#include "nn/network_options.hpp"
+#include "nn/stage.hpp"
+
+namespace petaflow {
+
+/// A parameter in the flat arrays, in the order of the graph.
+struct Parameter {
+  std::string name;  // "conv1/weight"
+  ParamSpec spec;
+  std::int64_t offset = 0;  // first element in weights() and in a flat gradient
+};
+
+/// What one stage is and has cost so far, for tables.
+struct StageReport {
+  std::string name;                                      // "conv1 + bias + max pool + relu + dropout"
+  std::vector<std::string> layers;                       // those fused into it
+  Shape input, output;                                   // with the batch
+  std::string forward, backward_data, backward_weights;  // implementation per pass, "-" where there is none
+  std::vector<std::string> refusals;                     // why faster implementations were passed over
+  double forward_flop = 0, backward_flop = 0;            // of one batch
+  std::size_t saved_bytes = 0, scratch_bytes = 0;
+  double forward_s = 0, backward_s = 0;  // accumulated wall time
+};
+
+class Network {
+ public:
+  Network(const Graph& graph, const NetworkOptions& options, const Context& context);
+  ~Network();
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  std::int64_t parameter_elements() const { return parameter_elements_; }
+  std::int64_t batch() const { return options_.batch; }
+
+  /// Flat f32 master weights in MemorySpace; call refresh() after writing them.
+  float* weights() const { return weights_; }
+  /// Draws all weights from (seed, parameter index, element) and refreshes.
+  void initialise(const Context& context, std::uint64_t seed);
+  /// Renews the copies that the kernels keep of the weights.
+  void refresh(const Context& context);
+
+  Tensor input() const { return input_; }                      // (batch, C, D, H, W), to be filled before forward()
+  Tensor output() const { return output_; }                    // valid after forward()
+  Tensor output_gradient() const { return output_gradient_; }  // to be filled before backward()
+
+  void forward(const Context& context);
+  /// Writes (=) the flat gradient of all parameters to `gradient`, layer by layer from the last to the first.
+  /// `ready(begin, end)` is called when the elements [begin, end) are final.
+  void backward(const Context& context, float* gradient,
+                const std::function<void(std::int64_t, std::int64_t)>& ready = {});
+
+  std::vector<StageReport> report() const;
+  void reset_times();
+  double forward_flop() const;   // of one batch: 2 per multiply-add, convolutions and dense
+  double backward_flop() const;  // likewise, without the gradient of the input
+  std::size_t arena_bytes() const { return arena_.size_bytes(); }
+
+ private:
+  NetworkOptions options_;
+  std::vector<Parameter> parameters_;
+  std::int64_t parameter_elements_ = 0;
+  std::vector<std::unique_ptr<Stage>> stages_;
+  std::vector<StageReport> reports_;
+  Arena arena_;
+  float* weights_ = nullptr;
+  Tensor input_, output_, output_gradient_;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,22 @@
+// How a network is to be built.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace petaflow {
+
+/// Which implementation computes what; "auto" takes the first of the list that accepts.
+struct KernelOptions {
+  std::string conv = "auto";
+  std::string gemm = "auto";
+  bool bands = true;  // convolution, bias, pool and activation by boxes that stay in cache, instead of whole tensors
+};
+
+struct NetworkOptions {
+  std::int64_t batch = 1;  // slots of one forward and backward pass
+  bool backward = true;    // false: inference only, less memory
+  KernelOptions kernels;
+};
+
+}  // namespace petaflow

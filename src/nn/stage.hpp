@@ -1,0 +1,55 @@
+// A stage: a run of operations that execute together.  The memory plan, the profiler, the fast paths and the
+// communication see stages only.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/context.hpp"
+#include "base/tensor.hpp"
+
+namespace petaflow {
+
+/// Where the operands of a stage lie; fixed by the memory plan before the first step.
+struct StageBuffers {
+  Tensor x, y;                     // input and output
+  Tensor dx, dy;                   // their gradients; dx has no data where nobody wants it, dy none without backward
+  const float* weights = nullptr;  // flat f32 masters of the whole network
+  std::byte* saved = nullptr;      // saved_bytes(), written by forward and read by backward, nothing else is kept
+  std::byte* forward_scratch = nullptr;  // contents undefined at each call
+  std::byte* backward_scratch = nullptr;
+};
+
+/// A parameter as a stage sees it.
+struct StageParameter {
+  std::string name;         // "conv1/weight"
+  std::int64_t offset = 0;  // into the flat weights and gradients
+};
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+
+  virtual std::size_t saved_bytes() const { return 0; }
+  virtual std::size_t forward_scratch_bytes() const { return 0; }
+  virtual std::size_t backward_scratch_bytes() const { return 0; }
+  /// True where backward reads x; the plan then keeps x until then.
+  virtual bool backward_needs_input() const { return false; }
+  /// Renews packed copies of the weights.
+  virtual void refresh(const Context&) {}
+  /// y = stage(x).
+  virtual void forward(const Context& context) = 0;
+  /// dx = (stage's Jacobian)^T dy where dx has data; the parameters' part of the flat `gradient` is overwritten.
+  virtual void backward(const Context& context, float* gradient) = 0;
+
+  /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 bands"; "-" where the pass does not exist.
+  virtual std::string describe_forward() const { return "kokkos"; }
+  virtual std::string describe_backward_data() const { return "kokkos"; }
+  virtual std::string describe_backward_weights() const { return "-"; }
+  virtual std::vector<std::string> refusals() const { return {}; }
+
+  StageBuffers buffers;
+};
+
+}  // namespace petaflow
