@@ -1,0 +1,16 @@
+// The comparison of the documented input file with the declared keys.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/schema.hpp"
+
+namespace petaflow {
+
+/// What is wrong with a reference file, one sentence each; empty: it holds every declared key and no other, each with
+/// its default value and type, and with a comment on its own line or the line above.  Throws a user error where the
+/// file cannot be read.
+std::vector<std::string> compare_with_reference(const Schema& schema, const std::string& toml_file);
+
+}  // namespace petaflow

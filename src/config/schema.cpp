@@ -1,0 +1,168 @@
+// Declaring, loading and writing keys.
+#include "config/schema.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "config/conversion.hpp"
+
+namespace petaflow {
+namespace {
+
+const std::string kCommandLine = "command line";
+
+std::string text_of(const Target& target) {
+  return std::visit([](const auto* value) { return to_toml(*value); }, target);
+}
+
+bool is_bare_key(std::string_view name) {
+  const std::string_view allowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  return !name.empty() && name.front() != '.' && name.back() != '.' && name.find("..") == name.npos &&
+         name.find_first_not_of(allowed) == name.npos;
+}
+
+// Whether one name is a table that holds the other.
+bool holds(std::string_view table, std::string_view key) {
+  return key.size() > table.size() && key.starts_with(table) && key[table.size()] == '.';
+}
+
+std::string trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  return begin == text.npos ? "" : std::string(text.substr(begin, end - begin + 1));
+}
+
+}  // namespace
+
+void Schema::declare(std::string name, Target target, Check check) {
+  PETAFLOW_REQUIRE(is_bare_key(name), "'{}' is not a key", name);
+  for (const Key& key : keys_) {
+    PETAFLOW_REQUIRE(key.info.name != name, "key {} is declared twice", name);
+    PETAFLOW_REQUIRE(!holds(key.info.name, name) && !holds(name, key.info.name), "{} is also a table", name);
+  }
+  std::visit(
+      [&](const auto* value) {
+        using T = std::remove_cvref_t<decltype(*value)>;
+        PETAFLOW_REQUIRE(check_fits<T>(check), "the check '{}' of {} is for another type", check.text, name);
+        const std::string text = to_toml(*value);
+        try {
+          checked<T>(parse_document("v = " + text, name).at(0).value, check, name);
+        } catch (const Error& error) {
+          failure("the default of a key is refused: {}", error.what());
+        }
+        keys_.push_back({{name, type_name<T>(), text, check.text}, target, check});
+      },
+      target);
+}
+
+const Schema::Key* Schema::find(std::string_view name) const {
+  const auto key = std::find_if(keys_.begin(), keys_.end(), [&](const Key& k) { return k.info.name == name; });
+  return key == keys_.end() ? nullptr : &*key;
+}
+
+const Schema::Key& Schema::require(const std::string& name, const std::string& where, const Value* value) const {
+  if (const Key* key = find(name)) return *key;
+  const std::vector<std::string> known = tables();
+  if (std::find(known.begin(), known.end(), name) != known.end()) {
+    user_error("{}: {} must be a table of keys{}", where, name, value == nullptr ? "" : ", found " + found(*value));
+  }
+  std::vector<std::string> names;
+  for (const Key& key : keys_) names.push_back(key.info.name);
+  user_error("{}: unknown key {}; the nearest known key is {}", where, name, nearest_name(name, names));
+}
+
+std::vector<std::string> Schema::tables() const {
+  std::vector<std::string> result;
+  for (const Key& key : keys_) {
+    const std::string& name = key.info.name;
+    for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+      const std::string table = name.substr(0, dot);
+      if (std::find(result.begin(), result.end(), table) == result.end()) result.push_back(table);
+    }
+  }
+  return result;
+}
+
+void Schema::set(const std::string& name, const Value& value, const std::string& where) {
+  const Key& key = require(name, where, &value);
+  std::visit(
+      [&](auto* target) {
+        *target = checked<std::remove_cvref_t<decltype(*target)>>(value, key.check, where + ": " + name);
+      },
+      key.target);
+}
+
+void Schema::apply_override(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string name = trimmed(text.substr(0, equals));
+  if (equals == text.npos || name.empty()) user_error("{}: '{}' must have the form key=value", kCommandLine, text);
+  const std::string raw = trimmed(text.substr(equals + 1));
+  const Key& key = require(name, kCommandLine, nullptr);
+  const bool is_string = std::holds_alternative<std::string*>(key.target);
+  const bool is_strings = std::holds_alternative<std::vector<std::string>*>(key.target);
+  const bool quoted = !raw.empty() && (raw[0] == '"' || raw[0] == '\'');
+  const bool bracketed = !raw.empty() && (raw[0] == '[' || raw[0] == '{');
+
+  Value value = Scalar(raw);  // the bare text, unless it is to be read as TOML
+  if (quoted || bracketed || (!is_string && !is_strings)) {
+    std::vector<Entry> entries;
+    try {
+      entries = parse_document("v = " + raw, kCommandLine);
+    } catch (const Error& error) {
+      if (quoted || bracketed) user_error("{}: the value of {} is not valid TOML: {}", kCommandLine, name, raw);
+    }
+    if (entries.size() == 1 && entries[0].key == "v") value = entries[0].value;
+  } else {
+    try {
+      parse_document("v = " + to_toml(raw), kCommandLine);
+    } catch (const Error&) {
+      user_error("{}: the value of {} is not valid UTF-8", kCommandLine, name);
+    }
+  }
+  const auto* scalar = std::get_if<Scalar>(&value);
+  if (is_strings && !raw.empty() && scalar != nullptr) value = std::vector<Scalar>{*scalar};
+  set(name, value, kCommandLine);
+}
+
+void Schema::load(const std::string& toml_file, std::span<const std::string> overrides) {
+  if (!toml_file.empty()) {
+    const std::vector<std::string> known = tables();
+    for (const Entry& entry : parse_document(read_text_file(toml_file), toml_file)) {
+      const std::string where = fmt::format("{}:{}", toml_file, entry.line);
+      if (entry.empty_table && find(entry.key) == nullptr) {
+        if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
+        user_error("{}: unknown table {}; the nearest known table is {}", where, entry.key,
+                   nearest_name(entry.key, known));
+      }
+      set(entry.key, entry.value, where);
+    }
+  }
+  for (const std::string& text : overrides) apply_override(text);
+}
+
+std::string Schema::resolved() const {
+  std::vector<std::string> names = tables();
+  names.insert(names.begin(), "");  // keys without a table must come first
+  std::string text;
+  for (const std::string& table : names) {
+    const std::string prefix = table.empty() ? "" : table + ".";
+    std::string lines;
+    for (const Key& key : keys_) {
+      const std::string& name = key.info.name;
+      if (!name.starts_with(prefix) || name.find('.', prefix.size()) != name.npos) continue;
+      lines += name.substr(prefix.size()) + " = " + text_of(key.target) + "\n";
+    }
+    if (lines.empty()) continue;
+    if (!table.empty()) text += (text.empty() ? "[" : "\n[") + table + "]\n";
+    text += lines;
+  }
+  return text;
+}
+
+std::vector<KeyInfo> Schema::keys() const {
+  std::vector<KeyInfo> infos;
+  for (const Key& key : keys_) infos.push_back(key.info);
+  return infos;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,70 @@
+// The keys of the input file: one typed declaration of each serves reading, checks, resolved copy and documentation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "config/check.hpp"
+#include "config/document.hpp"
+
+namespace petaflow {
+
+struct KeyInfo {
+  std::string name;           // dotted path
+  std::string type;           // "a number", "a list of strings", ...
+  std::string default_value;  // TOML text
+  std::string constraint;     // completes "must be"; empty: none
+};
+
+/// The option variable that a key sets.
+using Target = std::variant<bool*, int*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
+                            std::vector<double>*, std::vector<std::int64_t>*>;
+
+/// Keys bound to variables, which must outlive it; the variables' values at declaration are the defaults.
+class Schema {
+ public:
+  /// Throws a failure where the key is declared twice, is both a key and a table, or its default breaks the check.
+  template <class T>
+  void add(std::string key, T& value, Check check = {}) {
+    static_assert(std::is_constructible_v<Target, T*>, "a key is a bool, int, int64, double, string or a list of them");
+    declare(std::move(key), Target(&value), std::move(check));
+  }
+
+  /// Sets the variables from a TOML file (empty name: none), then from overrides `key=value`, the last of a key wins.
+  /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
+  /// accepted for a number, nothing else is converted.  Throws user errors that name the place, the key, and what was
+  /// expected and found; variables may be partly set then.
+  void load(const std::string& toml_file, std::span<const std::string> overrides = {});
+
+  /// All keys with their present values as TOML text, grouped by table; load() reads it back to the same values.
+  std::string resolved() const;
+
+  std::vector<KeyInfo> keys() const;
+
+ private:
+  struct Key {
+    KeyInfo info;
+    Target target;
+    Check check;
+  };
+
+  void declare(std::string name, Target target, Check check);
+  const Key* find(std::string_view name) const;
+  std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
+  const Key& require(const std::string& name, const std::string& where, const Value* found) const;
+  void set(const std::string& name, const Value& value, const std::string& where);
+  void apply_override(const std::string& text);
+
+  std::vector<Key> keys_;
+};
+
+/// The known name that a mistyped one most likely means: by edit distance, whole or of the last component alone.
+std::string nearest_name(const std::string& name, std::span<const std::string> known);
+
+}  // namespace petaflow

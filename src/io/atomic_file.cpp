@@ -1,0 +1,71 @@
+// Write, sync, rename, sync.
+#include "io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+// Brings a file or folder to the disk; 0, or the error number.
+int sync(const std::string& path, int flags) {
+  const int file = open(path.c_str(), flags | O_CLOEXEC);
+  if (file < 0) return errno;
+  int error = fsync(file) == 0 ? 0 : errno;
+  if (error == EINVAL) error = 0;  // a file system that has nothing to sync says so this way
+  close(file);
+  return error;
+}
+
+}  // namespace
+
+std::string temporary_name(const std::string& path) { return path + ".tmp." + std::to_string(getpid()); }
+
+void write_all(int file, std::string_view text, const std::string& path) {
+  while (!text.empty()) {
+    const ssize_t n = write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) failure("cannot write {}: {}", path, std::strerror(n < 0 ? errno : ENOSPC));
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void publish_file(const std::string& temporary, const std::string& path) {
+  int error = sync(temporary, O_RDONLY);
+  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  if (error != 0) {
+    unlink(temporary.c_str());
+    failure("cannot write {}: {}", path, std::strerror(error));
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  error = sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
+  if (error != 0) failure("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  const std::string temporary = temporary_name(path);
+  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) user_error("cannot write {}: {}", path, std::strerror(errno));
+  try {
+    write_all(file, text, path);
+  } catch (const Error&) {
+    close(file);
+    unlink(temporary.c_str());
+    throw;
+  }
+  if (close(file) != 0) {  // NFS reports a full disk here
+    const int error = errno;
+    unlink(temporary.c_str());
+    failure("cannot write {}: {}", path, std::strerror(error));
+  }
+  publish_file(temporary, path);
+}
+
+}  // namespace petaflow

@@ -1,0 +1,23 @@
+// Files that are whole or not there at all, whatever happens while they are written.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace petaflow {
+
+/// The name, in the same folder, under which a file is written before it is published.
+std::string temporary_name(const std::string& path);
+
+/// Brings a closed file to the disk, renames it to path (replacing what was there) and brings the folder's entry to the
+/// disk.  Throws a failure that names the file; the temporary is removed then.
+void publish_file(const std::string& temporary, const std::string& path);
+
+/// Writes text to path: after a crash it holds the old text or the new.  Throws a user error where the folder cannot be
+/// written, a failure where the disk is full.
+void write_file_atomically(const std::string& path, std::string_view text);
+
+/// Writes all bytes to an open file descriptor; throws a failure that names path.
+void write_all(int file, std::string_view text, const std::string& path);
+
+}  // namespace petaflow

@@ -1,0 +1,32 @@
+// Appending JSON lines.
+#include "io/metrics_log.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+
+namespace petaflow {
+
+MetricsLog::MetricsLog(std::string path) : path_(std::move(path)) {
+  file_ = open(path_.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
+  const off_t size = lseek(file_, 0, SEEK_END);
+  char last = '\n';
+  if (size > 0 && pread(file_, &last, 1, size - 1) == 1 && last != '\n') write_all(file_, "\n", path_);
+}
+
+MetricsLog::~MetricsLog() { close(file_); }
+
+void MetricsLog::write(const nlohmann::json& object) {
+  write_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
+}
+
+}  // namespace petaflow
