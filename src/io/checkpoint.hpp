@@ -1,0 +1,48 @@
+// Checkpoints: the weights of a model in one HDF5 file, /weights/<layer>/<name> as f32 in PyTorch's layout (conv (K, C,
+// kh, kw), dense (K, C), bias (K)), with texts that say what they belong to and a CRC-32 per data set.
+//
+// Attributes of the file: petaflow_schema (integer), model, config, provenance (texts), weight_names (one per line, in
+// the model's order).  Attribute of a data set: crc32 (zlib's, over its little-endian bytes).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace petaflow {
+
+/// A weight, or the slope of one: values row-major.
+struct NamedArray {
+  std::string name;  // "conv1/weight"
+  std::vector<std::int64_t> dims;
+  std::vector<float> values;
+};
+
+/// What a model expects of a checkpoint.
+struct NamedDims {
+  std::string name;
+  std::vector<std::int64_t> dims;
+};
+
+struct Checkpoint {
+  std::string model;                // description for people
+  std::string config;               // the resolved input file, from which the model can be built again
+  std::string provenance;           // free text, as a rule JSON
+  std::vector<NamedArray> weights;  // in the model's order; by name where another tool wrote the file
+  bool checked = true;              // set by load: false where a data set has no checksum (files of other tools)
+};
+
+/// Writes to a temporary name in the same folder, syncs, renames, syncs the folder.  Throws Error where it cannot be
+/// written (no such folder, disk full), leaving an older file of that name as it was and no temporary one.
+void save_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+
+/// Throws Error(kUser) where the file is missing, truncated, damaged (naming the data set), lacks a data set, holds no
+/// weights or was written by a newer schema.
+Checkpoint load_checkpoint(const std::string& path);
+
+/// The arrays of `checkpoint` in the order of `model`.  Throws Error(kUser) with the first differences in names and
+/// dims: "x.h5 is a checkpoint of another model: fc/weight is (2, 64), the model has (2, 128)".
+std::vector<const NamedArray*> match_weights(const Checkpoint& checkpoint, const std::vector<NamedDims>& model,
+                                             const std::string& path);
+
+}  // namespace petaflow
