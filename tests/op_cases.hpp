@@ -1,0 +1,101 @@
+// THE list of operator cases: values, every implementation, gradients and the benchmark walk it.  One line per case.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include "kernels/conv.hpp"
+#include "kernels/gemm.hpp"
+
+namespace petaflow::cases {
+
+/// A convolution.  x_gap, y_gap: channels between neighbouring pixels that belong to somebody else.
+struct ConvCase {
+  const char* name;
+  std::int64_t n = 1, in_channels = 1, out_channels = 1;
+  Extent in;
+  ConvGeometry geometry;
+  std::int64_t x_gap = 0, y_gap = 0;
+};
+
+inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
+
+/// The same padding on both sides.
+constexpr ConvGeometry window(Extent kernel, Extent pad, Extent stride = {}, Extent dilation = {},
+                              std::int64_t groups = 1) {
+  return {kernel, stride, dilation, pad, pad, groups};
+}
+constexpr ConvGeometry asymmetric(Extent kernel, Extent pad_begin, Extent pad_end, Extent stride = {},
+                                  Extent dilation = {}) {
+  return {kernel, stride, dilation, pad_begin, pad_end, 1};
+}
+
+inline const ConvCase kConvCases[] = {
+    // clang-format off
+    // two dimensions
+    {"k1",                2,   4,   5, {1, 6, 7},    window({1, 1, 1}, {0, 0, 0})},
+    {"k1_stride2",        2,  17,  16, {1, 7, 9},    window({1, 1, 1}, {0, 0, 0}, {1, 2, 2})},
+    {"k3_first_layer",    2,   3, 128, {1, 18, 15},  window({1, 3, 3}, {0, 1, 1})},
+    {"k3_one_to_one",     1,   1,   1, {1, 5, 5},    window({1, 3, 3}, {0, 1, 1})},
+    {"k3_128",            2, 128, 128, {1, 14, 14},  window({1, 3, 3}, {0, 1, 1})},
+    {"k3_odd_channels",   3,  17,  33, {1, 9, 13},   window({1, 3, 3}, {0, 1, 1})},
+    {"k3_no_padding",     2,  16,  16, {1, 8, 27},   window({1, 3, 3}, {0, 0, 0})},
+    {"k3_stride2",        2,   4,  16, {1, 11, 12},  window({1, 3, 3}, {0, 1, 1}, {1, 2, 2})},
+    {"k5_stride2",        1,  16,  20, {1, 13, 26},  window({1, 5, 5}, {0, 2, 2}, {1, 2, 2})},
+    {"k2_stride3",        2,   3,   4, {1, 10, 11},  window({1, 2, 2}, {0, 0, 0}, {1, 3, 3})},
+    {"k3_dilation2",      2,  16,   8, {1, 10, 9},   window({1, 3, 3}, {0, 2, 2}, {1, 1, 1}, {1, 2, 2})},
+    {"k3_dilated_stride", 1,   4,   3, {1, 12, 13},  window({1, 3, 3}, {0, 3, 1}, {1, 2, 3}, {1, 3, 2})},
+    {"k5x1",              2,   3,  17, {1, 9, 4},    window({1, 5, 1}, {0, 2, 0})},
+    {"k4_asymmetric",     2,   4,  16, {1, 9, 10},   asymmetric({1, 4, 4}, {0, 1, 2}, {0, 2, 1})},
+    {"k3_asym_stride",    1,  16,   4, {1, 8, 7},    asymmetric({1, 3, 3}, {0, 0, 2}, {0, 1, 0}, {1, 2, 2})},
+    {"one_output_pixel",  3,  17,   4, {1, 3, 3},    window({1, 3, 3}, {0, 0, 0})},
+    {"kernel_over_input", 1,   3,   4, {1, 2, 1},    window({1, 5, 5}, {0, 2, 2})},
+    {"groups2",           2,   8,  12, {1, 7, 6},    window({1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, 2)},
+    {"groups4_stride",    1,  16,   4, {1, 9, 8},    window({1, 3, 3}, {0, 1, 1}, {1, 2, 1}, {1, 1, 1}, 4)},
+    {"depthwise",         2,  17,  17, {1, 8, 9},    window({1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, 17)},
+    {"depthwise_times2",  1,  16,  32, {1, 7, 7},    window({1, 3, 3}, {0, 2, 2}, {1, 2, 2}, {1, 2, 2}, 16)},
+    {"slice_of_x",        2,   4,  16, {1, 6, 7},    window({1, 3, 3}, {0, 1, 1}), 12, 0},
+    {"slice_of_y",        2,  16,   3, {1, 6, 7},    window({1, 3, 3}, {0, 1, 1}), 0, 13},
+    {"slices_128",        1, 128,  48, {1, 7, 12},   window({1, 3, 3}, {0, 1, 1}), 16, 80},
+    // three dimensions
+    {"3d_k3_first_layer", 1,   4,  16, {6, 7, 9},    window({3, 3, 3}, {1, 1, 1})},
+    {"3d_k4_one_channel", 2,   1,  17, {7, 6, 8},    window({4, 4, 4}, {0, 0, 0})},
+    {"3d_k3_stride2",     1,  16,  16, {5, 7, 6},    window({3, 3, 3}, {1, 1, 1}, {2, 2, 2})},
+    {"3d_k2_mixed",       1,   3,   4, {5, 6, 7},    window({2, 3, 1}, {1, 0, 0}, {1, 2, 1}, {2, 1, 1})},
+    {"3d_asym_dilation",  1,   4,   3, {6, 5, 7},    asymmetric({3, 2, 3}, {2, 0, 1}, {1, 1, 3}, {1, 1, 2}, {2, 1, 2})},
+    {"3d_depthwise",      1,  16,  16, {4, 5, 6},    window({3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 16)},
+    {"3d_slices",         2,   4,   4, {3, 4, 5},    window({3, 3, 3}, {1, 1, 1}), 4, 3},
+    // clang-format on
+};
+
+/// A matrix product; gap: elements between the rows of all three matrices.
+struct GemmCase {
+  const char* name;
+  std::int64_t m, n, k;
+  bool transpose_a = false, transpose_b = false;
+  float beta = 0;
+  std::int64_t gap = 0;
+};
+
+inline void PrintTo(const GemmCase& c, std::ostream* out) { *out << c.name; }
+
+inline const GemmCase kGemmCases[] = {
+    // clang-format off
+    {"one",               1,   1,   1},
+    {"row_times_matrix",  1,  40,  33},
+    {"dense_forward",     8,   2, 128, false, true},
+    {"dense_dx",          8, 128,   2},
+    {"dense_dw",          2, 128,   8, true,  false, 1},
+    {"square",           64,  64,  64},
+    {"odd",              37,  53,  29},
+    {"odd_ta",           37,  53,  29, true,  false},
+    {"odd_tb",           37,  53,  29, false, true},
+    {"odd_ta_tb",        37,  53,  29, true,  true, 1},
+    {"beta",             13,  31,  70, false, false, 1},
+    {"gaps",             13,  31,  70, false, true,  1, 5},
+    {"gaps_ta",          25,  16,  40, true,  false, 0, 3},
+    {"long_sum",          5,  17, 3000, true, true},
+    // clang-format on
+};
+
+}  // namespace petaflow::cases

@@ -1,0 +1,92 @@
+// What the operator tests share: arrays on both sides, reproducible numbers, comparison with a reference in double.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "base/dtype.hpp"
+
+namespace petaflow::testing_support {
+
+/// An array in the memory of the execution space, filled from and read back to the host.
+template <class T>
+class DeviceArray {
+ public:
+  explicit DeviceArray(std::size_t size) : view_("test", size) {}
+  explicit DeviceArray(const std::vector<T>& host) : DeviceArray(host.size()) { set(host); }
+
+  T* data() const { return view_.data(); }
+  void set(const std::vector<T>& host) {
+    Kokkos::deep_copy(view_,
+                      Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()));
+  }
+  std::vector<T> get() const {
+    std::vector<T> host(view_.extent(0));
+    Kokkos::fence();
+    Kokkos::deep_copy(Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()), view_);
+    return host;
+  }
+
+ private:
+  Kokkos::View<T*, MemorySpace> view_;
+};
+
+/// A number in [-1, 1) with 16 bits, exact in f32; tests/golden/make_operator_golden.py has the same formula.
+inline float number(std::uint32_t index, std::uint32_t seed) {
+  std::uint32_t h = index * 2654435761U + seed * 2246822519U + 374761393U;
+  h = (h ^ (h >> 15)) * 2246822519U;
+  h = (h ^ (h >> 13)) * 3266489917U;
+  return static_cast<float>((h ^ (h >> 16)) >> 16) / 32768.0F - 1.0F;
+}
+
+inline std::vector<float> numbers(std::int64_t count, std::uint32_t seed) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = number(static_cast<std::uint32_t>(i), seed);
+  return values;
+}
+
+/// Rounds to T and back.
+template <class T>
+double rounded(float value) {
+  return static_cast<double>(static_cast<float>(static_cast<T>(value)));
+}
+
+inline double root_mean_square(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return values.empty() ? 0 : std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+/// The largest |found - expected| in units of max(scale, |expected|); infinity where found is not finite.
+inline double largest_error(const std::vector<double>& found, const std::vector<double>& expected, double scale) {
+  if (found.size() != expected.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double error = std::abs(found[i] - expected[i]) / std::max(scale, std::abs(expected[i]));
+    if (!(error <= largest)) largest = std::isfinite(error) ? error : INFINITY;
+  }
+  return largest;
+}
+
+inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// A context for whole-tensor kernels.
+inline Context context_for(int threads) {
+  Context context;
+  context.threads = threads;
+  return context;
+}
+
+}  // namespace petaflow::testing_support

@@ -1,0 +1,177 @@
+// Convolutions: every implementation and pass of every case against the definition in double, whole and in boxes;
+// gradients against central differences; the choice among implementations.
+#include "base/error.hpp"
+#include "conv_runner.hpp"
+
+namespace petaflow {
+namespace {
+
+using testing_support::boxes_of;
+using testing_support::ConvArrays;
+using testing_support::ConvReference;
+using testing_support::PlacedBox;
+using testing_support::root_mean_square;
+
+constexpr std::array kPasses = {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights};
+
+std::vector<double>& result_of(Pass pass, ConvArrays& a) {
+  return pass == Pass::kForward ? a.y : pass == Pass::kBackwardData ? a.x : a.w;
+}
+
+/// x and y hold numbers of T, w of f32.
+template <class T>
+ConvArrays random_arrays(const ConvReference& reference) {
+  ConvArrays arrays;
+  const auto fill = [](std::size_t count, std::uint32_t seed, auto round) {
+    std::vector<double> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = round(testing_support::number(static_cast<std::uint32_t>(i), seed));
+    return values;
+  };
+  arrays.x = fill(reference.x_size(), 1, testing_support::rounded<T>);
+  arrays.y = fill(reference.y_size(), 2, testing_support::rounded<T>);
+  arrays.w = fill(reference.w_size(), 3, testing_support::rounded<float>);
+  return arrays;
+}
+
+/// The size of a typical sum of the pass.
+double scale_of(Pass pass, const cases::ConvCase& c, const ConvArrays& a, const Extent& out) {
+  const double taps = static_cast<double>(c.geometry.kernel.volume());
+  const auto group = [&](std::int64_t channels) { return static_cast<double>(channels / c.geometry.groups); };
+  if (pass == Pass::kForward)
+    return root_mean_square(a.x) * root_mean_square(a.w) * std::sqrt(group(c.in_channels) * taps);
+  if (pass == Pass::kBackwardData)
+    return root_mean_square(a.y) * root_mean_square(a.w) * std::sqrt(group(c.out_channels) * taps);
+  return root_mean_square(a.x) * root_mean_square(a.y) * std::sqrt(static_cast<double>(c.n * out.volume()));
+}
+
+class Convolution : public testing::TestWithParam<cases::ConvCase> {
+ protected:
+  template <class T>
+  void compare(double tolerance) {
+    const cases::ConvCase& c = GetParam();
+    const ConvReference reference(c);
+    const ConvArrays given = random_arrays<T>(reference);
+    for (const Pass pass : kPasses) {
+      ConvArrays expected = given;
+      if (pass == Pass::kForward) reference.forward(expected);
+      if (pass == Pass::kBackwardData) reference.backward_data(expected);
+      if (pass == Pass::kBackwardWeights) {
+        reference.backward_weights(expected);
+        for (double& value : expected.w) value += 0.5;
+      }
+      const double scale = scale_of(pass, c, given, reference.out());
+      std::vector<std::vector<PlacedBox>> divisions = {{{testing_support::whole_desc(c, kDTypeOf<T>, 2)}}};
+      for (const std::int64_t height : {std::int64_t{1}, std::int64_t{3}, std::int64_t{1000}}) {
+        divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
+      }
+      for (const ConvImpl& impl : conv_impls(pass)) {
+        for (const std::vector<PlacedBox>& boxes : divisions) {
+          std::vector<ConvDesc> descs;
+          for (const PlacedBox& box : boxes) descs.push_back(box.desc);
+          if (!impl.why_not(pass, descs).empty()) {
+            EXPECT_STRNE(impl.name, "kokkos") << "never refuses";
+            continue;
+          }
+          ConvArrays found = given;
+          testing_support::run_conv<T>(impl, pass, c, boxes, found);
+          EXPECT_LE(testing_support::largest_error(result_of(pass, found), result_of(pass, expected), scale), tolerance)
+              << impl.name << " " << name_of(pass) << " " << name_of(kDTypeOf<T>) << ", " << boxes.size()
+              << " boxes for " << descs.front().threads << " threads";
+        }
+      }
+    }
+  }
+};
+
+TEST_P(Convolution, MatchesTheDefinition) { compare<float>(1e-5); }
+TEST_P(Convolution, MatchesTheDefinitionInBf16) { compare<Bf16>(1e-2); }
+
+/// L = <conv(x, w), r>: the kernels' <dL/dx, v> and <dL/dw, v> against (L(+h v) - L(-h v)) / 2 h, L in double.
+TEST_P(Convolution, GradientsMatchDifferences) {
+  const cases::ConvCase& c = GetParam();
+  const ConvReference reference(c);
+  const ConvArrays given = random_arrays<float>(reference);
+  const auto loss = [&](ConvArrays a) {
+    reference.forward(a);
+    return testing_support::dot(a.y, given.y);
+  };
+  for (const Pass pass : {Pass::kBackwardData, Pass::kBackwardWeights}) {
+    ConvArrays plus = given, minus = given, probe = given;
+    std::vector<double>& direction = result_of(pass, probe);
+    const double h = 1e-3;
+    for (std::size_t i = 0; i < direction.size(); ++i) {
+      direction[i] = static_cast<double>(testing_support::number(static_cast<std::uint32_t>(i), 4));
+      result_of(pass, plus)[i] += h * direction[i];
+      result_of(pass, minus)[i] -= h * direction[i];
+    }
+    const double slope = (loss(plus) - loss(minus)) / (2 * h);
+    for (const ConvImpl& impl : conv_impls(pass)) {
+      const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
+      if (!impl.why_not(pass, std::array{boxes.front().desc}).empty()) continue;
+      ConvArrays found = given;
+      testing_support::run_conv<float>(impl, pass, c, boxes, found);
+      std::vector<double>& gradient = result_of(pass, found);
+      if (pass == Pass::kBackwardWeights) {
+        for (double& value : gradient) value -= 0.5;
+      }
+      double size = 0;
+      for (std::size_t i = 0; i < gradient.size(); ++i) size += std::pow(gradient[i] * direction[i], 2);
+      EXPECT_NEAR(testing_support::dot(gradient, direction), slope, 1e-4 * std::sqrt(size) + 1e-6)
+          << impl.name << " " << name_of(pass);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Convolution, testing::ValuesIn(cases::kConvCases),
+                         [](const auto& param_info) { return std::string(param_info.param.name); });
+
+TEST(WindowOutput, Formula) {
+  EXPECT_EQ(window_output(224, 3, 1, 1, 1, 1), 224);
+  EXPECT_EQ(window_output(7, 3, 2, 1, 0, 0), 3);
+  EXPECT_EQ(window_output(8, 3, 2, 1, 0, 1), 4);
+  EXPECT_EQ(window_output(5, 3, 1, 2, 0, 0), 1);
+  EXPECT_EQ(window_output(4, 3, 1, 2, 0, 0), 0);
+  EXPECT_EQ(window_output(1, 3, 2, 1, 0, 0), 0);
+}
+
+TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
+  const ConvDesc desc = testing_support::whole_desc(cases::kConvCases[0], DType::kF32, 2);
+  for (const Pass pass : kPasses) {
+    EXPECT_STREQ(conv_impls(pass).back().name, "kokkos");
+    EXPECT_EQ(choose_conv(pass, {&desc, 1}, "kokkos").name, "kokkos");
+    EXPECT_EQ(choose_conv(pass, {&desc, 1}, "auto").refusals.size() + 1, [&] {
+      std::size_t position = 1;
+      for (const ConvImpl& impl : conv_impls(pass)) {
+        if (impl.name == choose_conv(pass, {&desc, 1}, "auto").name) break;
+        ++position;
+      }
+      return position;
+    }());
+  }
+  try {
+    choose_conv(Pass::kForward, {&desc, 1}, "cuddn");
+    FAIL() << "an unknown name was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("\"kokkos\""), std::string::npos) << error.what();
+  }
+}
+
+/// The same bits from run to run for a given number of threads.
+TEST(PortableConvolution, SumsWeightsInAFixedOrder) {
+  const cases::ConvCase c = {"fixed_order", 4, 5, 7, {1, 33, 31}, cases::window({1, 3, 3}, {0, 1, 1})};
+  const ConvArrays given = random_arrays<float>(ConvReference(c));
+  ConvArrays first = given;
+  const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
+  const ConvImpl& kokkos = conv_impls(Pass::kBackwardWeights).back();
+  testing_support::run_conv<float>(kokkos, Pass::kBackwardWeights, c, boxes, first);
+  for (int i = 0; i < 5; ++i) {
+    ConvArrays again = given;
+    testing_support::run_conv<float>(kokkos, Pass::kBackwardWeights, c, boxes, again);
+    EXPECT_EQ(first.w, again.w);
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
