@@ -1,0 +1,53 @@
+#include "data/augment.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+namespace {
+
+/// An image seen as (outer, n, inner) around one axis.
+struct View {
+  std::int64_t outer, n, inner;
+};
+
+View view(std::span<const float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis) {
+  const auto [c, d, h, w] = dims;
+  PETAFLOW_REQUIRE(static_cast<std::int64_t>(pixels.size()) == c * d * h * w, "image of {} floats", pixels.size());
+  return axis == ImageAxis::kH ? View{d, h, w * c} : View{d * h, w, c};
+}
+
+}  // namespace
+
+void roll(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis, std::int64_t bins) {
+  const auto [outer, n, inner] = view(pixels, dims, axis);
+  const std::int64_t shift = (bins % n + n) % n;
+  for (std::int64_t i = 0; i < outer; ++i) {
+    float* const first = pixels.data() + i * n * inner;
+    std::rotate(first, first + (n - shift) * inner, first + n * inner);
+  }
+}
+
+void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis) {
+  const auto [outer, n, inner] = view(pixels, dims, axis);
+  for (std::int64_t i = 0; i < outer; ++i) {
+    float* const first = pixels.data() + i * n * inner;
+    for (std::int64_t low = 0, high = n - 1; low < high; ++low, --high) {
+      std::swap_ranges(first + low * inner, first + (low + 1) * inner, first + high * inner);
+    }
+  }
+}
+
+void DetectorAugment::operator()(std::span<float> pixels, RandomSequence& random) const {
+  const ImageAxis eta = options_.phi == ImageAxis::kW ? ImageAxis::kH : ImageAxis::kW;
+  const std::int64_t bins = options_.phi == ImageAxis::kW ? dims_[3] : dims_[2];
+  const std::uint32_t shift = random.below(static_cast<std::uint32_t>(bins));
+  const bool flip = random.below(2) == 1, turn = random.below(2) == 1;
+  if (options_.roll_phi) roll(pixels, dims_, options_.phi, shift);
+  if (options_.flip_phi && flip) mirror(pixels, dims_, options_.phi);
+  if (options_.mirror_eta && turn) mirror(pixels, dims_, eta);
+}
+
+}  // namespace petaflow

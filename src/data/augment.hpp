@@ -1,0 +1,42 @@
+// Augmentation that respects a detector: phi is periodic, and physics does not tell phi from -phi nor eta from -eta.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "base/random.hpp"
+
+namespace petaflow {
+
+/// Axes of an image (D, H, W, C) that may be rolled and mirrored.
+enum class ImageAxis { kH, kW };
+
+/// Moves the image by `bins` along a periodic axis: what was at i comes to (i + bins) mod n.  dims: C, D, H, W.
+void roll(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis, std::int64_t bins);
+
+/// Reverses the order along an axis.  dims: C, D, H, W.
+void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis);
+
+struct AugmentOptions {
+  ImageAxis phi = ImageAxis::kW;  // eta is the other one
+  bool roll_phi = true;           // by any number of bins; needs the whole circle
+  bool flip_phi = true;           // half of the images
+  bool mirror_eta = true;         // half of the images
+};
+
+/// Applies what the options allow to one image, in place.  It draws the same numbers whatever is switched on, so that
+/// switching one off leaves the others as they were.
+class DetectorAugment {
+ public:
+  DetectorAugment(const std::array<std::int64_t, 4>& sample_dims, const AugmentOptions& options)
+      : dims_(sample_dims), options_(options) {}
+
+  void operator()(std::span<float> pixels, RandomSequence& random) const;
+
+ private:
+  std::array<std::int64_t, 4> dims_;  // C, D, H, W
+  AugmentOptions options_;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,78 @@
+#include "data/files.hpp"
+
+#include <fnmatch.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+namespace {
+
+bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+
+/// Takes the digits at the front of `text` away, returns them without leading zeros.
+std::string_view take_number(std::string_view& text) {
+  const auto end = std::ranges::find_if_not(text, is_digit) - text.begin();
+  std::string_view digits = text.substr(0, static_cast<std::size_t>(end));
+  text.remove_prefix(digits.size());
+  while (digits.size() > 1 && digits.front() == '0') digits.remove_prefix(1);
+  return digits;
+}
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
+    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  std::ranges::sort(paths, natural_less);
+  return paths;
+}
+
+}  // namespace
+
+bool natural_less(std::string_view a, std::string_view b) {
+  const std::string_view whole_a = a, whole_b = b;
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const std::string_view x = take_number(a), y = take_number(b);
+      if (x.size() != y.size()) return x.size() < y.size();
+      if (x != y) return x < y;
+    } else {
+      if (a.front() != b.front()) return a.front() < b.front();
+      a.remove_prefix(1);
+      b.remove_prefix(1);
+    }
+  }
+  if (a.empty() != b.empty()) return a.empty();
+  return whole_a < whole_b;  // chunk01 and chunk1
+}
+
+std::vector<std::string> expand_files(const std::vector<std::string>& names, const std::string& what) {
+  if (names.empty()) user_error("{} names no file", what);
+  std::vector<std::string> files;
+  for (const std::string& name : names) {
+    const bool pattern = name.find_first_of("*?[~") != std::string::npos && !std::filesystem::exists(name);
+    const std::vector<std::string> found = pattern ? matches(name) : std::vector{name};
+    if (found.empty()) user_error("{}: no file matches {}", what, name);
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  std::set<std::string> seen;
+  for (const std::string& file : files) {
+    if (!seen.insert(std::filesystem::path(file).lexically_normal()).second)
+      user_error("{} names {} twice", what, file);
+  }
+  return files;
+}
+
+bool name_matches(const std::string& pattern, const std::string& path) {
+  return fnmatch(pattern.c_str(), std::filesystem::path(path).filename().c_str(), 0) == 0;
+}
+
+}  // namespace petaflow

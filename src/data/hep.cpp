@@ -1,0 +1,204 @@
+#include "data/hep.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "data/files.hpp"
+
+namespace petaflow {
+
+namespace {
+
+constexpr const char* kClassNames[2] = {"background", "signal"};
+
+}  // namespace
+
+HepData::HepData(const HepDataOptions& options, const std::vector<std::string>& files) {
+  if (files.empty()) user_error("no file of HEP data was given");
+  for (const std::string& path : files) add_file(options, path);
+  crop(options);
+  read_options(options);
+  for (const HepEvent& event : events_) {
+    if (event.label >= 0) ++class_counts_[static_cast<std::size_t>(event.label)];
+  }
+  for (int label = 0; label < 2 && options.labels == HepLabels::kBothClasses; ++label) {
+    if (class_counts_[static_cast<std::size_t>(label)] == 0) {
+      user_error("the {} events in {}{} are all {}: no {} to learn from", size(), files.front(),
+                 files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", kClassNames[1 - label],
+                 kClassNames[label]);
+    }
+  }
+  weigh(options.loss_weight);
+  if (size() * sample_elements() * 4 <= options.cache_bytes) fill_cache();
+  if (options.scale == "max" && options.maxima.empty()) {
+    maxima_ = channel_maxima(*this);
+    std::ranges::replace(maxima_, 0.0F, 1.0F);  // a channel without any signal stays 0
+  }
+}
+
+void HepData::add_file(const HepDataOptions& options, const std::string& path) {
+  HepFileOptions file_options = options.file;
+  if (!files_.empty()) file_options.format = format();
+  const std::size_t before = events_.size();
+  HepFile file = open_hep_file(path, file_options, options.labels != HepLabels::kOptional, events_);
+  file.first = static_cast<std::int64_t>(before);
+  for (std::size_t i = before; i < events_.size(); ++i) events_[i].file = static_cast<std::int32_t>(files_.size());
+  if (!files_.empty()) {
+    const HepFile& other = files_.front();
+    if (file.channels != other.channels || file.height != other.height || file.width != other.width) {
+      user_error("{} has images {} x {} x {}, {} has {} x {} x {}: all files of a set must agree", path, file.channels,
+                 file.height, file.width, other.path, other.channels, other.height, other.width);
+    }
+    if (file.has_weights != other.has_weights || file.has_norm_weights != other.has_norm_weights ||
+        file.has_selection != other.has_selection) {
+      user_error("{} and {} do not both have weights and selection flags: all files of a set must agree", path,
+                 other.path);
+    }
+  }
+  files_.push_back(std::move(file));
+}
+
+void HepData::crop(const HepDataOptions& options) {
+  const HepFile& file = files_.front();
+  const auto cut = [&](std::int64_t wanted, std::int64_t there, const char* name) {
+    if (wanted < 0 || wanted > there) user_error("{}: crop keeps {} {} of {}", file.path, wanted, name, there);
+    return wanted == 0 ? there : wanted;
+  };
+  height_ = cut(options.crop[0], file.height, "rows");
+  width_ = cut(options.crop[1], file.width, "columns");
+  phi_is_whole_ = file.phi_axis == ImageAxis::kW ? width_ == file.width : height_ == file.height;
+}
+
+void HepData::read_options(const HepDataOptions& options) {
+  const std::int64_t stored = files_.front().channels;
+  for (const std::string& name : options.transforms) {
+    if (name == "none") {
+      transforms_.push_back(Transform::kNone);
+    } else if (name == "linear") {
+      transforms_.push_back(Transform::kLinear);
+    } else if (name == "signed_log") {
+      transforms_.push_back(Transform::kSignedLog);
+    } else {
+      user_error("transform of HEP data is \"{}\"; none, linear or signed_log was expected", name);
+    }
+  }
+  if (transforms_.empty()) user_error("HEP data need at least one transform: none, linear or signed_log");
+  channels_ = stored * std::ssize(transforms_);
+  const std::int64_t units = std::ssize(options.units);
+  if (units != 1 && units != stored)
+    user_error("{} units for {} channels of HEP data: give one, or one each", units, stored);
+  for (std::int64_t c = 0; c < stored; ++c) {
+    const double unit = options.units[static_cast<std::size_t>(units == 1 ? 0 : c)];
+    if (!(unit > 0) || !std::isfinite(unit)) user_error("unit of HEP data is {}; a number above 0 was expected", unit);
+    units_.push_back(static_cast<float>(unit));
+  }
+  if (options.scale != "none" && options.scale != "max") {
+    user_error("scale of HEP data is \"{}\"; none or max was expected", options.scale);
+  }
+  maxima_.assign(static_cast<std::size_t>(channels_), 1.0F);
+  if (options.scale == "max" && !options.maxima.empty()) {
+    if (std::ssize(options.maxima) != channels_) {
+      user_error("{} maxima for {} channels of HEP data", options.maxima.size(), channels_);
+    }
+    for (const float maximum : options.maxima) {
+      if (!(maximum > 0) || !std::isfinite(maximum))
+        user_error("maximum of a channel is {}; above 0 was expected", maximum);
+    }
+    maxima_ = options.maxima;
+  }
+}
+
+void HepData::weigh(const std::string& kind) {
+  if (kind == "none") return;
+  const bool norm = kind == "normweight";
+  if (!norm && kind != "weight") user_error("loss_weight is \"{}\"; none, weight or normweight was expected", kind);
+  const HepFile& file = files_.front();
+  if (norm ? !file.has_norm_weights : !file.has_weights) user_error("{} has no {} for the loss", file.path, kind);
+  const auto weight = [&](const HepEvent& event) { return norm ? event.loss_weight : event.weight; };
+  std::array<double, 2> sum = {0, 0};
+  for (const HepEvent& event : events_) {
+    if (event.label >= 0) sum[static_cast<std::size_t>(event.label)] += weight(event);
+  }
+  for (std::size_t label = 0; label < 2; ++label) {
+    if (class_counts_[label] > 0 && sum[label] <= 0) {
+      user_error("{}: every {} of the {} events is 0", file.path, kind, kClassNames[label]);
+    }
+  }
+  for (const HepEvent& event : events_) {
+    const auto label = static_cast<std::size_t>(std::max(event.label, 0));
+    const double mean = sum[label] / static_cast<double>(class_counts_[label]);
+    loss_weights_.push_back(event.label < 0 ? 1.0F : static_cast<float>(weight(event) / mean));
+  }
+}
+
+void HepData::fill_cache() {
+  const std::int64_t elements = sample_elements();
+  std::vector<float> cache(static_cast<std::size_t>(size() * elements)), raw;
+  for (const HepFile& file : files_) {
+    constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20;
+    std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / (4 * file.raw_elements()));
+    if (const auto& chunk = file.planes[0].info().chunk; !chunk.empty() && block > chunk[0]) block -= block % chunk[0];
+    for (std::int64_t from = 0; from < file.count; from += block) {
+      const std::int64_t n = std::min(block, file.count - from);
+      raw.resize(static_cast<std::size_t>(n * file.raw_elements()));
+      file.read_raw(from, n, raw);
+      convert(file, from, n, raw,
+              std::span(cache).subspan(static_cast<std::size_t>((file.first + from) * elements),
+                                       static_cast<std::size_t>(n * elements)));
+    }
+  }
+  cache_ = std::move(cache);
+}
+
+void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
+                      std::span<float> pixels) const {
+  const std::int64_t stored = file.channels, step = file.raw_step();
+  for (std::int64_t event = 0; event < count; ++event) {
+    for (std::int64_t c = 0; c < stored; ++c) {
+      const float unit = units_[static_cast<std::size_t>(c)], inverse = 1.0F / unit;
+      for (std::int64_t row = 0; row < height_; ++row) {
+        const float* const from = raw.data() + file.raw_index(count, event, c, row);
+        float* const to = pixels.data() + ((event * height_ + row) * width_) * channels_ + c;
+        for (std::int64_t column = 0; column < width_; ++column) {
+          const float x = from[column * step];
+          if (!std::isfinite(x)) {
+            user_error("{}: event {} has the value {} at channel {}, row {}, column {}", file.path, first + event, x, c,
+                       row, column);
+          }
+          for (std::size_t t = 0; t < transforms_.size(); ++t) {
+            float y = x;
+            if (transforms_[t] == Transform::kLinear) y = x * inverse;
+            if (transforms_[t] == Transform::kSignedLog) y = std::copysign(std::log1p(std::abs(x) * inverse), x);
+            to[column * channels_ + static_cast<std::int64_t>(t) * stored] = y;
+          }
+        }
+      }
+    }
+  }
+}
+
+Sample HepData::read(std::int64_t index, std::span<float> pixels) const {
+  const std::int64_t elements = sample_elements();
+  PETAFLOW_REQUIRE(index >= 0 && index < size() && std::ssize(pixels) == elements, "sample {} of {}, {} floats of {}",
+                   index, size(), pixels.size(), elements);
+  const auto i = static_cast<std::size_t>(index);
+  if (in_memory()) {
+    std::copy_n(cache_.data() + index * elements, elements, pixels.data());
+  } else {
+    thread_local std::vector<float> raw;
+    const HepFile& file = files_[static_cast<std::size_t>(events_[i].file)];
+    raw.resize(static_cast<std::size_t>(file.raw_elements()));
+    file.read_raw(events_[i].index, 1, raw);
+    convert(file, events_[i].index, 1, raw, pixels);
+  }
+  for (std::size_t p = 0, c = 0; p < pixels.size(); ++p, c = c + 1 == maxima_.size() ? 0 : c + 1)
+    pixels[p] /= maxima_[c];
+  return {events_[i].label, loss_weights_.empty() ? 1.0F : loss_weights_[i]};
+}
+
+HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files, const std::string& what) {
+  return HepData(options, expand_files(files, what));
+}
+
+}  // namespace petaflow

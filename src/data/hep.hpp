@@ -1,0 +1,97 @@
+// Calorimeter images of collision events, signal against background, from three layouts of HDF5 files:
+//   all_events   group all_events: hist, histEM, histtrack (N, eta, phi) each, y, weight, passSR*; or images (N, 3, H,
+//   W) or
+//                (N, H, W, 3), labels, weights (public RPV-SUSY files; the KISTI conversion of them)
+//   sc17         data (N, 3, phi, eta), label, weight, normweight, psr (chunks of arXiv:1708.05256)
+//   class_files  a data set (N, eta, phi) of any name, the class in the name of the file
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/augment.hpp"
+#include "data/dataset.hpp"
+#include "data/hep_file.hpp"
+
+namespace petaflow {
+
+/// Which labels a set must have.
+enum class HepLabels {
+  kBothClasses,  // to train
+  kAny,          // to evaluate: one class may be empty
+  kOptional      // to predict: -1 where a file has none
+};
+
+struct HepDataOptions {
+  HepFileOptions file;
+
+  std::array<std::int64_t, 2> crop = {0, 0};  // keeps the first rows and columns; 0: all
+  std::vector<std::string> transforms = {
+      "none"};                           // "none", "linear" (x / unit), "signed_log" (sign(x) log1p(|x| / unit));
+                                         // several are stacked: channel = transform * file channels + file channel
+  std::vector<double> units = {1000.0};  // one, or one per file channel; 1000 MeV = 1 GeV
+  std::string scale = "none";            // "max": each channel is divided by its largest absolute value
+  std::vector<float> maxima = {};        // for "max": those of the training set; empty: taken from this set
+  std::string loss_weight = "none";      // "weight", "normweight": mean 1 per class over the set
+  HepLabels labels = HepLabels::kBothClasses;
+  std::int64_t cache_bytes = std::int64_t{4} << 30;  // sets up to this size (transformed, f32) are held in memory
+};
+
+class HepData final : public Dataset {
+ public:
+  /// files: paths, in the order of the samples (patterns: expand_files).  Everything but the pixels is validated here,
+  /// and the pixels too where the set fits into memory.  Throws Error(kUser).
+  HepData(const HepDataOptions& options, const std::vector<std::string>& files);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(events_.size()); }
+  std::array<std::int64_t, 4> sample_dims() const override { return {channels_, 1, height_, width_}; }
+  /// Throws Error(kUser) naming file and event where a pixel is NaN or infinite, or cannot be read.
+  Sample read(std::int64_t index, std::span<float> pixels) const override;
+
+  /// What the file says about each event.
+  const std::vector<HepEvent>& events() const { return events_; }
+  std::array<std::int64_t, 2> class_counts() const { return class_counts_; }  // background, signal
+  bool has_weights() const { return files_.front().has_weights; }
+  bool has_selection() const { return files_.front().has_selection; }
+  const std::string& format() const { return files_.front().format; }
+
+  /// The axis of phi, and whether the images hold its whole circle (a crop may cut it).
+  ImageAxis phi_axis() const { return files_.front().phi_axis; }
+  bool phi_is_whole() const { return phi_is_whole_; }
+
+  /// What each channel is divided by (all 1 without scale): to be stored with the weights and given as `maxima` to
+  /// other sets.
+  const std::vector<float>& maxima() const { return maxima_; }
+  bool in_memory() const { return !cache_.empty(); }
+
+ private:
+  enum class Transform { kNone, kLinear, kSignedLog };
+
+  void read_options(const HepDataOptions& options);
+  void add_file(const HepDataOptions& options, const std::string& path);
+  void crop(const HepDataOptions& options);
+  void weigh(const std::string& kind);
+  void fill_cache();
+  /// Transforms `count` events of a file from raw pixels as read from it into (count, H, W, C).
+  void convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
+               std::span<float> pixels) const;
+
+  std::vector<HepFile> files_;
+  std::vector<HepEvent> events_;
+  std::vector<float> loss_weights_;  // empty: all 1
+  std::vector<Transform> transforms_;
+  std::vector<float> units_;  // per file channel
+  std::int64_t channels_ = 0, height_ = 0, width_ = 0;
+  std::array<std::int64_t, 2> class_counts_ = {0, 0};
+  bool phi_is_whole_ = true;
+  std::vector<float> maxima_;
+  std::vector<float> cache_;  // (N, H, W, C), transformed, not yet divided by the maxima
+};
+
+/// Expands the patterns in `files` (named `what` in errors: "data.train") and opens the set.
+HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files,
+                 const std::string& what = "data");
+
+}  // namespace petaflow

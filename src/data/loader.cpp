@@ -1,0 +1,168 @@
+#include "data/loader.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <new>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "data/idle_thread.hpp"
+
+namespace petaflow {
+
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+}  // namespace
+
+void Loader::AlignedFree::operator()(float* pointer) const { ::operator delete[](pointer, kAlignment); }
+
+Loader::Loader(const Dataset& data, LoaderOptions options)
+    : data_(data),
+      options_(std::move(options)),
+      slots_(options_.end - options_.begin),
+      elements_(data.sample_elements()),
+      steps_((data.size() + options_.global_batch - 1) / std::max<std::int64_t>(options_.global_batch, 1)) {
+  PETAFLOW_REQUIRE(0 <= options_.begin && options_.begin < options_.end && options_.end <= options_.global_batch,
+                   "slots {} to {} of a batch of {}", options_.begin, options_.end, options_.global_batch);
+  PETAFLOW_REQUIRE(options_.threads >= 1 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
+                   options_.threads, options_.prefetch);
+  if (data.size() == 0) user_error("the data set has no samples");
+  buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
+  const auto slots = static_cast<std::size_t>(slots_);
+  for (Buffer& buffer : buffers_) {
+    const auto floats = static_cast<std::size_t>(slots_ * elements_);
+    buffer.storage.reset(static_cast<float*>(::operator new[](floats * sizeof(float), kAlignment)));
+    buffer.batch.images = buffer.storage.get();
+    std::fill_n(buffer.batch.images, floats, 0.0F);
+    buffer.batch.labels.resize(slots);
+    buffer.batch.weights.resize(slots);
+    buffer.batch.indices.resize(slots);
+  }
+  ticket_ = steps_ * slots_;  // nothing to do before the first epoch
+  taken_ = released_ = steps_;
+  try {
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    end_threads();
+    failure("cannot start {} loader threads: {}", options_.threads, error.what());
+  }
+}
+
+Loader::~Loader() { end_threads(); }
+
+void Loader::end_threads() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  work_.notify_all();
+  threads_.clear();  // joins
+}
+
+bool Loader::has_ticket() const {
+  const std::int64_t step = ticket_ / slots_;
+  return error_ == nullptr && step < steps_ && step < released_ + std::ssize(buffers_);
+}
+
+void Loader::start_epoch(std::int64_t epoch, std::int64_t skip) {
+  PETAFLOW_REQUIRE(0 <= skip && skip <= steps_, "step {} of {}", skip, steps_);
+  std::unique_lock lock(mutex_);
+  ticket_ = steps_ * slots_;  // no more work from the old epoch
+  ready_.wait(lock, [this] { return busy_ == 0; });
+  epoch_ = epoch;
+  order_.emplace(data_.size(),
+                 random_stream(options_.seed, RandomPurpose::kShuffle, static_cast<std::uint64_t>(epoch)));
+  error_ = nullptr;
+  for (Buffer& buffer : buffers_) buffer.done = 0;
+  taken_ = released_ = skip;
+  ticket_ = skip * slots_;
+  work_.notify_all();
+}
+
+const Batch& Loader::next() {
+  std::unique_lock lock(mutex_);
+  PETAFLOW_REQUIRE(taken_ < steps_, "the epoch of {} steps has ended, or none has begun", steps_);
+  if (taken_ > released_) {
+    buffer_of(released_).done = 0;
+    ++released_;
+    work_.notify_all();
+  }
+  Buffer& buffer = buffer_of(taken_);
+  const auto ready = [&] { return buffer.done == slots_; };
+  const auto failed = [&] { return error_ != nullptr && failed_step_ <= taken_; };
+  if (!ready() && !failed()) {
+    const auto start = std::chrono::steady_clock::now();
+    ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
+    waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (!ready()) {
+    ready_.wait(lock, [this] { return busy_ == 0; });
+    std::rethrow_exception(error_);
+  }
+  Batch& batch = buffer.batch;
+  batch.epoch = epoch_;
+  batch.step = taken_;
+  batch.valid_global = std::min(options_.global_batch, data_.size() - taken_ * options_.global_batch);
+  batch.valid = std::clamp<std::int64_t>(batch.valid_global - options_.begin, 0, slots_);
+  ++taken_;
+  return batch;
+}
+
+void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order,
+                  std::int64_t epoch) const {
+  Batch& batch = buffer.batch;
+  const auto s = static_cast<std::size_t>(slot);
+  const std::span<float> pixels(batch.images + slot * elements_, static_cast<std::size_t>(elements_));
+  const std::int64_t place = step * options_.global_batch + options_.begin + slot;
+  if (place >= data_.size()) {
+    std::ranges::fill(pixels, 0.0F);
+    batch.labels[s] = 0;
+    batch.weights[s] = 0;
+    batch.indices[s] = -1;
+    return;
+  }
+  const std::int64_t index = options_.shuffle ? order(place) : place;
+  const Sample sample = data_.read(index, pixels);
+  batch.labels[s] = sample.label;
+  batch.weights[s] = sample.weight;
+  batch.indices[s] = index;
+  if (options_.augment) {
+    RandomSequence random(random_stream(options_.seed, RandomPurpose::kAugment, static_cast<std::uint64_t>(epoch)),
+                          static_cast<std::uint64_t>(index));
+    options_.augment(pixels, random);
+  }
+}
+
+void Loader::work() {
+  make_thread_idle();
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return stop_ || has_ticket(); });
+    if (stop_) return;
+    const std::int64_t step = ticket_ / slots_, slot = ticket_ % slots_;
+    ++ticket_;
+    ++busy_;
+    Buffer& buffer = buffer_of(step);
+    const Permutation order = *order_;
+    const std::int64_t epoch = epoch_;
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      fill(buffer, step, slot, order, epoch);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    --busy_;
+    if (error != nullptr && (error_ == nullptr || step < failed_step_)) {
+      error_ = error;
+      failed_step_ = step;
+    }
+    if (error == nullptr) ++buffer.done;
+    if (buffer.done == slots_ || error_ != nullptr || busy_ == 0) ready_.notify_all();
+  }
+}
+
+}  // namespace petaflow

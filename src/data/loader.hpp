@@ -1,0 +1,101 @@
+// Batches in the order of an epoch, read and augmented ahead by threads of idle priority.
+//
+// What is in a batch depends on seed, epoch and step alone: not on threads, and a rank's slots are a window of the
+// global batch. One busy thread of normal priority beside an OpenMP team halves the training rate; an idle one costs
+// 3-4 %.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "base/random.hpp"
+#include "data/dataset.hpp"
+#include "data/permutation.hpp"
+
+namespace petaflow {
+
+struct LoaderOptions {
+  std::int64_t global_batch = 1;
+  std::int64_t begin = 0, end = 1;  // this rank's slots [begin, end) of the global batch
+  bool shuffle = true;
+  std::uint64_t seed = 0;
+  /// Applied in place to each image (D, H, W, C), with random numbers keyed by (seed, epoch, sample index).  Called by
+  /// several threads.
+  std::function<void(std::span<float>, RandomSequence&)> augment = {};
+  int threads = 1;
+  int prefetch = 2;  // batches made ahead of the one in use
+};
+
+/// The slots of one rank.  Slots behind the end of the data set are zero images of label 0, weight 0, index -1.
+struct Batch {
+  std::int64_t epoch = 0, step = 0;
+  float* images = nullptr;  // (slots, D, H, W, C), 64-byte aligned
+  std::vector<std::int32_t> labels;
+  std::vector<float> weights;
+  std::vector<std::int64_t> indices;         // of the samples in the data set
+  std::int64_t valid = 0, valid_global = 0;  // slots with a sample: of this rank, of the global batch
+};
+
+class Loader {
+ public:
+  /// `data` must outlive the loader.  Throws Error(kUser) for an empty data set.
+  Loader(const Dataset& data, LoaderOptions options);
+  /// Ends the threads after the samples that they are reading, whatever has been taken.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// ceil(size / global batch)
+  std::int64_t steps_per_epoch() const { return steps_; }
+  /// Begins an epoch at step `skip`, dropping what was made ahead of another one.
+  void start_epoch(std::int64_t epoch, std::int64_t skip = 0);
+  /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
+  const Batch& next();
+  /// Seconds that next() has waited for data so far, in all epochs.
+  double waited_s() const { return waited_s_; }
+
+ private:
+  struct AlignedFree {
+    void operator()(float* pointer) const;
+  };
+  struct Buffer {
+    Batch batch;
+    std::unique_ptr<float[], AlignedFree> storage;
+    std::int64_t done = 0;  // slots
+  };
+
+  void work();
+  void end_threads();
+  void fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
+  Buffer& buffer_of(std::int64_t step) { return buffers_[static_cast<std::size_t>(step) % buffers_.size()]; }
+  bool has_ticket() const;
+
+  const Dataset& data_;
+  const LoaderOptions options_;
+  const std::int64_t slots_, elements_, steps_;
+  std::vector<Buffer> buffers_;
+
+  std::mutex mutex_;  // guards everything below
+  std::condition_variable work_, ready_;
+  std::optional<Permutation> order_;
+  std::int64_t epoch_ = -1;
+  std::int64_t ticket_ = 0;       // next slot to fill: step * slots + slot
+  std::int64_t released_ = 0;     // steps before it have been given back
+  std::int64_t taken_ = 0;        // next step that next() gives
+  std::int64_t failed_step_ = 0;  // of error_
+  std::exception_ptr error_;
+  int busy_ = 0;  // threads that fill a slot
+  bool stop_ = false;
+  double waited_s_ = 0;
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace petaflow

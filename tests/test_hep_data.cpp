@@ -1,0 +1,225 @@
+// HEP data sets: the three layouts in several types and storages, what is refused, the real trigger towers,
+// augmentation.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/files.hpp"
+#include "data/hep.hpp"
+#include "hep_files.hpp"
+#include "scratch_folder.hpp"
+
+namespace petaflow {
+namespace {
+
+using namespace test;
+
+void expect_values(const HepData& data, std::int64_t channels, std::int64_t first_event = 0) {
+  ASSERT_EQ(data.sample_dims(), (std::array<std::int64_t, 4>{channels, 1, kHeight, kWidth}));
+  std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
+  for (std::int64_t i = 0; i < kEvents; ++i) {
+    const Sample sample = data.read(first_event + i, pixels);
+    EXPECT_EQ(sample.label, static_cast<int>(kLabel(i)));
+    for (std::int64_t row = 0, p = 0; row < kHeight; ++row) {
+      for (std::int64_t column = 0; column < kWidth; ++column) {
+        for (std::int64_t c = 0; c < channels; ++c, ++p) {
+          ASSERT_EQ(pixels[static_cast<std::size_t>(p)], value(i, c, row, column)) << "event " << i << " channel " << c;
+        }
+      }
+    }
+  }
+}
+
+struct StorageCase {
+  const char* name;
+  Hdf5Storage storage;
+};
+
+class HepLayouts : public testing::TestWithParam<StorageCase> {};
+
+TEST_P(HepLayouts, AllEventsInEveryStorage) {
+  const ScratchFolder folder;
+  write_all_events(folder / "a.h5", GetParam().storage);
+  for (const std::int64_t cache_bytes : {std::int64_t{0}, std::int64_t{1} << 30}) {
+    HepDataOptions options;
+    options.cache_bytes = cache_bytes;
+    const HepData data = open_hep(options, {folder / "a.h5"});
+    EXPECT_EQ(data.in_memory(), cache_bytes > 0);
+    EXPECT_EQ(data.format(), "all_events");
+    EXPECT_EQ(data.class_counts(), (std::array<std::int64_t, 2>{6, 4}));
+    EXPECT_EQ(data.phi_axis(), ImageAxis::kW);
+    expect_values(data, 3);
+    options.file.channels = 1;
+    expect_values(open_hep(options, {folder / "a.h5"}), 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HepLayouts,
+                         testing::Values(StorageCase{"f16", {Hdf5Type::kF16}}, StorageCase{"f32", {Hdf5Type::kF32}},
+                                         StorageCase{"f64", {Hdf5Type::kF64}}, StorageCase{"i32", {Hdf5Type::kI32}},
+                                         StorageCase{"chunked", {Hdf5Type::kF32, {3, 2, 5}}},
+                                         StorageCase{"gzip", {Hdf5Type::kF64, {4, 4, 6}, 5}}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(HepData, EventsCarryWeightsAndSelection) {
+  const ScratchFolder folder;
+  write_all_events(folder / "a.h5");
+  HepDataOptions options;
+  options.loss_weight = "weight";
+  const HepData data = open_hep(options, {folder / "a.h5"});
+  EXPECT_TRUE(data.has_weights() && data.has_selection());
+  EXPECT_EQ(data.events()[3].weight, 4.0);
+  EXPECT_TRUE(data.events()[2].pass_sr && data.events()[2].pass_sr4j && data.events()[2].pass_sr5j);
+  EXPECT_TRUE(data.events()[4].pass_sr && !data.events()[4].pass_sr4j && !data.events()[3].pass_sr);
+  std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
+  std::array<double, 2> sum = {0, 0};
+  for (std::int64_t i = 0; i < kEvents; ++i) {
+    const Sample sample = data.read(i, pixels);
+    sum[static_cast<std::size_t>(sample.label)] += sample.weight;
+  }
+  EXPECT_NEAR(sum[0], 6, 1e-5);  // mean 1 per class
+  EXPECT_NEAR(sum[1], 4, 1e-5);
+  EXPECT_NEAR(data.read(3, pixels).weight, 4.0 / (1 + 4 + 7 + 10) * 4, 1e-6);
+}
+
+TEST(HepData, StackedImagesOfBothOrders) {
+  const ScratchFolder folder;
+  for (const char* order : {"nchw", "nhwc"}) {
+    write_images(folder / "i.h5", order);
+    HepDataOptions options;
+    options.file.suffix = "_val";
+    for (options.cache_bytes = 0; options.cache_bytes < 2000000; options.cache_bytes += 1000000) {
+      expect_values(open_hep(options, {folder / "i.h5"}), 3);
+    }
+  }
+}
+
+TEST(HepData, Sc17FilesInNaturalOrder) {
+  const ScratchFolder folder;
+  for (const char* name : {"chunk10.h5", "chunk9.h5"}) write_sc17(folder / name);
+  HepDataOptions options;
+  options.loss_weight = "normweight";
+  const HepData data = open_hep(options, {folder / "chunk*.h5"});
+  EXPECT_EQ(data.size(), 2 * kEvents);
+  EXPECT_EQ(data.format(), "sc17");
+  EXPECT_EQ(data.phi_axis(), ImageAxis::kH);
+  expect_values(data, 3, 0);
+  expect_values(data, 3, kEvents);
+  EXPECT_TRUE(data.events()[17].pass_sr);
+  EXPECT_EQ(data.events()[17].file, 1);
+  EXPECT_EQ(data.events()[17].index, 7);
+  EXPECT_EQ(data.events()[17].weight, 8.0);
+  std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
+  EXPECT_NEAR(data.read(0, pixels).weight, 0.25 / (1.5 / 4), 1e-6);
+}
+
+TEST(HepData, TransformsAreStackedCroppedAndScaled) {
+  const ScratchFolder folder;
+  write_all_events(folder / "a.h5");
+  HepDataOptions options;
+  options.file.channels = 2;
+  options.crop = {3, 5};
+  options.transforms = {"signed_log", "linear"};
+  options.units = {10.0, 4.0};
+  const HepData plain = open_hep(options, {folder / "a.h5"});
+  EXPECT_EQ(plain.sample_dims(), (std::array<std::int64_t, 4>{4, 1, 3, 5}));
+  EXPECT_FALSE(plain.phi_is_whole());
+  std::vector<float> pixels(60);
+  plain.read(0, pixels);
+  const float x = value(0, 0, 2, 1), y = value(0, 1, 2, 1);  // -7, 33
+  const std::size_t at = (2 * 5 + 1) * 4;
+  EXPECT_FLOAT_EQ(pixels[at], -std::log1p(-x / 10));
+  EXPECT_FLOAT_EQ(pixels[at + 1], std::log1p(y / 4));
+  EXPECT_FLOAT_EQ(pixels[at + 2], x / 10);
+  EXPECT_FLOAT_EQ(pixels[at + 3], y / 4);
+
+  const auto maxima = channel_maxima(plain);
+  EXPECT_FLOAT_EQ(maxima[2], value(9, 0, 2, 4) / 10);
+  options.scale = "max";
+  const HepData scaled = open_hep(options, {folder / "a.h5"});
+  EXPECT_EQ(scaled.maxima(), maxima);
+  EXPECT_EQ(channel_maxima(scaled), (std::vector<float>{1, 1, 1, 1}));
+  options.maxima = {1, 1, 2, 1};
+  const HepData given = open_hep(options, {folder / "a.h5"});
+  EXPECT_FLOAT_EQ(channel_maxima(given)[2], maxima[2] / 2);
+}
+
+TEST(HepData, ClassFilesAreLabelledByTheirNames) {
+  const ScratchFolder folder;
+  const auto all = pixels_in("nhw", 1);
+  write_class_file(folder / "x.sig.h5", {all.begin(), all.begin() + 2 * 24});
+  write_class_file(folder / "x.bkg.h5", {all.begin() + 2 * 24, all.end()});
+  HepDataOptions options;
+  options.file.dataset = "towers";
+  options.file.signal = "*sig*";
+  options.file.background = "*bkg*";
+  const HepData data = open_hep(options, {folder / "x.sig.h5", folder / "x.bkg.h5"});
+  EXPECT_EQ(data.format(), "class_files");
+  EXPECT_EQ(data.class_counts(), (std::array<std::int64_t, 2>{8, 2}));
+  EXPECT_FALSE(data.has_weights());
+  std::vector<float> pixels(24);
+  EXPECT_EQ(data.read(1, pixels).label, 1);
+  EXPECT_EQ(data.read(5, pixels).label, 0);
+  EXPECT_EQ(pixels[7], value(5, 0, 1, 1));
+
+  const auto open = [&](const std::vector<std::string>& files) { return error_of([&] { open_hep(options, files); }); };
+  EXPECT_HOLDS(open({folder / "x.sig.h5"}), "are all signal: no background to learn from");
+  options.labels = HepLabels::kAny;
+  EXPECT_EQ(open_hep(options, {folder / "x.sig.h5"}).size(), 2);
+  write_class_file(folder / "other.h5", all);
+  EXPECT_HOLDS(open({folder / "other.h5"}), "matches neither signal \"*sig*\" nor background \"*bkg*\"");
+  write_class_file(folder / "sig.bkg.h5", all);
+  EXPECT_HOLDS(open({folder / "sig.bkg.h5"}), "matches both");
+  options.labels = HepLabels::kOptional;
+  EXPECT_EQ(open_hep(options, {folder / "other.h5"}).events()[0].label, -1);
+  options.file.dataset = "towerz";
+  EXPECT_HOLDS(open({folder / "x.sig.h5"}), "has no data set towerz; it holds /towers");
+  options.file.dataset = "";
+  EXPECT_HOLDS(open({folder / "x.sig.h5"}), "is in none of the known layouts");
+  options.file.format = "class_files";
+  EXPECT_HOLDS(open({folder / "x.sig.h5"}), "needs the name of the data set");
+}
+
+TEST(HepData, RealTriggerTowers) {
+  const auto folder = test::samples_folder() / "hep";
+  if (!std::filesystem::exists(folder))
+    GTEST_SKIP() << "NO REAL DATA: " << folder << " does not exist (PETAFLOW_SAMPLES)";
+  HepDataOptions options;
+  options.file.dataset = "gTowerEt";
+  options.file.signal = "*ZvvHbb*";
+  options.file.background = "*JZ0W*";
+  options.crop = {26, 32};
+  const HepData data = open_hep(options, {(folder / "*.hdf5").string()});
+  EXPECT_EQ(data.size(), 1500);
+  EXPECT_EQ(data.class_counts(), (std::array<std::int64_t, 2>{750, 750}));
+  EXPECT_EQ(data.sample_dims(), (std::array<std::int64_t, 4>{1, 1, 26, 32}));
+  EXPECT_TRUE(data.phi_is_whole());
+  float low = 0, high = 0;
+  std::vector<float> pixels(26 * 32), largest[2];
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const Sample sample = data.read(i, pixels);
+    low = std::min(low, std::ranges::min(pixels));
+    high = std::max(high, std::ranges::max(pixels));
+    largest[sample.label].push_back(std::ranges::max(pixels));
+  }
+  EXPECT_FLOAT_EQ(std::round(low), -10870);
+  EXPECT_FLOAT_EQ(std::round(high), 334259);
+  double wins = 0;  // AUC of the largest tower; numpy says 0.90826
+  for (const float signal : largest[1]) {
+    for (const float background : largest[0]) wins += signal > background ? 1 : signal == background ? 0.5 : 0;
+  }
+  EXPECT_NEAR(wins / (750.0 * 750.0), 0.90826, 1e-5);
+}
+
+TEST(Files, NaturalOrder) {
+  EXPECT_TRUE(natural_less("chunk9", "chunk10"));
+  EXPECT_FALSE(natural_less("chunk10", "chunk9"));
+  EXPECT_TRUE(natural_less("a2b10", "a2b11"));
+  EXPECT_TRUE(natural_less("a", "a1"));
+  EXPECT_TRUE(natural_less("b01", "b1") != natural_less("b1", "b01"));
+  EXPECT_FALSE(natural_less("b1", "b1"));
+}
+
+}  // namespace
+}  // namespace petaflow

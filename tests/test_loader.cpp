@@ -1,0 +1,309 @@
+// The loader: order and content do not depend on threads, prefetching or ranks; padding, errors, endings.
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <numeric>
+#include <thread>
+
+#include "base/error.hpp"
+#include "data/augment.hpp"
+#include "data/loader.hpp"
+#include "data/permutation.hpp"
+#include "scratch_folder.hpp"
+
+// Counts what is allocated, in every thread.
+static std::atomic<int> allocations = 0;
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* const memory = std::malloc(size); memory != nullptr) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace petaflow {
+namespace {
+
+using test::error_of;
+
+/// Sample i is 2 x 1 x 2 x 3 pixels of 100 i + place.
+class CountingData final : public Dataset {
+ public:
+  explicit CountingData(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::array<std::int64_t, 4> sample_dims() const override { return {2, 1, 2, 3}; }
+  Sample read(std::int64_t index, std::span<float> pixels) const override {
+    if (index == bad_) user_error("sample {} is bad", index);
+    if (slow_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(slow_us_ * (index % 3)));
+    std::iota(pixels.begin(), pixels.end(), static_cast<float>(100 * index));
+    ++reads_;
+    policy_ = sched_getscheduler(0);
+    return {static_cast<std::int32_t>(index % 2), 0.5F + static_cast<float>(index)};
+  }
+
+  std::int64_t bad_ = -1;
+  int slow_us_ = 0;
+  mutable std::atomic<int> reads_ = 0, policy_ = -1;
+
+ private:
+  std::int64_t size_;
+};
+
+struct Seen {
+  std::vector<std::int64_t> indices;
+  std::vector<std::int32_t> labels;
+  std::vector<float> weights, images;
+  bool operator==(const Seen&) const = default;
+};
+
+void append(Seen& seen, const Batch& batch) {
+  seen.indices.insert(seen.indices.end(), batch.indices.begin(), batch.indices.end());
+  seen.labels.insert(seen.labels.end(), batch.labels.begin(), batch.labels.end());
+  seen.weights.insert(seen.weights.end(), batch.weights.begin(), batch.weights.end());
+  seen.images.insert(seen.images.end(), batch.images, batch.images + batch.indices.size() * 12);
+}
+
+void augment(std::span<float> pixels, RandomSequence& random) {
+  DetectorAugment({2, 1, 2, 3}, {})(pixels, random);
+  pixels[0] += static_cast<float>(random.uniform());
+}
+
+/// All batches of one epoch, as seen by `ranks` ranks and put together again.
+Seen epoch_of(const Dataset& data, LoaderOptions options, std::int64_t epoch, int ranks = 1, std::int64_t skip = 0) {
+  std::vector<std::unique_ptr<Loader>> loaders;
+  const std::int64_t slots = options.global_batch / ranks;
+  for (int rank = 0; rank < ranks; ++rank) {
+    options.begin = rank * slots;
+    options.end = options.begin + slots;
+    loaders.push_back(std::make_unique<Loader>(data, options));
+    loaders.back()->start_epoch(epoch, skip);
+  }
+  Seen seen;
+  for (std::int64_t step = skip; step < loaders[0]->steps_per_epoch(); ++step) {
+    for (auto& loader : loaders) append(seen, loader->next());
+  }
+  return seen;
+}
+
+TEST(Permutation, IsOneForEverySize) {
+  for (const std::int64_t n : {1, 2, 3, 4, 5, 7, 16, 17, 64, 65, 1000, 4097}) {
+    const Permutation order(n, random_stream(1, RandomPurpose::kShuffle, 2));
+    std::vector<bool> hit(static_cast<std::size_t>(n));
+    for (std::int64_t i = 0; i < n; ++i) {
+      ASSERT_TRUE(order(i) >= 0 && order(i) < n);
+      hit[static_cast<std::size_t>(order(i))] = true;
+    }
+    EXPECT_EQ(std::ranges::count(hit, true), n);
+  }
+}
+
+// Chi-square over many epochs: where sample 0 goes, and which of two neighbours comes first, is as good as uniform.
+TEST(Permutation, IsUniformOverEpochs) {
+  for (const std::int64_t n : {2, 3, 5, 12, 50}) {
+    constexpr int kEpochs = 20000;
+    std::vector<int> place(static_cast<std::size_t>(n));
+    int ordered = 0;
+    for (int epoch = 0; epoch < kEpochs; ++epoch) {
+      const Permutation order(n, random_stream(9, RandomPurpose::kShuffle, static_cast<std::uint64_t>(epoch)));
+      ++place[static_cast<std::size_t>(order(0))];
+      ordered += order(0) < order(1) ? 1 : 0;
+    }
+    double chi2 = 0;
+    const double expected = static_cast<double>(kEpochs) / static_cast<double>(n);
+    for (const int count : place) chi2 += (count - expected) * (count - expected) / expected;
+    const auto freedom = static_cast<double>(n - 1);
+    EXPECT_LT(chi2, freedom + 4 * std::sqrt(2 * freedom) + 5) << n;
+    EXPECT_NEAR(ordered, kEpochs / 2, 4 * std::sqrt(kEpochs) / 2) << n;
+  }
+}
+
+TEST(Loader, EachSampleOnceInAnOrderOfItsEpoch) {
+  const CountingData data(23);
+  LoaderOptions options{.global_batch = 4, .seed = 7};
+  const Seen first = epoch_of(data, options, 0), second = epoch_of(data, options, 1);
+  EXPECT_NE(first.indices, second.indices);
+  EXPECT_EQ(first, epoch_of(data, options, 0));
+  options.seed = 8;
+  EXPECT_NE(first.indices, epoch_of(data, options, 0).indices);
+  auto indices = first.indices;
+  EXPECT_EQ(indices.back(), -1);  // 24 slots for 23 samples
+  indices.pop_back();
+  std::ranges::sort(indices);
+  std::vector<std::int64_t> all(23);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(indices, all);
+  for (std::size_t i = 0; i < 23; ++i) {
+    const auto index = first.indices[i];
+    EXPECT_EQ(first.labels[i], index % 2);
+    EXPECT_EQ(first.weights[i], 0.5F + static_cast<float>(index));
+    EXPECT_EQ(first.images[12 * i + 11], static_cast<float>(100 * index + 11));
+  }
+  options.shuffle = false;
+  const auto plain = epoch_of(data, options, 3).indices;
+  EXPECT_TRUE(std::equal(all.begin(), all.end(), plain.begin()));
+}
+
+TEST(Loader, DoesNotDependOnThreadsPrefetchingOrRanks) {
+  CountingData data(45);
+  data.slow_us_ = 100;
+  LoaderOptions options{.global_batch = 8, .seed = 3, .augment = augment};
+  const Seen one = epoch_of(data, options, 5);
+  EXPECT_NE(one.images, epoch_of(data, options, 6).images);
+  for (const int threads : {1, 2, 5}) {
+    for (const int prefetch : {1, 4}) {
+      options.threads = threads;
+      options.prefetch = prefetch;
+      for (const int ranks : {1, 2, 4, 8}) EXPECT_EQ(one, epoch_of(data, options, 5, ranks)) << threads << ' ' << ranks;
+    }
+  }
+  options.augment = {};
+  EXPECT_NE(one.images, epoch_of(data, options, 5).images);
+}
+
+TEST(Loader, AugmentationFollowsTheSampleNotItsPlace) {
+  const CountingData data(6);
+  LoaderOptions options{.global_batch = 2, .shuffle = false, .seed = 3, .augment = augment};
+  const Seen plain = epoch_of(data, options, 0);
+  options.shuffle = true;
+  const Seen shuffled = epoch_of(data, options, 0);
+  ASSERT_NE(plain.indices, shuffled.indices);
+  for (std::size_t i = 0; i < 6; ++i) {
+    const auto sample = static_cast<std::ptrdiff_t>(shuffled.indices[i]);
+    EXPECT_TRUE(std::equal(plain.images.begin() + 12 * sample, plain.images.begin() + 12 * (sample + 1),
+                           shuffled.images.begin() + 12 * static_cast<std::ptrdiff_t>(i)));
+  }
+}
+
+TEST(Loader, PadsTheLastBatch) {
+  const CountingData data(9);
+  for (const bool last_rank : {false, true}) {
+    const std::int64_t begin = last_rank ? 3 : 0;
+    Loader loader(data, {.global_batch = 6, .begin = begin, .end = begin + 3, .shuffle = false, .prefetch = 1});
+    EXPECT_EQ(loader.steps_per_epoch(), 2);
+    for (int epoch = 0; epoch < 3; ++epoch) {  // again: buffers are used again
+      loader.start_epoch(epoch);
+      EXPECT_EQ(loader.next().valid, 3);
+      const Batch& batch = loader.next();
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(batch.step, 1);
+      EXPECT_EQ(batch.valid_global, 3);
+      EXPECT_EQ(batch.valid, last_rank ? 0 : 3);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0U);
+      if (last_rank) {
+        EXPECT_EQ(batch.indices, (std::vector<std::int64_t>{-1, -1, -1}));
+        EXPECT_EQ(batch.weights, (std::vector<float>{0, 0, 0}));
+        EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{0, 0, 0}));
+        EXPECT_TRUE(std::all_of(batch.images, batch.images + 36, [](float x) { return x == 0; }));
+      }
+    }
+  }
+}
+
+TEST(Loader, StartsInTheMiddleAndAgain) {
+  const CountingData data(40);
+  const LoaderOptions options{.global_batch = 4, .end = 4, .seed = 2, .augment = augment, .threads = 2};
+  const Seen whole = epoch_of(data, options, 1), rest = epoch_of(data, options, 1, 1, 7);
+  ASSERT_EQ(rest.indices.size(), 12U);
+  EXPECT_TRUE(std::equal(rest.indices.begin(), rest.indices.end(), whole.indices.begin() + 28));
+  EXPECT_TRUE(std::equal(rest.images.begin(), rest.images.end(), whole.images.begin() + 28 * 12));
+  Loader loader(data, options);
+  for (int i = 0; i < 5; ++i) {  // an epoch left early leaves nothing behind
+    loader.start_epoch(0);
+    loader.next();
+    loader.start_epoch(1);
+    Seen seen;
+    for (int step = 0; step < 10; ++step) append(seen, loader.next());
+    EXPECT_EQ(seen, whole);
+  }
+  EXPECT_HOLDS(error_of([&] { loader.next(); }), "the epoch of 10 steps has ended");
+  loader.start_epoch(2, 10);
+  EXPECT_HOLDS(error_of([&] { loader.next(); }), "has ended");
+}
+
+// The order of events inside next() on an earlier batch: prefetching must not overwrite what the caller still uses.
+TEST(Loader, TheBatchInUseIsLeftAlone) {
+  const CountingData data(64);
+  Loader loader(data, {.global_batch = 2, .end = 2, .shuffle = false, .threads = 3, .prefetch = 2});
+  loader.start_epoch(0);
+  for (std::int64_t step = 0; step < 32; ++step) {
+    const Batch& batch = loader.next();
+    if (step % 8 == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));  // threads run ahead as far as they may
+    EXPECT_LE(data.reads_, 2 * (step + 3));
+    for (std::int64_t slot = 0; slot < 2; ++slot) {
+      EXPECT_EQ(batch.indices[static_cast<std::size_t>(slot)], 2 * step + slot);
+      EXPECT_EQ(batch.images[slot * 12 + 5], static_cast<float>(100 * (2 * step + slot) + 5));
+    }
+  }
+}
+
+TEST(Loader, TheSteadyStateAllocatesNothing) {
+  const CountingData data(64);
+  Loader loader(data, {.global_batch = 4, .end = 4, .augment = augment, .threads = 2});
+  loader.start_epoch(0);
+  loader.next();
+  const int before = allocations;
+  for (int step = 1; step < 16; ++step) loader.next();
+  loader.start_epoch(1);
+  for (int step = 0; step < 16; ++step) loader.next();
+  EXPECT_EQ(allocations, before);
+}
+
+TEST(Loader, RethrowsWhatAThreadThrewAtItsBatch) {
+  CountingData data(40);
+  data.bad_ = 21;
+  for (const int threads : {1, 4}) {
+    Loader loader(data, {.global_batch = 4, .end = 4, .shuffle = false, .threads = threads, .prefetch = 3});
+    for (int again = 0; again < 2; ++again) {
+      loader.start_epoch(again);
+      for (int step = 0; step < 5; ++step) EXPECT_EQ(loader.next().indices[3], 4 * step + 3);
+      EXPECT_EQ(error_of([&] { loader.next(); }), "sample 21 is bad");
+      EXPECT_EQ(error_of([&] { loader.next(); }), "sample 21 is bad");
+    }
+    loader.start_epoch(0, 6);  // behind the bad one
+    EXPECT_EQ(loader.next().indices[0], 24);
+  }
+}
+
+TEST(Loader, EndsAtAnyMoment) {
+  CountingData data(1000);
+  data.slow_us_ = 300;
+  for (int taken = -1; taken < 12; ++taken) {
+    Loader loader(data, {.global_batch = 8, .end = 8, .threads = 3});
+    if (taken >= 0) loader.start_epoch(0);
+    for (int i = 0; i < taken; ++i) loader.next();
+  }
+  EXPECT_LT(data.reads_, 2000);
+}
+
+TEST(Loader, ThreadsAreIdleAndWaitsAreCounted) {
+  CountingData data(4);
+  data.slow_us_ = 20000;
+  Loader loader(data, {.global_batch = 4, .end = 4});
+  EXPECT_EQ(loader.waited_s(), 0);
+  loader.start_epoch(0);
+  loader.next();
+  EXPECT_GT(loader.waited_s(), 0.04);  // 0 + 20 + 40 + 0 ms
+  EXPECT_LT(loader.waited_s(), 5);
+  EXPECT_EQ(data.policy_, SCHED_IDLE);
+}
+
+TEST(Loader, NothingToLoadIsAnError) {
+  const CountingData empty(0), data(4);
+  EXPECT_HOLDS(error_of([&] { Loader(empty, {}); }), "has no samples");
+  EXPECT_HOLDS(error_of([&] { Loader(data, {.global_batch = 4, .begin = 3, .end = 5}); }),
+               "slots 3 to 5 of a batch of 4");
+  EXPECT_HOLDS(error_of([&] { Loader(data, {.threads = 0}); }), "0 loader threads");
+  Loader loader(data, {});
+  EXPECT_HOLDS(error_of([&] { loader.next(); }), "none has begun");
+}
+
+}  // namespace
+}  // namespace petaflow
