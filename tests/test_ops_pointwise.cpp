@@ -1,0 +1,242 @@
+// Softmax cross-entropy, optimizer steps and element-wise operations against plain loops in double.
+#include "base/error.hpp"
+#include "kernels/eltwise.hpp"
+#include "kernels/optimizer_step.hpp"
+#include "kernels/softmax_xent.hpp"
+#include "op_support.hpp"
+
+namespace petaflow {
+namespace {
+
+using testing_support::DeviceArray;
+using testing_support::number;
+using testing_support::numbers;
+
+Context context_with(const DeviceArray<StepState>& state) {
+  Context context = testing_support::context_for(2);
+  context.step = state.data();
+  return context;
+}
+
+struct XentResult {
+  std::vector<float> probabilities, loss;
+  std::vector<double> dlogits;
+  double loss_sum = 0;
+};
+
+template <class T>
+XentResult run_xent(const std::vector<float>& logits, const std::vector<std::int32_t>& labels,
+                    const std::vector<float>& weights, std::int64_t classes, float loss_scale) {
+  const auto n = static_cast<std::int64_t>(labels.size());
+  std::vector<T> stored;
+  for (const float value : logits) stored.push_back(static_cast<T>(value));
+  const DeviceArray<T> x(stored), dx(std::vector<T>(stored.size(), static_cast<T>(NAN)));
+  const DeviceArray<std::int32_t> label(labels);
+  const DeviceArray<float> weight(weights), probabilities(logits.size()), loss(labels.size());
+  const DeviceArray<double> loss_sum(1);
+  StepState state;
+  state.label = label.data(), state.weight = weight.data(), state.loss_scale = loss_scale;
+  const DeviceArray<StepState> step(std::vector<StepState>{state});
+  SoftmaxCrossEntropy args;
+  args.logits = Tensor::dense({n, classes}, kDTypeOf<T>, x.data());
+  args.dlogits = Tensor::dense({n, classes}, kDTypeOf<T>, dx.data());
+  args.probabilities = probabilities.data(), args.loss = loss.data(), args.loss_sum = loss_sum.data();
+  softmax_cross_entropy(context_with(step), args);
+  XentResult result{probabilities.get(), loss.get(), {}, loss_sum.get()[0]};
+  for (const T value : dx.get()) result.dlogits.push_back(static_cast<double>(static_cast<float>(value)));
+  return result;
+}
+
+template <class T>
+void check_xent(double tolerance) {
+  const std::int64_t n = 37, classes = 5;
+  const float scale = 0.25F;
+  std::vector<float> logits = numbers(n * classes, 1), weights = numbers(n, 2);
+  for (float& value : logits) value = static_cast<float>(static_cast<T>(value * 20));
+  std::vector<std::int32_t> labels;
+  for (std::int64_t i = 0; i < n; ++i) labels.push_back(static_cast<std::int32_t>(i * 7 % classes));
+  labels[5] = -1, weights[9] = 0;
+  for (std::int64_t c = 0; c < classes; ++c) logits[static_cast<std::size_t>(9 * classes + c)] = c == 2 ? NAN : 1;
+  const XentResult found = run_xent<T>(logits, labels, weights, classes, scale);
+  double sum = 0;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    const bool padding = labels[i] < 0 || weights[i] == 0;
+    double denominator = 0;
+    const float* x = &logits[i * static_cast<std::size_t>(classes)];
+    for (std::int64_t c = 0; c < classes; ++c) denominator += std::exp(static_cast<double>(x[c]));
+    for (std::int64_t c = 0; c < classes; ++c) {
+      const std::size_t at = i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(c);
+      if (padding) {
+        EXPECT_EQ(found.dlogits[at], 0.0) << "padding";
+        continue;
+      }
+      const double p = std::exp(static_cast<double>(x[c])) / denominator;
+      EXPECT_NEAR(static_cast<double>(found.probabilities[at]), p, 1e-6);
+      EXPECT_NEAR(found.dlogits[at], (p - (c == labels[i])) * static_cast<double>(weights[i] * scale), tolerance);
+    }
+    const double loss = padding ? 0 : std::log(denominator) - static_cast<double>(x[labels[i]]);
+    EXPECT_NEAR(static_cast<double>(found.loss[i]), loss, 1e-5);
+    if (!padding) sum += loss * static_cast<double>(weights[i]);
+  }
+  EXPECT_NEAR(found.loss_sum, sum, 1e-4);
+}
+
+TEST(SoftmaxCrossEntropy, MatchesDouble) { check_xent<float>(1e-6); }
+TEST(SoftmaxCrossEntropy, MatchesDoubleInBf16) { check_xent<Bf16>(2e-3); }
+
+TEST(SoftmaxCrossEntropy, LargeLogitsStayFinite) {
+  const XentResult found = run_xent<float>({1e30F, -1e30F, 3e38F, 3e38F}, {0, 1}, {1, 1}, 2, 1);
+  EXPECT_EQ(found.loss[0], 0.0F);
+  EXPECT_NEAR(found.loss[1], std::log(2.0), 1e-6);
+}
+
+TEST(SoftmaxCrossEntropy, NanAndWrongLabelsShowInTheLoss) {
+  const XentResult found = run_xent<float>({NAN, 0, 0, 0}, {0, 2}, {1, 1}, 2, 1);
+  EXPECT_TRUE(std::isnan(found.loss[0]));
+  EXPECT_TRUE(std::isnan(found.loss[1]));
+  EXPECT_TRUE(std::isnan(found.loss_sum));
+}
+
+TEST(SoftmaxCrossEntropy, GradientMatchesDifferences) {
+  const std::vector<float> weights = {0.7F, 1.5F, 0.2F};
+  const std::vector<std::int32_t> labels = {1, 0, 3};
+  const std::vector<float> logits = numbers(12, 5);
+  const XentResult found = run_xent<float>(logits, labels, weights, 4, 1);
+  const auto loss = [&](double h) {
+    double sum = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const auto at = [&](std::size_t c) {
+        return static_cast<double>(logits[4 * i + c]) +
+               h * static_cast<double>(number(static_cast<std::uint32_t>(4 * i + c), 6));
+      };
+      double denominator = 0;
+      for (std::size_t c = 0; c < 4; ++c) denominator += std::exp(at(c));
+      sum += static_cast<double>(weights[i]) * (std::log(denominator) - at(static_cast<std::size_t>(labels[i])));
+    }
+    return sum;
+  };
+  double slope = 0;
+  for (std::uint32_t i = 0; i < 12; ++i) slope += found.dlogits[i] * static_cast<double>(number(i, 6));
+  EXPECT_NEAR(slope, (loss(1e-4) - loss(-1e-4)) / 2e-4, 1e-6);
+}
+
+/// Parameters outside of the range keep their bits; inside, a plain loop in double is followed for several steps.
+template <class Reference, class Step>
+void check_optimizer(bool decays, const Reference& reference, const Step& step_range) {
+  const std::int64_t size = 10000, begin = 13, end = 9001;
+  std::vector<float> start = numbers(size, 1);
+  const DeviceArray<float> w(start), m(static_cast<std::size_t>(size)), v(static_cast<std::size_t>(size));
+  std::vector<double> ew(start.begin(), start.end()), em(start.size()), ev(start.size());
+  for (int step = 0; step < 5; ++step) {
+    const std::vector<float> gradient = numbers(size, static_cast<std::uint32_t>(10 + step));
+    StepState state;
+    state.step = step, state.learning_rate = 0.01F / static_cast<float>(step + 1);
+    const DeviceArray<StepState> device_state(std::vector<StepState>{state});
+    const DeviceArray<float> g(gradient);
+    step_range(context_with(device_state), ParameterRange{begin, end, decays, 0.5F}, g.data(), w.data(), m.data(),
+               v.data());
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+      reference(step + 1, static_cast<double>(state.learning_rate), 0.5 * static_cast<double>(gradient[i]), ew[i],
+                em[i], ev[i]);
+    }
+    Kokkos::fence();
+  }
+  const std::vector<float> found = w.get();
+  EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, ew, 1), 2e-6);
+  EXPECT_EQ(found[12], start[12]);
+  EXPECT_EQ(found[9001], start[9001]);
+}
+
+TEST(Optimizer, AdamFollowsThePaper) {
+  for (const bool decays : {false, true}) {
+    const AdamOptions options{0.8F, 0.95F, 1e-6F, 0.1F};
+    check_optimizer(
+        decays,
+        [&](int t, double rate, double g, double& w, double& m, double& v) {
+          const auto beta1 = static_cast<double>(options.beta1), beta2 = static_cast<double>(options.beta2);
+          if (decays) g += static_cast<double>(options.weight_decay) * w;
+          m = beta1 * m + (1 - beta1) * g;
+          v = beta2 * v + (1 - beta2) * g * g;
+          w -= rate * (m / (1 - std::pow(beta1, t))) /
+               (std::sqrt(v / (1 - std::pow(beta2, t))) + static_cast<double>(options.epsilon));
+        },
+        [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float* v) {
+          adam_step(context, options, range, g, w, m, v);
+        });
+  }
+}
+
+TEST(Optimizer, SgdWithAndWithoutMomentum) {
+  for (const float momentum : {0.0F, 0.9F}) {
+    const SgdOptions options{momentum, 0.1F};
+    check_optimizer(
+        true,
+        [&](int, double rate, double g, double& w, double& m, double&) {
+          m = static_cast<double>(momentum) * m + g + static_cast<double>(options.weight_decay) * w;
+          w -= rate * m;
+        },
+        [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float*) {
+          sgd_step(context, options, range, g, w, momentum == 0 ? nullptr : m);
+        });
+  }
+}
+
+TEST(Optimizer, EmptyRangeDoesNothing) {
+  const DeviceArray<StepState> state(std::vector<StepState>(1));
+  adam_step(context_with(state), {}, {7, 7}, nullptr, nullptr, nullptr, nullptr);
+  sgd_step(context_with(state), {}, {7, 7}, nullptr, nullptr, nullptr);
+}
+
+/// Copies and sums between tensors of both types, dense and as slices of the channels of wider ones.
+template <class From, class To>
+void check_eltwise(std::int64_t from_gap, std::int64_t to_gap) {
+  const Shape shape{2, 5, 1, 3, 4};
+  const std::int64_t pixels = shape.n * shape.pixels();
+  const auto array = [&](std::int64_t gap, std::uint32_t seed, auto type) {
+    std::vector<decltype(type)> values;
+    for (const float value : numbers(pixels * (shape.c + gap), seed))
+      values.push_back(static_cast<decltype(type)>(value));
+    return values;
+  };
+  const std::vector<From> from = array(from_gap, 1, From{});
+  const std::vector<To> to = array(to_gap, 2, To{});
+  const DeviceArray<From> x(from);
+  const Context context = testing_support::context_for(2);
+  for (const int op : {0, 1, 2}) {
+    const DeviceArray<To> y(to);
+    const Tensor source{shape, kDTypeOf<From>, shape.c + from_gap, x.data()},
+        target{shape, kDTypeOf<To>, shape.c + to_gap, y.data()};
+    if (op == 0) cast(context, source, target);
+    if (op == 1) add(context, source, target);
+    if (op == 2) fill(context, target, 0.3F);
+    const std::vector<To> found = y.get();
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(found.size()); ++i) {
+      const std::int64_t pixel = i / (shape.c + to_gap), c = i % (shape.c + to_gap);
+      const auto old = static_cast<float>(to[static_cast<std::size_t>(i)]);
+      float expected = old;
+      if (c < shape.c) {
+        const auto value = static_cast<float>(from[static_cast<std::size_t>(pixel * (shape.c + from_gap) + c)]);
+        expected = static_cast<float>(static_cast<To>(op == 0 ? value : op == 1 ? old + value : 0.3F));
+      }
+      EXPECT_EQ(static_cast<float>(found[static_cast<std::size_t>(i)]), expected)
+          << "operation " << op << " element " << i;
+    }
+  }
+}
+
+TEST(Elementwise, CastAddFill) {
+  for (const std::int64_t from_gap : {0, 3}) {
+    for (const std::int64_t to_gap : {0, 2}) {
+      check_eltwise<float, float>(from_gap, to_gap);
+      check_eltwise<float, Bf16>(from_gap, to_gap);
+      check_eltwise<Bf16, float>(from_gap, to_gap);
+      check_eltwise<Bf16, Bf16>(from_gap, to_gap);
+    }
+  }
+  float value = 0;
+  const Tensor a = Tensor::dense({1, 1}, DType::kF32, &value), b = Tensor::dense({1, 2}, DType::kF32, &value);
+  EXPECT_THROW(add(testing_support::context_for(2), a, b), Error);
+}
+
+}  // namespace
+}  // namespace petaflow
