@@ -9,10 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
+
 namespace petaflow {
 
+/// The transport itself fails: nothing can be agreed with the other ranks any more.
+class CommError : public Error {
+ public:
+  explicit CommError(const std::string& message) : Error(ErrorKind::kFailure, message) {}
+};
+
 /// A group of ranks.  Every collective is called by all ranks in the same order; arrays are host memory.
-/// Every function throws a failure naming the call where the transport reports an error.
+/// Every function throws a CommError naming the call where the transport reports an error.
 class Communicator {
  public:
   virtual ~Communicator() = default;

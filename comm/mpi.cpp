@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#define OMPI_SKIP_MPICXX 1  // the C interface only: no C++ library of MPI to link
-#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include "base/error.hpp"
@@ -17,7 +15,7 @@ void check_mpi(int status, const char* call) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(status, text, &length);
-  failure("{} failed: {}", call, text);
+  throw CommError(fmt::format("{} failed: {}", call, text));
 }
 
 // Elements per call: counts are int in MPI 3.

@@ -4,8 +4,6 @@
 #include <string>
 
 #include <gtest/gtest.h>
-#define OMPI_SKIP_MPICXX 1  // the C interface only: no C++ library of MPI to link
-#define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include <Kokkos_Core.hpp>

@@ -1,0 +1,82 @@
+// What an application adds to the program: its keys, its data, its network, and how its predictions are judged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "config/schema.hpp"
+#include "data/dataset.hpp"
+#include "nn/graph.hpp"
+#include "nn/loss.hpp"
+#include "train/options.hpp"
+#include "train/predictor.hpp"
+
+namespace petaflow {
+
+/// What a data set is opened for.
+enum class DataRole { kTrain, kEvaluate, kPredict };
+
+/// How much a judgement may cost: between epochs, or with errors for a report.
+enum class Depth { kQuick, kFull };
+
+struct NamedMetric {
+  std::string name;
+  double value = 0;
+  bool higher_is_better = true;
+};
+
+/// The judgement of predictions.
+struct Evaluation {
+  std::vector<NamedMetric> metrics;   // the first is the one that training stops by, unless the user says otherwise
+  std::string table;              // for people, several lines
+  std::string json;               // a JSON object for machines
+
+  const NamedMetric* find(const std::string& name) const;
+};
+
+/// One row per sample of a prediction file.
+struct PredictionRows {
+  std::vector<float> score;
+  std::vector<std::int32_t> label;   // -1: unknown
+  std::vector<std::string> files;
+  std::vector<std::int32_t> file;    // position in `files`
+  std::vector<std::int64_t> index;   // in the file
+};
+
+class Application {
+ public:
+  virtual ~Application() = default;
+  virtual std::string name() const = 0;
+  virtual std::string description() const = 0;
+
+  /// Binds the application's keys; their variables are members of it.
+  virtual void declare(Schema& schema) = 0;
+
+  /// Of the network's input (n = 1), from the keys alone.
+  virtual Shape sample_shape() const = 0;
+  virtual Graph model(const Shape& sample) const = 0;
+  virtual std::unique_ptr<Loss> loss() const = 0;
+
+  /// Opens files or patterns; `what` names the list in errors ("data.train").  What a training set fixes for all others
+  /// (normalisation) goes into keys, so that it is stored with the run.  Throws user errors.
+  virtual std::unique_ptr<Dataset> open(const std::vector<std::string>& files, const std::string& what,
+                                        DataRole role) = 0;
+  /// Changes a training image in place; empty: no augmentation.
+  virtual std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
+
+  /// On rank 0; `data` is what open() gave.
+  virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
+  virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
+
+  /// Writes a small valid data set to the files that the keys data.train, data.validation and data.test name, on rank 0.
+  /// @param overwrite  existing files are replaced instead of refused
+  virtual void generate(const CommonOptions& options, bool overwrite) const = 0;
+};
+
+}  // namespace petaflow

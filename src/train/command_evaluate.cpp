@@ -1,0 +1,35 @@
+// evaluate RUN FILE...: the network of a run judged on files, on all ranks together.
+#include <nlohmann/json.hpp>
+
+#include "train/agree.hpp"
+#include "train/commands.hpp"
+
+namespace petaflow {
+
+int command_evaluate(Job& job) {
+  const TrainedNetwork trained = load_trained(job);
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Predictor> predictor;
+  agree(*job.comm, [&] {
+    data = job.app.open(job.line.files, "FILE", DataRole::kEvaluate);
+    check_shape(*data, job.app.sample_shape(), "FILE");
+    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
+                                            job.options.data);
+  });
+  const Predictions predictions = predictor->run();
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
+    nlohmann::json json = nlohmann::json::parse(evaluation.json);
+    json["run"] = job.line.input;
+    json["files"] = job.line.files;
+    json["samples"] = data->size();
+    json["loss"] = predictions.loss;
+    print(job, job.line.json ? json.dump(2)
+                             : fmt::format("{} on {} samples: loss {:.4f}\n{}", job.line.input, data->size(),
+                                           predictions.loss, evaluation.table));
+  });
+  return kDone;
+}
+
+}  // namespace petaflow

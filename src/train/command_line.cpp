@@ -1,0 +1,91 @@
+#include "train/command_line.hpp"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "train/commands.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr const char* kFooter =
+    "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a signal.";
+
+CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
+  CLI::App& command = *program.add_subcommand(name, description);
+  command.footer(kFooter);
+  return command;
+}
+
+void add_input(CLI::App& command, CommandLine& line) {
+  command.add_option("INPUT", line.input, "input file (TOML)")->required();
+  command.add_option("key=value", line.overrides, "keys of the input file, changed for this run: train.batch=16");
+}
+
+void add_run(CLI::App& command, CommandLine& line) {
+  command.add_option("RUN", line.input, "run folder or checkpoint")->required();
+  command.add_option("FILE", line.files, "data files or patterns")->required();
+}
+
+}  // namespace
+
+ParsedLine parse_command_line(const std::vector<std::string>& arguments, const Application& application) {
+  ParsedLine parsed;
+  CommandLine& line = parsed.line;
+  CLI::App program(application.description(), application.name());
+  program.footer(kFooter);
+  program.require_subcommand(0, 1);
+
+  CLI::App& generate = add_command(program, "generate", "Write a small valid data set to the files that INPUT names");
+  add_input(generate, line);
+  generate.add_flag("--overwrite", line.overwrite, "replace files that exist");
+
+  CLI::App& train = add_command(program, "train", "Train the network; writes a run folder");
+  add_input(train, line);
+  train.add_flag("--check", line.check, "validate everything, estimate memory and time, and quit");
+  train.add_flag("--overwrite", line.overwrite, "replace a run folder that exists");
+
+  CLI::App& evaluate = add_command(program, "evaluate", "Judge a trained network on files");
+  add_run(evaluate, line);
+  evaluate.add_flag("--json", line.json, "print JSON");
+
+  CLI::App& predict = add_command(program, "predict", "Write the score of every sample in files");
+  add_run(predict, line);
+  predict.add_option("-o,--output", line.output, "HDF5 file to write")->required();
+  predict.add_flag("--overwrite", line.overwrite, "replace the output file");
+
+  CLI::App& summary = add_command(program, "summary", "Show layers, stages, implementations, flop and memory; needs no data");
+  add_input(summary, line);
+  summary.add_flag("--json", line.json, "print JSON");
+
+  CLI::App& bench = add_command(program, "bench", "Measure training steps on made-up samples in memory");
+  add_input(bench, line);
+  bench.add_option("--steps", line.steps, "steps to measure")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  bench.add_flag("--json", line.json, "print JSON");
+
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  try {
+    program.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = program.get_subcommands();
+    parsed.text = chosen.empty() ? program.help() : chosen[0]->help(application.name());
+    parsed.exit_code = kDone;
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = program.get_subcommands();
+    const std::string command = chosen.empty() ? "" : " " + chosen[0]->get_name();
+    parsed.text = fmt::format("{}; see {}{} --help", error.what(), application.name(), command);
+    parsed.exit_code = kUserErrorCode;
+    return parsed;
+  }
+  if (program.get_subcommands().empty()) {
+    parsed.text = program.help();
+    parsed.exit_code = kDone;
+    return parsed;
+  }
+  line.command = program.get_subcommands()[0]->get_name();
+  return parsed;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,64 @@
+// predict RUN FILE... -o OUT.h5: the score of every sample, with where it came from.
+#include <filesystem>
+
+#include "io/atomic_file.hpp"
+#include "io/hdf5.hpp"
+#include "train/agree.hpp"
+#include "train/commands.hpp"
+#include "train/run_folder.hpp"
+
+namespace petaflow {
+namespace {
+
+template <class T>
+void write(Hdf5File& file, const std::string& name, const std::vector<T>& values, Hdf5Type type) {
+  file.write<T>(name, {static_cast<std::int64_t>(values.size())}, values, {type});
+}
+
+void write_rows(const Job& job, const PredictionRows& rows) {
+  const std::string temporary = temporary_name(job.line.output);
+  try {
+    Hdf5File file = Hdf5File::create(temporary);
+    write(file, "score", rows.score, Hdf5Type::kF32);
+    write(file, "label", rows.label, Hdf5Type::kI32);
+    write(file, "file", rows.file, Hdf5Type::kI32);
+    write(file, "index", rows.index, Hdf5Type::kI64);
+    std::string files;
+    for (const std::string& name : rows.files) files += (files.empty() ? "" : "\n") + name;
+    file.set_attribute("/", "files", files);
+    file.set_attribute("/", "run", job.line.input);
+    file.set_attribute("/", "provenance", provenance(job));
+    file.close();
+    publish_file(temporary, job.line.output);
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    throw;
+  }
+}
+
+}  // namespace
+
+int command_predict(Job& job) {
+  const TrainedNetwork trained = load_trained(job);
+  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Predictor> predictor;
+  agree(*job.comm, [&] {
+    if (std::filesystem::exists(job.line.output) && !job.line.overwrite) {
+      user_error("{} exists; choose another name, or --overwrite to replace it", job.line.output);
+    }
+    data = job.app.open(job.line.files, "FILE", DataRole::kPredict);
+    check_shape(*data, job.app.sample_shape(), "FILE");
+    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
+                                            job.options.data);
+  });
+  const Predictions predictions = predictor->run();
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    write_rows(job, job.app.rows(*data, predictions));
+    job.say("wrote the scores of {} samples to {}", data->size(), job.line.output);
+  });
+  return kDone;
+}
+
+}  // namespace petaflow

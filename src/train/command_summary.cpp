@@ -1,0 +1,99 @@
+// summary INPUT: what the network is and how it would be computed; needs no data.
+#include <nlohmann/json.hpp>
+
+#include "train/agree.hpp"
+#include "train/commands.hpp"
+#include "train/report.hpp"
+#include "train/sync.hpp"
+
+namespace petaflow {
+namespace {
+
+std::string dims_of(const Parameter& parameter) {
+  return fmt::format("{} ({})", parameter.name, fmt::join(parameter.spec.dims, ", "));
+}
+
+std::int64_t parameters_of(const Network& network, const std::string& layer) {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : network.parameters()) {
+    if (parameter.name.substr(0, parameter.name.rfind('/')) == layer) count += parameter.spec.elements();
+  }
+  return count;
+}
+
+nlohmann::json to_json(const Graph& graph, const Network& network) {
+  const auto batch = static_cast<double>(network.batch());
+  nlohmann::json json = {{"parameters", network.parameter_elements()},
+                         {"parameter_bytes", network.parameter_elements() * 4},
+                         {"forward_flop", network.forward_flop() / batch},
+                         {"backward_flop", network.backward_flop() / batch},
+                         {"pass", network.batch()},
+                         {"arena_bytes", network.arena_bytes()}};
+  for (const Graph::Node& node : graph.nodes()) {
+    json["layers"].push_back({{"name", node.name},
+                              {"input", sample_to_string(node.input)},
+                              {"output", sample_to_string(node.output)},
+                              {"parameters", parameters_of(network, node.name)},
+                              {"forward_flop", node.layer->cost(node.input).flop}});
+  }
+  for (const Parameter& parameter : network.parameters()) {
+    json["weights"].push_back({{"name", parameter.name}, {"dims", parameter.spec.dims}});
+  }
+  for (const StageReport& stage : network.report()) {
+    json["stages"].push_back({{"name", stage.name},
+                              {"layers", stage.layers},
+                              {"output", to_string(stage.output)},
+                              {"forward", stage.forward},
+                              {"backward_data", stage.backward_data},
+                              {"backward_weights", stage.backward_weights},
+                              {"refusals", stage.refusals},
+                              {"forward_flop", stage.forward_flop / batch},
+                              {"backward_flop", stage.backward_flop / batch},
+                              {"saved_bytes", stage.saved_bytes},
+                              {"scratch_bytes", stage.scratch_bytes}});
+  }
+  return json;
+}
+
+std::string to_text(const Graph& graph, const Network& network) {
+  const auto batch = static_cast<double>(network.batch());
+  std::vector<std::vector<std::string>> layers = {{"layer", "input", "output", "parameters", "MFLOP"}};
+  for (const Graph::Node& node : graph.nodes()) {
+    layers.push_back({node.name, sample_to_string(node.input), sample_to_string(node.output),
+                      std::to_string(parameters_of(network, node.name)),
+                      fmt::format("{:.1f}", 1e-6 * node.layer->cost(node.input).flop)});
+  }
+  std::vector<std::vector<std::string>> stages = {{"stage", "forward", "backward data", "backward weights", "saved MiB"}};
+  std::string refusals;
+  for (const StageReport& stage : network.report()) {
+    stages.push_back({stage.name, stage.forward, stage.backward_data, stage.backward_weights,
+                      fmt::format("{:.1f}", static_cast<double>(stage.saved_bytes) / (1 << 20))});
+    for (const std::string& refusal : stage.refusals) refusals += fmt::format("\n  {}", refusal);
+  }
+  std::string weights;
+  for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
+  return fmt::format("{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
+                     "memory for passes of {} samples: {}",
+                     format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals,
+                     weights, network.parameter_elements(),
+                     format_bytes(static_cast<std::size_t>(network.parameter_elements()) * 4),
+                     1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch, network.batch(),
+                     format_bytes(network.arena_bytes()));
+}
+
+}  // namespace
+
+int command_summary(Job& job) {
+  job.load_input();
+  agree(*job.comm, [&] {
+    const Graph graph = job.app.model(job.app.sample_shape());
+    NetworkOptions options;
+    options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
+    options.kernels = job.options.kernels;
+    const Network network(graph, options, job.context);
+    print(job, job.line.json ? to_json(graph, network).dump(2) : to_text(graph, network));
+  });
+  return kDone;
+}
+
+}  // namespace petaflow

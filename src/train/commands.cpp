@@ -1,0 +1,49 @@
+#include "train/commands.hpp"
+
+#include <cstdio>
+
+#include "train/agree.hpp"
+#include "train/sync.hpp"
+#include "train/weights.hpp"
+
+namespace petaflow {
+
+void print(const Job& job, const std::string& text) {
+  if (!job.is_root()) return;
+  if (std::puts(text.c_str()) == EOF || std::fflush(stdout) != 0) failure("cannot write to the standard output");
+}
+
+void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {
+  const auto [c, d, h, w] = data.sample_dims();
+  const Shape found{1, c, d, h, w};
+  if (found == expected.with_batch(1)) return;
+  user_error("the samples of {} are {}, but the input file describes a network for {}", what, sample_to_string(found),
+             sample_to_string(expected));
+}
+
+TrainedNetwork load_trained(Job& job) {
+  TrainedNetwork trained;
+  Checkpoint checkpoint;
+  agree(*job.comm, [&] {
+    trained.path = checkpoint_path(job.line.input);
+    checkpoint = load_checkpoint(trained.path);
+    if (checkpoint.config.empty()) {
+      user_error("{} holds weights but no configuration, so its network is not known; start a run with it instead: "
+                 "train.init={} train.epochs=0",
+                 trained.path, trained.path);
+    }
+  });
+  job.load_text(checkpoint.config, trained.path);
+  agree(*job.comm, [&] {
+    NetworkOptions options;
+    options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
+    options.backward = false;
+    options.kernels = job.options.kernels;
+    trained.loss = job.app.loss();
+    trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
+    set_weights(*trained.network, job.context, checkpoint, trained.path);
+  });
+  return trained;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,31 @@
+// The sub-commands: each runs on all ranks, throws what goes wrong, and returns the exit code.
+#pragma once
+
+#include "train/job.hpp"
+
+namespace petaflow {
+
+inline constexpr int kDone = 0, kUserErrorCode = 1, kFailureCode = 2, kStopped = 3;
+
+int command_generate(Job& job);
+int command_train(Job& job);
+int command_evaluate(Job& job);
+int command_predict(Job& job);
+int command_summary(Job& job);
+int command_bench(Job& job);
+
+/// One line of text to stdout on rank 0: what a command is for, where log lines may be off.
+void print(const Job& job, const std::string& text);
+
+/// Throws a user error, naming both, where a data set's samples do not have the shape of the keys.
+void check_shape(const Dataset& data, const Shape& expected, const std::string& what);
+
+/// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
+struct TrainedNetwork {
+  std::string path;               // of the checkpoint
+  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Network> network;
+};
+TrainedNetwork load_trained(Job& job);
+
+}  // namespace petaflow

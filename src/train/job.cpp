@@ -1,0 +1,50 @@
+#include "train/job.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "io/log.hpp"
+#include "train/agree.hpp"
+
+namespace petaflow {
+
+Job::Job(Application& application, std::unique_ptr<Communicator> communicator, CommandLine command_line)
+    : app(application), comm(std::move(communicator)), line(std::move(command_line)) {
+  context.threads = context.space.concurrency();
+  declare(schema, options);
+  app.declare(schema);
+}
+
+void Job::load_input() {
+  agree(*comm, [&] {
+    schema.load(line.input, line.overrides);
+    if (options.run.name.empty()) options.run.name = std::filesystem::path(line.input).stem().string();
+    const std::string& name = options.run.name;
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
+      user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
+    }
+    check(options, comm->size());
+  });
+}
+
+void Job::load_text(const std::string& config, const std::string& where) {
+  agree(*comm, [&] {
+    std::vector<std::string> overrides;
+    for (const Entry& entry : parse_document(config, where)) overrides.push_back(entry.key + "=" + to_toml(entry.value));
+    try {
+      schema.load("", overrides);
+    } catch (const Error& error) {
+      user_error("{}: its configuration is not one of this program: {}", where, error.what());
+    }
+    // The run's own ranks do not bind those who use it.
+    options.train.deterministic = false;
+    options.train.batch = std::max<std::int64_t>(options.train.batch, comm->size());
+    check(options, comm->size());
+  });
+}
+
+void Job::say_line(const std::string& text) const {
+  if (!line.json) log_line(text);
+}
+
+}  // namespace petaflow

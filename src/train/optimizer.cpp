@@ -1,0 +1,34 @@
+#include "train/optimizer.hpp"
+
+namespace petaflow {
+
+Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) : options_(options) {
+  std::int64_t end = 0;
+  for (const Parameter& parameter : parameters) {
+    const std::int64_t begin = parameter.offset;
+    end = begin + parameter.spec.elements();
+    if (!ranges_.empty() && ranges_.back().end == begin && ranges_.back().decays == parameter.spec.decays) {
+      ranges_.back().end = end;
+    } else {
+      ranges_.push_back({begin, end, parameter.spec.decays, 1});
+    }
+  }
+  const auto count = static_cast<std::size_t>(end);
+  if (options.name == "adam" || options.momentum != 0) first_ = decltype(first_)("petaflow::optimizer::first", count);
+  if (options.name == "adam") second_ = decltype(second_)("petaflow::optimizer::second", count);
+}
+
+void Optimizer::step(const Context& context, const float* gradient, float* weights) {
+  const auto f32 = [](double value) { return static_cast<float>(value); };
+  for (const ParameterRange& range : ranges_) {
+    if (options_.name == "adam") {
+      const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon), f32(options_.weight_decay)};
+      adam_step(context, adam, range, gradient, weights, first_.data(), second_.data());
+    } else {
+      const SgdOptions sgd{f32(options_.momentum), f32(options_.weight_decay)};
+      sgd_step(context, sgd, range, gradient, weights, first_.data());
+    }
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,33 @@
+// The optimizers: which state they keep, and the update of all parameters of a network.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "kernels/optimizer_step.hpp"
+#include "nn/network.hpp"
+#include "train/options.hpp"
+
+namespace petaflow {
+
+/// Adam or SGD with momentum; the formulas are at the kernels.  State is f32 and starts at zero.
+class Optimizer {
+ public:
+  Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
+
+  /// Reads learning_rate and step of the context's step state; weights are updated in place.
+  /// @param gradient, weights  flat, in MemorySpace
+  void step(const Context& context, const float* gradient, float* weights);
+
+  std::size_t state_bytes() const { return (first_.size() + second_.size()) * sizeof(float); }
+
+ private:
+  OptimizerOptions options_;
+  std::vector<ParameterRange> ranges_;   // neighbours that are treated alike are one range
+  Kokkos::View<float*, MemorySpace> first_, second_;   // Adam's moments; SGD's velocity and nothing
+};
+
+}  // namespace petaflow

@@ -1,0 +1,95 @@
+#include "train/options.hpp"
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+void declare(Schema& schema, CommonOptions& options) {
+  schema.add("precision", options.precision);
+
+  schema.add("run.name", options.run.name);
+  schema.add("run.folder", options.run.folder, not_empty());
+
+  DataOptions& data = options.data;
+  schema.add("data.train", data.train);
+  schema.add("data.validation", data.validation);
+  schema.add("data.test", data.test);
+  schema.add("data.shuffle", data.shuffle);
+  schema.add("data.threads", data.threads, in_range(1, 64));
+  schema.add("data.prefetch", data.prefetch, in_range(1, 64));
+
+  TrainOptions& train = options.train;
+  schema.add("train.epochs", train.epochs, at_least(0));
+  schema.add("train.steps", train.steps, at_least(0));
+  schema.add("train.batch", train.batch, at_least(1));
+  schema.add("train.seed", train.seed, at_least(0));
+  schema.add("train.init", train.init);
+  schema.add("train.deterministic", train.deterministic);
+  schema.add("train.shards", train.shards, at_least(1));
+  schema.add("train.validate_epochs", train.validate_epochs, at_least(0));
+
+  OptimizerOptions& optimizer = options.optimizer;
+  schema.add("optimizer.name", optimizer.name, one_of({"adam", "sgd"}));
+  schema.add("optimizer.lr", optimizer.lr, at_least(0));
+  schema.add("optimizer.momentum", optimizer.momentum, in_range(0, 1));
+  schema.add("optimizer.beta1", optimizer.beta1, in_range(0, 1));
+  schema.add("optimizer.beta2", optimizer.beta2, in_range(0, 1));
+  schema.add("optimizer.epsilon", optimizer.epsilon, positive());
+  schema.add("optimizer.weight_decay", optimizer.weight_decay, at_least(0));
+
+  ScheduleOptions& schedule = options.schedule;
+  schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));
+  schema.add("schedule.warmup_steps", schedule.warmup_steps, at_least(0));
+  schema.add("schedule.warmup_epochs", schedule.warmup_epochs, at_least(0));
+  schema.add("schedule.end_factor", schedule.end_factor, in_range(0, 1));
+  schema.add("schedule.power", schedule.power, positive());
+  schema.add("schedule.step_epochs", schedule.step_epochs, positive());
+  schema.add("schedule.step_factor", schedule.step_factor, positive());
+
+  StopOptions& stop = options.stop;
+  schema.add("stop.metric", stop.metric);
+  schema.add("stop.target", stop.target);
+  schema.add("stop.patience", stop.patience, at_least(0));
+  schema.add("stop.keep_best", stop.keep_best);
+
+  schema.add("log.interval", options.log.interval, at_least(1));
+
+  schema.add("comm.backend", options.comm.backend, one_of({"auto", "mpi", "self"}));
+  schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
+
+  schema.add("kernels.conv", options.kernels.conv, not_empty());
+  schema.add("kernels.gemm", options.kernels.gemm, not_empty());
+  schema.add("kernels.bands", options.kernels.bands);
+}
+
+void check(const CommonOptions& options, int ranks) {
+  if (options.precision != "f32") {
+    user_error("precision \"{}\" is not supported: petaflow computes in \"f32\"", options.precision);
+  }
+  const TrainOptions& train = options.train;
+  if (train.deterministic) {
+    if (train.batch % train.shards != 0) {
+      user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",
+                 train.batch, train.shards);
+    }
+    if (train.shards < ranks) {
+      user_error("train.deterministic gives every rank at least one shard: train.shards is {}, but {} ranks run; start "
+                 "at most {} ranks or set train.shards to {} or more",
+                 train.shards, ranks, train.shards, ranks);
+    }
+  } else if (train.batch < ranks) {
+    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch, ranks);
+  }
+  if (ranks > 1 && options.comm.backend == "self") {
+    user_error("comm.backend \"self\" is for one rank, but {} ranks run; use \"auto\" or \"mpi\"", ranks);
+  }
+  const bool stops = options.stop.target != 0 || options.stop.patience > 0 || options.stop.keep_best;
+  if (stops && options.data.validation.empty()) {
+    user_error("stop.target, stop.patience and stop.keep_best need a validation set: set data.validation");
+  }
+  if (stops && train.validate_epochs == 0) {
+    user_error("stop.target, stop.patience and stop.keep_best need validations: set train.validate_epochs to 1 or more");
+  }
+}
+
+}  // namespace petaflow

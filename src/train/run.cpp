@@ -1,0 +1,86 @@
+#include "train/run.hpp"
+
+#include <cstdio>
+#include <map>
+
+#include <Kokkos_Core.hpp>
+
+#include "io/log.hpp"
+#include "train/agree.hpp"
+#include "train/command_line.hpp"
+#include "train/commands.hpp"
+#include "train/threads.hpp"
+
+namespace petaflow {
+namespace {
+
+int exit_code(const Error& error) { return error.kind() == ErrorKind::kUser ? kUserErrorCode : kFailureCode; }
+
+void complain(const std::string& program, const std::string& text) {
+  log_status("");
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
+}
+
+int run_command(Job& job) {
+  static const std::map<std::string, int (*)(Job&)> commands = {
+      {"generate", command_generate}, {"train", command_train},     {"evaluate", command_evaluate},
+      {"predict", command_predict},   {"summary", command_summary}, {"bench", command_bench}};
+  return commands.at(job.line.command)(job);
+}
+
+/// Everything that holds memory of Kokkos or talks to other ranks lives and dies in here.
+int run_in_kokkos(Application& application, const CommandLine& line, Communicator& world) {
+  std::unique_ptr<Job> job;
+  try {
+    agree(world, [&] { job = std::make_unique<Job>(application, make_communicator("auto"), line); });
+    return run_command(*job);
+  } catch (const AgreedError& error) {
+    if (world.rank() == 0) complain(application.name(), error.what());
+    return exit_code(error);
+  } catch (...) {
+    // This rank alone knows: the others wait in some operation and cannot be told.
+    const Error error = to_error(std::current_exception());
+    complain(application.name(), world.size() == 1 ? error.what() : fmt::format("rank {}: {}", world.rank(), error.what()));
+    if (world.size() > 1) world.abort(exit_code(error));
+    return exit_code(error);
+  }
+}
+
+int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
+               Application& application, char* program) {
+  const std::unique_ptr<Communicator> world = make_communicator("auto");
+  log_start(world->rank());
+  const ParsedLine parsed = parse_command_line(arguments, application);
+  if (parsed.exit_code) {
+    if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
+    if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
+    return *parsed.exit_code;
+  }
+  std::vector<std::string> kokkos = kokkos_arguments(*world, kokkos_given);
+  std::vector<char*> pointers = {program};
+  for (std::string& argument : kokkos) pointers.push_back(argument.data());
+  int count = static_cast<int>(pointers.size());
+  pointers.push_back(nullptr);
+  const Kokkos::ScopeGuard guard(count, pointers.data());
+  return run_in_kokkos(application, parsed.line, *world);
+}
+
+}  // namespace
+
+int run(int argc, char** argv, Application& application) {
+  try {
+    const MpiSession mpi(&argc, &argv);
+    std::vector<std::string> arguments, kokkos;
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      (argument.starts_with("--kokkos-") ? kokkos : arguments).push_back(argument);
+    }
+    return run_in_mpi(arguments, kokkos, application, argv[0]);
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
+    complain(application.name(), error.what());
+    return exit_code(error);
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,48 @@
+// How the gradients of the parts of a global batch come together on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "comm/communicator.hpp"
+#include "nn/network.hpp"
+#include "train/options.hpp"
+
+namespace petaflow {
+
+/// What a rank does of every global batch: slots [begin, end), in `passes` runs of `pass` slots through the network (the
+/// last may have padded slots).
+struct BatchShare {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t pass = 1;      // the same on all ranks
+  std::int64_t passes = 1;
+  std::int64_t first_part = 0, parts = 1;   // the passes of all ranks, numbered through
+};
+
+BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
+
+/// The exchange of one step: begin_step(), then per pass the network writes pass_gradient() and end_pass() follows, at
+/// last finish().
+class GradientExchange {
+ public:
+  virtual ~GradientExchange() = default;
+  virtual void begin_step() = 0;
+  /// Flat, in MemorySpace, to be overwritten.
+  virtual float* pass_gradient() = 0;
+  /// In the running pass the elements from `first` to the end are final.
+  virtual void ready_from(std::int64_t first) = 0;
+  virtual void end_pass() = 0;
+  /// The sum over all passes of all ranks, flat, in MemorySpace; the same bits on every rank.
+  virtual const float* finish() = 0;
+};
+
+/// deterministic: the passes are numbered shards, summed in a fixed tree: the same bits on any number of ranks.
+/// Otherwise: one pass per rank, summed in buckets while the backward pass goes on.
+std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const CommonOptions& options,
+                                                         const std::vector<Parameter>& parameters);
+
+}  // namespace petaflow

@@ -1,0 +1,156 @@
+#include "train/train_step.hpp"
+
+#include <cmath>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "train/agree.hpp"
+#include "train/stop_signal.hpp"
+
+namespace petaflow {
+namespace {
+
+/// Adds the seconds of its life to a sum.
+class Stopwatch {
+ public:
+  Stopwatch(const Context& context, double& sum) : context_(context), sum_(sum) {}
+  ~Stopwatch() {
+    context_.space.fence();
+    sum_ += timer_.seconds();
+  }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  const Context& context_;
+  double& sum_;
+  Kokkos::Timer timer_;
+};
+
+}  // namespace
+
+TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
+                     const Loss& loss)
+    : comm_(comm),
+      context_(context),
+      loss_(loss),
+      seed_(static_cast<std::uint64_t>(options.train.seed)),
+      share_(share_of_batch(options.train, comm.rank(), comm.size())),
+      inputs_(share_.pass) {
+  context_.training = true;
+  context_.step = inputs_.state();
+  NetworkOptions network;
+  network.batch = share_.pass;
+  network.kernels = options.kernels;
+  network_ = std::make_unique<Network>(graph, network, context_);
+  network_->initialise(context_, seed_);
+  optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
+  exchange_ = make_gradient_exchange(comm, options, network_->parameters());
+  const Shape output = network_->output().shape;
+  scores_ = decltype(scores_)("petaflow::scores", static_cast<std::size_t>(output.elements()));
+  losses_ = decltype(losses_)("petaflow::losses", static_cast<std::size_t>(output.n));
+}
+
+void TrainStep::reset_times() {
+  times_ = {};
+  network_->reset_times();
+}
+
+// Forward and backward of one pass; the sum of its losses.
+double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState state) {
+  {
+    const Stopwatch watch(context_, times_.input);
+    inputs_.load(batch, pass * share_.pass, network_->input(), state);
+  }
+  double loss = 0;
+  {
+    const Stopwatch watch(context_, times_.forward);
+    network_->forward(context_);
+    const Tensor output = network_->output();
+    loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), network_->output_gradient(),
+              losses_.data());
+    const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
+    for (std::size_t slot = 0; slot < losses.extent(0); ++slot) loss += static_cast<double>(losses(slot));
+  }
+  const double communicated = times_.communication;
+  {
+    const Stopwatch watch(context_, times_.backward);
+    network_->backward(context_, exchange_->pass_gradient(), [this](std::int64_t begin, std::int64_t) {
+      const Stopwatch inner(context_, times_.communication);
+      exchange_->ready_from(begin);
+    });
+  }
+  times_.backward -= times_.communication - communicated;
+  return loss;
+}
+
+StepResult TrainStep::run(Loader& loader, float learning_rate) {
+  // What has gone wrong on this rank; it goes on communicating, so that all learn of it at the end of the step.
+  std::exception_ptr error;
+  const auto attempt = [&](const auto& work) {
+    if (error) return;
+    try {
+      work();
+    } catch (const CommError&) {
+      throw;
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+
+  const Batch* batch = nullptr;
+  attempt([&] {
+    const Stopwatch watch(context_, times_.input);
+    batch = &loader.next();
+  });
+  StepState state;
+  if (batch != nullptr) {
+    state.seed = seed_;
+    state.epoch = batch->epoch;
+    state.step = step_;
+    state.learning_rate = learning_rate;
+    state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
+  }
+
+  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the failed ranks, the stopped ones.
+  std::vector<double> parts(static_cast<std::size_t>(share_.parts + 2), 0.0);
+  double mine = 0;
+  exchange_->begin_step();
+  for (std::int64_t pass = 0; pass < share_.passes; ++pass) {
+    attempt([&] {
+      const double loss = run_pass(*batch, pass, state);
+      parts[static_cast<std::size_t>(share_.first_part + pass)] = loss;
+      mine += loss;
+    });
+    const Stopwatch watch(context_, times_.communication);
+    exchange_->end_pass();
+  }
+  {
+    const Stopwatch watch(context_, times_.communication);
+    gradient_ = exchange_->finish();
+    parts[static_cast<std::size_t>(share_.parts)] = error || !std::isfinite(mine) ? 1 : 0;
+    parts[static_cast<std::size_t>(share_.parts) + 1] = stop_signal() != 0 ? 1 : 0;
+    comm_.all_reduce_sum(std::span<double>(parts));
+  }
+  if (parts[static_cast<std::size_t>(share_.parts)] > 0) {
+    attempt([&] {
+      if (!std::isfinite(mine)) {
+        failure("step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+                step_, mine, comm_.rank());
+      }
+    });
+    throw_agreed(comm_, error);
+  }
+
+  const Stopwatch watch(context_, times_.optimizer);
+  optimizer_->step(context_, gradient_, network_->weights());
+  network_->refresh(context_);
+  ++step_;
+  double sum = 0;
+  for (std::int64_t part = 0; part < share_.parts; ++part) sum += parts[static_cast<std::size_t>(part)];
+  return {sum / static_cast<double>(batch->valid_global), batch->valid_global,
+          parts[static_cast<std::size_t>(share_.parts) + 1] > 0};
+}
+
+}  // namespace petaflow

@@ -1,0 +1,71 @@
+// One step of synchronous data-parallel training: every rank works through its share of the global batch, the gradients
+// are summed over ranks, and every rank makes the same update.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "comm/communicator.hpp"
+#include "data/loader.hpp"
+#include "nn/loss.hpp"
+#include "nn/network.hpp"
+#include "train/optimizer.hpp"
+#include "train/options.hpp"
+#include "train/pass_inputs.hpp"
+#include "train/sync.hpp"
+
+namespace petaflow {
+
+/// Seconds of this rank.
+struct StepTimes {
+  double input = 0, forward = 0, backward = 0, communication = 0, optimizer = 0;
+  double total() const { return input + forward + backward + communication + optimizer; }
+};
+
+struct StepResult {
+  double loss = 0;            // sum of weight x loss over the real samples of the global batch / their number
+  std::int64_t samples = 0;   // real ones of the global batch
+  bool stop = false;          // some rank got a signal to stop
+};
+
+class TrainStep {
+ public:
+  /// The weights are drawn from train.seed.
+  TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
+            const Loss& loss);
+
+  /// Takes the next batch of the loader (made for share()) through the network and updates the weights.  Throws on all
+  /// ranks where one fails; a failure where the loss is not finite, naming step and rank.
+  StepResult run(Loader& loader, float learning_rate);
+
+  Network& network() { return *network_; }
+  const BatchShare& share() const { return share_; }
+  std::int64_t steps() const { return step_; }   // done
+  const StepTimes& times() const { return times_; }
+  void reset_times();
+  /// The sum of gradients that the last step used, flat, in MemorySpace.
+  const float* gradient() const { return gradient_; }
+  std::size_t optimizer_bytes() const { return optimizer_->state_bytes(); }
+
+ private:
+  double run_pass(const Batch& batch, std::int64_t pass, StepState state);
+
+  Communicator& comm_;
+  Context context_;
+  const Loss& loss_;
+  std::uint64_t seed_;
+  BatchShare share_;
+  std::unique_ptr<Network> network_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<GradientExchange> exchange_;
+  PassInputs inputs_;
+  Kokkos::View<float*, MemorySpace> scores_, losses_;
+  std::int64_t step_ = 0;
+  StepTimes times_;
+  const float* gradient_ = nullptr;
+};
+
+}  // namespace petaflow
