@@ -72,20 +72,23 @@ build_kokkos() {
   jobs=$(nproc)
   local common=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$staging" -DCMAKE_INSTALL_LIBDIR=lib
                 -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" -DCMAKE_CXX_STANDARD=20 -DCMAKE_POSITION_INDEPENDENT_CODE=ON
-                -DCMAKE_CXX_FLAGS="${arch:+-march=$arch} -w" -DBUILD_TESTING=OFF)
+                -DCMAKE_CXX_FLAGS="${arch:+-march=$arch} -w -include cstdint")   # GCC >= 13: its headers no longer bring it
   rm -rf "$staging" "$work/kokkos-build" "$work/kernels-build"
+  kernels() {
+    # Without default ETI nothing is instantiated ahead: a minute saved, and petaflow instantiates the one product that it uses.
+    [ "${PETAFLOW_KOKKOSKERNELS:-AUTO}" = OFF ] || {
+      cmake -S "$1/kokkos-kernels" -B "$work/kernels-build" "${common[@]}" -DCMAKE_PREFIX_PATH="$staging" \
+            -DKokkosKernels_ADD_DEFAULT_ETI=OFF -DKokkosKernels_ENABLE_TESTS=OFF &&
+        cmake --build "$work/kernels-build" -j "$jobs" &&
+        cmake --install "$work/kernels-build"
+    }
+  }
   {
     cmake -S "$1/kokkos" -B "$work/kokkos-build" "${common[@]}" -DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON \
-          -DKokkos_ENABLE_TESTS=OFF -DKokkos_ENABLE_DEPRECATION_WARNINGS=OFF
-    cmake --build "$work/kokkos-build" -j "$jobs"
-    cmake --install "$work/kokkos-build"
-    if [ "${PETAFLOW_KOKKOSKERNELS:-AUTO}" != OFF ]; then
-      # Without default ETI nothing is instantiated ahead: a minute saved, and petaflow instantiates the one product that it uses.
-      cmake -S "$1/kokkos-kernels" -B "$work/kernels-build" "${common[@]}" -DCMAKE_PREFIX_PATH="$staging" \
-            -DKokkosKernels_ADD_DEFAULT_ETI=OFF -DKokkosKernels_ENABLE_TESTS=OFF
-      cmake --build "$work/kernels-build" -j "$jobs"
-      cmake --install "$work/kernels-build"
-    fi
+          -DKokkos_ENABLE_TESTS=OFF -DKokkos_ENABLE_DEPRECATION_WARNINGS=OFF &&
+      cmake --build "$work/kokkos-build" -j "$jobs" &&
+      cmake --install "$work/kokkos-build" &&
+      kernels "$1"
   } >"$logs/kokkos.log" 2>&1 || return 1
   printf '%s\n' "$kokkos_key" >"$staging/built-for"
   rm -rf "$deps/kokkos"
@@ -139,13 +142,11 @@ write_source_entries() {
   [ -n "$(ls -A "$1")" ] || die "No package source of this release was found in /etc/apt to fetch the sources of Kokkos from."
 }
 
-kokkos_from=installed
 if ! usable_kokkos "$found" && [ $packages = 1 ] && package_exists libkokkos-dev; then
   install_packages libkokkos-dev || true
   found=$(probe)
 fi
 if ! usable_kokkos "$found"; then
-  kokkos_from=built
   if grep -q '^kokkos ' <<<"$found"; then
     say "The installed $(grep '^kokkos ' <<<"$found") has no OpenMP or is older than 3.4: building one"
   fi
@@ -201,16 +202,12 @@ PYTHON
   mv "$staging" "$deps/onednn"
 }
 
-onednn_from=installed
-if [ "${PETAFLOW_ONEDNN:-AUTO}" = OFF ]; then
-  onednn_from="left out"
-else
+if [ "${PETAFLOW_ONEDNN:-AUTO}" != OFF ]; then
   if ! usable_onednn "$found" && [ $packages = 1 ] && package_exists libdnnl-dev 3.1; then
     install_packages libdnnl-dev
     found=$(probe -DPETAFLOW_DEPS="$deps")
   fi
   if ! usable_onednn "$found"; then
-    onednn_from=downloaded
     if [ $force = 1 ] || [ "$(cat "$deps/onednn/version" 2>/dev/null)" != "$onednn_version" ]; then get_onednn; fi
     found=$(probe -DPETAFLOW_DEPS="$deps")
     usable_onednn "$found" || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe.log"
@@ -219,4 +216,4 @@ fi
 
 rm -rf "$work/probe"
 printf '%s\n' "$key" >"$stamp"
-say "Kokkos: $kokkos_from ($(sed -n 's/^kokkos //p' <<<"$found")), oneDNN: $onednn_from ($(sed -n 's/^onednn //p' <<<"$found"))"
+say "Ready: $(paste -sd ',' <<<"$found" | sed 's/,/, /g')"
