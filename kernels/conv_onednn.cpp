@@ -1,9 +1,8 @@
 // Convolution by oneDNN's convolution primitives (oneDNN developer guide, "Convolution").  Operands stay channels-last;
 // backward weights may reorder its box into oneDNN's own blocked format, where the library is faster there.
 #include <algorithm>
-#include <cstring>
 #include <optional>
-#include <unordered_map>
+#include <type_traits>
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -101,15 +100,17 @@ using Forward = dnnl::convolution_forward;
 using BackwardData = dnnl::convolution_backward_data;
 using BackwardWeights = dnnl::convolution_backward_weights;
 
-// The operands' descriptors of one box, x, w and y, in the format that the pass is to use.
 struct Formats {
   memory::desc x, w, y;
 };
 
-Formats formats(const ConvDesc& desc, bool blocked) {
-  Formats f{activation(desc, desc.in, desc.in_channels, desc.x_strides),
-            {weight_dims(desc), type_of(desc.type), memory::format_tag::any},
-            activation(desc, desc.out, desc.out_channels, desc.y_strides)};
+// x, w and y of a box.  Weights may take any format unless another box has fixed it already.
+Formats formats(const ConvDesc& desc, Pass pass, bool blocked, const memory::desc* fixed_weights) {
+  const auto weight_type = pass == Pass::kBackwardWeights ? memory::data_type::f32 : type_of(desc.type);
+  Formats f{
+      activation(desc, desc.in, desc.in_channels, desc.x_strides),
+      fixed_weights != nullptr ? *fixed_weights : memory::desc(weight_dims(desc), weight_type, memory::format_tag::any),
+      activation(desc, desc.out, desc.out_channels, desc.y_strides)};
   if (blocked) {
     f.x = any_format(f.x);
     f.y = any_format(f.y);
@@ -117,7 +118,7 @@ Formats formats(const ConvDesc& desc, bool blocked) {
   return f;
 }
 
-Forward::primitive_desc forward_pd(const ConvDesc& d, const Formats& f) {
+Forward::primitive_desc describe_forward(const ConvDesc& d, const Formats& f) {
   const ConvGeometry& g = d.geometry;
   return {engine(),
           dnnl::prop_kind::forward_training,
@@ -132,8 +133,11 @@ Forward::primitive_desc forward_pd(const ConvDesc& d, const Formats& f) {
           user_scratchpad()};
 }
 
-BackwardData::primitive_desc backward_data_pd(const ConvDesc& d, const Formats& f) {
+template <class PrimitiveDesc>
+PrimitiveDesc describe_backward(const ConvDesc& d, const Formats& f) {
   const ConvGeometry& g = d.geometry;
+  // The hint only has to describe the same convolution; weights of a backward pass are f32 whatever the data are.
+  const Formats hint{f.x, {weight_dims(d), type_of(d.type), memory::format_tag::any}, f.y};
   return {engine(),
           kDirect,
           f.x,
@@ -143,26 +147,30 @@ BackwardData::primitive_desc backward_data_pd(const ConvDesc& d, const Formats& 
           zero_based(d, g.dilation),
           spatial(d, g.pad_begin),
           spatial(d, g.pad_end),
-          forward_pd(d, f),
+          describe_forward(d, hint),
           user_scratchpad()};
 }
 
-BackwardWeights::primitive_desc backward_weights_pd(const ConvDesc& d, Formats f) {
-  const ConvGeometry& g = d.geometry;
-  f.w = {weight_dims(d), memory::data_type::f32, memory::format_tag::any};
-  Formats hint = f;
-  hint.w = {weight_dims(d), type_of(d.type), memory::format_tag::any};
-  return {engine(),
-          kDirect,
-          f.x,
-          f.w,
-          f.y,
-          spatial(d, g.stride),
-          zero_based(d, g.dilation),
-          spatial(d, g.pad_begin),
-          spatial(d, g.pad_end),
-          forward_pd(d, hint),
-          user_scratchpad()};
+memory::desc weights_of(const Forward::primitive_desc& pd) { return pd.weights_desc(); }
+memory::desc weights_of(const BackwardData::primitive_desc& pd) { return pd.weights_desc(); }
+memory::desc weights_of(const BackwardWeights::primitive_desc& pd) { return pd.diff_weights_desc(); }
+
+// The primitives of all boxes, which share one format of the weights.  Throws dnnl::error where one cannot be made.
+template <class Primitive>
+std::vector<typename Primitive::primitive_desc> describe(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
+  std::vector<typename Primitive::primitive_desc> result;
+  memory::desc weights;
+  for (const ConvDesc& desc : boxes) {
+    const ThreadScope threads(desc.threads);
+    const Formats f = formats(desc, pass, blocked, result.empty() ? nullptr : &weights);
+    if constexpr (std::is_same_v<Primitive, Forward>) {
+      result.push_back(describe_forward(desc, f));
+    } else {
+      result.push_back(describe_backward<typename Primitive::primitive_desc>(desc, f));
+    }
+    weights = weights_of(result.back());
+  }
+  return result;
 }
 
 // oneDNN's gemm and reference convolutions are slower than the portable kernel: refused by name.
@@ -196,22 +204,21 @@ class AlignedBuffer {
 };
 
 // Forward and backward data: one primitive per box shape, one packed copy of the weights for all of them.
-template <class Primitive, class MakePd>
+template <class Primitive>
 class DirectKernel final : public ConvKernel {
  public:
-  DirectKernel(std::span<const ConvDesc> boxes, Pass pass, MakePd make_pd)
+  DirectKernel(Pass pass, std::span<const ConvDesc> boxes)
       : pass_(pass), plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+    const auto descriptors = describe<Primitive>(pass, boxes, false);
     const ThreadScope threads(boxes[0].threads);
-    for (const ConvDesc& desc : boxes) {
-      Formats f = formats(desc, false);
-      if (!shapes_.empty()) f.w = shapes_.front().formats.w;
-      const auto pd = make_pd(desc, f);
-      f.w = pd.weights_desc();
+    const memory::desc packed = weights_of(descriptors.front());
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      const auto& pd = descriptors[i];
       scratch_ = std::max(scratch_, pd.scratchpad_desc().get_size());
-      detail_ = fmt::format("onednn {}", pd.impl_info_str());
-      shapes_.push_back({Primitive(pd), f, pd.scratchpad_desc()});
+      shapes_.push_back({Primitive(pd), formats(boxes[i], pass, false, &packed), pd.scratchpad_desc()});
     }
-    weights_.resize(shapes_.front().formats.w.get_size());
+    detail_ = fmt::format("onednn {}", descriptors.front().impl_info_str());
+    weights_.resize(packed.get_size());
   }
 
   void refresh(const Context&, const float* weights) override {
@@ -256,20 +263,20 @@ class WeightsKernel final : public ConvKernel {
  public:
   WeightsKernel(std::span<const ConvDesc> boxes, bool blocked)
       : plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+    const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, boxes, blocked);
     const ThreadScope threads(boxes[0].threads);
-    for (const ConvDesc& desc : boxes) {
-      const Formats given = formats(desc, false);
-      const BackwardWeights::primitive_desc pd = backward_weights_pd(desc, formats(desc, blocked));
-      if (shapes_.empty()) gradient_ = pd.diff_weights_desc();
-      Shape shape{BackwardWeights(pd), given, {pd.src_desc(), pd.diff_weights_desc(), pd.diff_dst_desc()}, {}, {},
+    gradient_ = descriptors.front().diff_weights_desc();
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      const auto& pd = descriptors[i];
+      const Formats given = formats(boxes[i], Pass::kBackwardWeights, false, &gradient_);
+      Shape shape{BackwardWeights(pd), given, {pd.src_desc(), gradient_, pd.diff_dst_desc()}, {}, {},
                   pd.scratchpad_desc()};
       if (shape.used.x != given.x) shape.reorder_x = dnnl::reorder({engine(), given.x, engine(), shape.used.x});
       if (shape.used.y != given.y) shape.reorder_y = dnnl::reorder({engine(), given.y, engine(), shape.used.y});
-      PETAFLOW_REQUIRE(shape.used.w == gradient_, "one gradient format for all boxes of a convolution");
       scratch_ = std::max(scratch_, shape.offset_scratchpad() + shape.scratch.get_size());
-      detail_ = fmt::format("onednn {}{}", pd.impl_info_str(), blocked ? " blocked" : "");
       shapes_.push_back(std::move(shape));
     }
+    detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
   }
 
   void refresh(const Context&, const float*) override {}
@@ -329,42 +336,31 @@ class WeightsKernel final : public ConvKernel {
   std::string detail_;
 };
 
-template <class MakePd>
-std::string try_boxes(std::span<const ConvDesc> boxes, MakePd&& make_pd) {
-  for (const ConvDesc& desc : boxes) {
-    const ThreadScope threads(desc.threads);
-    try {
-      if (std::string reason = refuse(make_pd(desc)); !reason.empty()) return reason;
-    } catch (const dnnl::error& error) {
-      return fmt::format("oneDNN: {}", error.what());
+template <class Primitive>
+std::string try_boxes(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
+  try {
+    for (const auto& pd : describe<Primitive>(pass, boxes, blocked)) {
+      if (std::string reason = refuse(pd.impl_info_str()); !reason.empty()) return reason;
     }
+  } catch (const dnnl::error& error) {
+    return fmt::format("oneDNN: {}", error.what());
   }
   return {};
 }
 
 std::string why_not_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
-  return try_boxes(boxes, [pass](const ConvDesc& desc) -> std::string {
-    const Formats f = formats(desc, false);
-    if (pass == Pass::kForward) return forward_pd(desc, f).impl_info_str();
-    if (pass == Pass::kBackwardData) return backward_data_pd(desc, f).impl_info_str();
-    return backward_weights_pd(desc, f).impl_info_str();
-  });
+  if (pass == Pass::kForward) return try_boxes<Forward>(pass, boxes, false);
+  if (pass == Pass::kBackwardData) return try_boxes<BackwardData>(pass, boxes, false);
+  return try_boxes<BackwardWeights>(pass, boxes, false);
 }
 
 std::string why_not_blocked(Pass pass, std::span<const ConvDesc> boxes) {
-  if (pass != Pass::kBackwardWeights) return "for backward weights only";
-  return try_boxes(boxes, [](const ConvDesc& desc) -> std::string {
-    return backward_weights_pd(desc, formats(desc, true)).impl_info_str();
-  });
+  return pass == Pass::kBackwardWeights ? try_boxes<BackwardWeights>(pass, boxes, true) : "for backward weights only";
 }
 
 std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
-  if (pass == Pass::kForward) {
-    return std::make_unique<DirectKernel<Forward, decltype(&forward_pd)>>(boxes, pass, &forward_pd);
-  }
-  if (pass == Pass::kBackwardData) {
-    return std::make_unique<DirectKernel<BackwardData, decltype(&backward_data_pd)>>(boxes, pass, &backward_data_pd);
-  }
+  if (pass == Pass::kForward) return std::make_unique<DirectKernel<Forward>>(pass, boxes);
+  if (pass == Pass::kBackwardData) return std::make_unique<DirectKernel<BackwardData>>(pass, boxes);
   return std::make_unique<WeightsKernel>(boxes, false);
 }
 

@@ -57,10 +57,10 @@ RowRange BandCutter::x_under(const RowRange& v) const {
   return x;
 }
 
-ConvDesc BandCutter::describe(const BandBox& box, int threads) const {
+ConvDesc BandCutter::describe(const BandBox& box) const {
   ConvDesc desc = conv_;
   desc.n = box.x.samples();
-  desc.threads = threads;
+  desc.threads = 1;
   const bool deep = conv_.in.d > 1 || conv_.out.d > 1;
   (deep ? desc.in.d : desc.in.h) = box.x.rows();
   (deep ? desc.out.d : desc.out.h) = box.v.rows();
@@ -92,8 +92,8 @@ Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_
   }
 
   Bands bands;
-  const auto add = [&](const BandBox& box, int threads) {
-    const ConvDesc desc = describe(box, threads);
+  const auto add = [&](const BandBox& box) {
+    const ConvDesc desc = describe(box);
     const auto found =
         std::find_if(bands.shapes.begin(), bands.shapes.end(), [&](const ConvDesc& d) { return same_box(d, desc); });
     bands.boxes.push_back(box);
@@ -104,7 +104,7 @@ Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_
   if (bands_ && boxes > 1 && boxes >= threads_) {
     for (std::int64_t n = 0; n < samples; n += group) {
       for (std::int64_t row = 0; row < rows; row += height) {
-        add(make_box(RowRange{n, std::min(samples, n + group), row, std::min(rows, row + height)}), 1);
+        add(make_box(RowRange{n, std::min(samples, n + group), row, std::min(rows, row + height)}));
       }
     }
     const bool possible = std::all_of(bands.shapes.begin(), bands.shapes.end(), [](const ConvDesc& desc) {
@@ -114,9 +114,13 @@ Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_
     if (possible) return bands;
     bands = Bands{};
   }
-  const RowRange x{0, samples, 0, rows_.in}, v{0, samples, 0, rows_.out};
-  const Shape& y = epilogue_.desc().y;
-  add(BandBox{x, v, {0, samples, 0, epilogue_.desc().v.d > 1 ? y.d : y.h}}, threads_);
+  // Rows of a whole box are those that the epilogue counts.
+  const EpilogueDesc& e = epilogue_.desc();
+  const bool deep = e.v.d > 1;
+  bands.boxes.push_back(
+      {{0, samples, 0, 0}, {0, samples, 0, deep ? e.v.d : e.v.h}, {0, samples, 0, deep ? e.y.d : e.y.h}, 0});
+  bands.shapes.push_back(conv_);
+  bands.shapes.back().threads = threads_;
   return bands;
 }
 

@@ -46,7 +46,7 @@ class BandCutter {
   };
   template <class MakeBox>
   Bands cut(std::int64_t rows, std::int64_t align, double v_bytes_per_row, MakeBox&& make_box) const;
-  ConvDesc describe(const BandBox& box, int threads) const;
+  ConvDesc describe(const BandBox& box) const;
   RowRange x_under(const RowRange& v) const;
 
   ConvDesc conv_;

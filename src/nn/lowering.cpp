@@ -96,6 +96,7 @@ class Builder {
       const Shape out = node.output.with_batch(options_.batch);
       emit({node.name, {entry.layer}, shape_, out, std::move(own->stage), 0, seen_parameters_});
       shape_ = out;
+      seen_parameters_ = seen_parameters_ || !node.layer->parameters(node.input).empty();
       return;
     } else {
       if (!fusion_.started) start(shape_);

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""Golden values of tests/layer_cases.hpp from PyTorch: writes layers.json beside this file.
+
+Inputs, weights and the gradient of the output are formulas that test_layers.cpp repeats, so the file holds results
+only: every third element of y, of the gradients of the parameters and of that of the input summed over the batch.
+Run: python3 tests/golden/make_layer_golden.py   (PyTorch >= 1.13)
+"""
+import json
+import pathlib
+
+import torch
+import torch.nn as nn
+
+CASES = {
+    "relu": ((2, 5, 4, 3), [nn.ReLU()]),
+    "leaky_relu": ((2, 70, 4, 3), [nn.LeakyReLU(0.3)]),
+    "max_pool_2": ((2, 5, 7, 6), [nn.MaxPool2d(2)]),
+    "max_pool_3_2_1": ((2, 66, 7, 8), [nn.MaxPool2d(3, 2, 1)]),
+    "max_pool_3d": ((1, 3, 5, 6, 4), [nn.MaxPool3d((2, 3, 2), (2, 2, 1), (0, 1, 0))]),
+    "average_pool_2": ((2, 5, 7, 6), [nn.AvgPool2d(2)]),
+    "average_pool_3_2_1": ((2, 9, 7, 8), [nn.AvgPool2d(3, 2, 1)]),
+    "average_pool_3d": ((1, 3, 4, 6, 4), [nn.AvgPool3d(2)]),
+    "global_average": ((3, 70, 5, 4), [nn.AdaptiveAvgPool2d(1)]),
+    "global_max": ((2, 6, 13, 16), [nn.AdaptiveMaxPool2d(1)]),
+    "dense_relu_dense": ((5, 6, 1, 1), [nn.Flatten(), nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)]),
+    "conv": ((2, 4, 9, 8), [nn.Conv2d(4, 6, 3, 1, 1)]),
+    "conv_relu": ((2, 4, 9, 8), [nn.Conv2d(4, 6, 3, 1, 1), nn.ReLU()]),
+    "conv_relu_max": ((2, 3, 24, 20), [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]),
+    "conv_max_leaky": ((3, 16, 16, 6), [nn.Conv2d(16, 16, 3, 1, 1), nn.MaxPool2d(2), nn.LeakyReLU(0.1)]),
+    "conv_relu_max_odd": ((2, 3, 23, 9), [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]),
+    "conv_relu_overlap": ((2, 3, 24, 10), [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]),
+    "conv_leaky_average": ((2, 3, 20, 12), [nn.Conv2d(3, 20, 3, 1, 1), nn.LeakyReLU(0.3), nn.AvgPool2d(2)]),
+    "conv_average_leaky": ((2, 3, 20, 12), [nn.Conv2d(3, 20, 3, 1, 1), nn.AvgPool2d(2), nn.LeakyReLU(0.3)]),
+    "conv_relu_global": ((8, 16, 6, 6), [nn.Conv2d(16, 16, 3, 1, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]),
+    "conv_stride_2": ((2, 4, 21, 11), [nn.Conv2d(4, 8, 5, 2, 2), nn.ReLU()]),
+    "conv_k1_stride_2": ((2, 4, 17, 6), [nn.Conv2d(4, 8, 1, 2)]),
+    "conv_groups": ((2, 8, 16, 7), [nn.Conv2d(8, 12, 3, 1, 1, groups=4), nn.ReLU()]),
+    "conv_valid": ((2, 4, 18, 9), [nn.Conv2d(4, 8, 4), nn.ReLU()]),
+    "conv_conv": ((8, 4, 18, 9), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, 1, 1)]),
+    "conv_3d": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.LeakyReLU(0.01), nn.AvgPool3d(2)]),
+    "conv_3d_max": ((1, 4, 9, 8, 6), [nn.Conv3d(4, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
+    "conv_3d_to_plane": ((8, 2, 3, 6, 5), [nn.Conv3d(2, 8, 3, 1, (0, 1, 1)), nn.ReLU()]),
+}
+
+
+def wave(shape, frequency, amplitude):
+    count = int(torch.tensor(shape).prod())
+    values = amplitude * torch.sin(frequency * torch.arange(count, dtype=torch.float64) + 0.5)
+    return values.reshape(shape)
+
+
+def scattered(shape):
+    """In [-2, 2), neighbours far apart and hardly any two values close: maxima and signs are clear."""
+    count = int(torch.tensor(shape).prod())
+    return (4 * ((torch.arange(count, dtype=torch.float64) * 0.6180339887498949) % 1.0) - 2).reshape(shape)
+
+
+def rounded(tensor):
+    return [float(f"{value:.7g}") for value in tensor.flatten()[::3].tolist()]
+
+
+golden = {}
+for name, (shape, modules) in CASES.items():
+    net = nn.Sequential(*modules).double()
+    for index, parameter in enumerate(net.parameters()):
+        parameter.data = wave(parameter.shape, 1.7 + index, 0.3)
+    x = scattered(shape).requires_grad_()
+    y = net(x)
+    y.backward(wave(y.shape, 0.917, 1.0))
+    golden[name] = {
+        "y": rounded(y),
+        "dx": rounded(x.grad.sum(0)),
+        "dparameters": [rounded(p.grad) for p in net.parameters()],
+    }
+
+path = pathlib.Path(__file__).with_name("layers.json")
+path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+print(f"{path}: {path.stat().st_size} bytes")
