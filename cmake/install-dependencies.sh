@@ -45,12 +45,14 @@ meaning=$("$cxx" ${arch:+-march=$arch} -E -v -x c++ /dev/null 2>&1 | grep -o -- 
   die "The compiler $cxx does not know -march=$arch (PETAFLOW_ARCH)."
 system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
-key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO}"
+onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
+key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version"
 stamp=$deps/installed-for
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
 fi
 rm -f "$stamp"
+if [ "$(cat "$deps/onednn/version" 2>/dev/null)" != "$onednn_version" ]; then rm -rf "$deps/onednn"; fi
 
 # probe PREFIX: prints "kokkos VERSION DEVICES", "kernels VERSION", "onednn VERSION" for what CMake finds (PREFIX: only there).
 probe() {
@@ -163,7 +165,6 @@ fi
 
 # ---- 3. oneDNN -------------------------------------------------------------------------------------------------------------
 # The prebuilt oneDNN 3.2 for g++ and its OpenMP runtime, the one that Kokkos uses too: one pool of threads, not two.
-onednn_version=2023.2.0
 onednn_wheels=(
   "onednn-cpu-gomp         2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb"
   "onednn-devel-cpu-gomp   9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284"
@@ -208,7 +209,7 @@ if [ "${PETAFLOW_ONEDNN:-AUTO}" != OFF ]; then
     found=$(probe -DPETAFLOW_DEPS="$deps")
   fi
   if ! usable_onednn "$found"; then
-    if [ $force = 1 ] || [ "$(cat "$deps/onednn/version" 2>/dev/null)" != "$onednn_version" ]; then get_onednn; fi
+    if [ $force = 1 ] || [ ! -d "$deps/onednn" ]; then get_onednn; fi
     found=$(probe -DPETAFLOW_DEPS="$deps")
     usable_onednn "$found" || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe.log"
   fi
