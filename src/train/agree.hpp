@@ -19,8 +19,8 @@ class AgreedError : public Error {
 /// The error of an exception: Error as it is, anything else a failure.
 Error to_error(const std::exception_ptr& exception);
 
-/// All ranks come here, each with its exception or none.  Where any has one, all throw the AgreedError of the lowest such
-/// rank; it names the rank unless all ranks say the same.
+/// All ranks come here, each with its exception or none.  Where any has one, all throw the AgreedError of the lowest
+/// such rank; it names the rank unless all ranks say the same.
 void throw_agreed(Communicator& comm, const std::exception_ptr& exception);
 
 /// Does `work` on every rank, then agrees on how it went.  The work must not communicate, unless it throws on all ranks

@@ -33,9 +33,9 @@ struct NamedMetric {
 
 /// The judgement of predictions.
 struct Evaluation {
-  std::vector<NamedMetric> metrics;   // the first is the one that training stops by, unless the user says otherwise
-  std::string table;              // for people, several lines
-  std::string json;               // a JSON object for machines
+  std::vector<NamedMetric> metrics;  // the first is the one that training stops by, unless the user says otherwise
+  std::string table;                 // for people, several lines
+  std::string json;                  // a JSON object for machines
 
   const NamedMetric* find(const std::string& name) const;
 };
@@ -43,10 +43,10 @@ struct Evaluation {
 /// One row per sample of a prediction file.
 struct PredictionRows {
   std::vector<float> score;
-  std::vector<std::int32_t> label;   // -1: unknown
+  std::vector<std::int32_t> label;  // -1: unknown
   std::vector<std::string> files;
-  std::vector<std::int32_t> file;    // position in `files`
-  std::vector<std::int64_t> index;   // in the file
+  std::vector<std::int32_t> file;   // position in `files`
+  std::vector<std::int64_t> index;  // in the file
 };
 
 class Application {
@@ -74,7 +74,8 @@ class Application {
   virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
 
-  /// Writes a small valid data set to the files that the keys data.train, data.validation and data.test name, on rank 0.
+  /// Writes a small valid data set to the files that the keys data.train, data.validation and data.test name, on rank
+  /// 0.
   /// @param overwrite  existing files are replaced instead of refused
   virtual void generate(const CommonOptions& options, bool overwrite) const = 0;
 };

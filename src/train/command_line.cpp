@@ -10,7 +10,8 @@ namespace petaflow {
 namespace {
 
 constexpr const char* kFooter =
-    "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a signal.";
+    "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a "
+    "signal.";
 
 CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
   CLI::App& command = *program.add_subcommand(name, description);
@@ -55,7 +56,8 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   predict.add_option("-o,--output", line.output, "HDF5 file to write")->required();
   predict.add_flag("--overwrite", line.overwrite, "replace the output file");
 
-  CLI::App& summary = add_command(program, "summary", "Show layers, stages, implementations, flop and memory; needs no data");
+  CLI::App& summary =
+      add_command(program, "summary", "Show layers, stages, implementations, flop and memory; needs no data");
   add_input(summary, line);
   summary.add_flag("--json", line.json, "print JSON");
 

@@ -63,7 +63,8 @@ std::string to_text(const Graph& graph, const Network& network) {
                       std::to_string(parameters_of(network, node.name)),
                       fmt::format("{:.1f}", 1e-6 * node.layer->cost(node.input).flop)});
   }
-  std::vector<std::vector<std::string>> stages = {{"stage", "forward", "backward data", "backward weights", "saved MiB"}};
+  std::vector<std::vector<std::string>> stages = {
+      {"stage", "forward", "backward data", "backward weights", "saved MiB"}};
   std::string refusals;
   for (const StageReport& stage : network.report()) {
     stages.push_back({stage.name, stage.forward, stage.backward_data, stage.backward_weights,
@@ -72,13 +73,13 @@ std::string to_text(const Graph& graph, const Network& network) {
   }
   std::string weights;
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
-  return fmt::format("{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
-                     "memory for passes of {} samples: {}",
-                     format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals,
-                     weights, network.parameter_elements(),
-                     format_bytes(static_cast<std::size_t>(network.parameter_elements()) * 4),
-                     1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch, network.batch(),
-                     format_bytes(network.arena_bytes()));
+  return fmt::format(
+      "{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
+      "memory for passes of {} samples: {}",
+      format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
+      network.parameter_elements(), format_bytes(static_cast<std::size_t>(network.parameter_elements()) * 4),
+      1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch, network.batch(),
+      format_bytes(network.arena_bytes()));
 }
 
 }  // namespace

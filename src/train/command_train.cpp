@@ -68,7 +68,8 @@ int command_train(Job& job) {
       check_shape(*validation, job.app.sample_shape(), "data.validation");
     }
     loss = job.app.loss();
-    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
+    step =
+        std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
     load_initial_weights(job, step->network());
     say_what_runs(job, *train, validation.get());
   });

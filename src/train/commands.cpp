@@ -28,9 +28,10 @@ TrainedNetwork load_trained(Job& job) {
     trained.path = checkpoint_path(job.line.input);
     checkpoint = load_checkpoint(trained.path);
     if (checkpoint.config.empty()) {
-      user_error("{} holds weights but no configuration, so its network is not known; start a run with it instead: "
-                 "train.init={} train.epochs=0",
-                 trained.path, trained.path);
+      user_error(
+          "{} holds weights but no configuration, so its network is not known; start a run with it instead: "
+          "train.init={} train.epochs=0",
+          trained.path, trained.path);
     }
   });
   job.load_text(checkpoint.config, trained.path);

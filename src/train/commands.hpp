@@ -22,7 +22,7 @@ void check_shape(const Dataset& data, const Shape& expected, const std::string& 
 
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
-  std::string path;               // of the checkpoint
+  std::string path;  // of the checkpoint
   std::unique_ptr<Loss> loss;
   std::unique_ptr<Network> network;
 };

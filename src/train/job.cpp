@@ -30,7 +30,8 @@ void Job::load_input() {
 void Job::load_text(const std::string& config, const std::string& where) {
   agree(*comm, [&] {
     std::vector<std::string> overrides;
-    for (const Entry& entry : parse_document(config, where)) overrides.push_back(entry.key + "=" + to_toml(entry.value));
+    for (const Entry& entry : parse_document(config, where))
+      overrides.push_back(entry.key + "=" + to_toml(entry.value));
     try {
       schema.load("", overrides);
     } catch (const Error& error) {

@@ -16,13 +16,13 @@ namespace petaflow {
 
 /// What the command line says, of all commands together.
 struct CommandLine {
-  std::string command;                  // "train"
-  std::string input;                    // input file, or run folder or checkpoint
-  std::vector<std::string> overrides;   // key=value
-  std::vector<std::string> files;       // evaluate, predict
-  std::string output;                   // predict
+  std::string command;                 // "train"
+  std::string input;                   // input file, or run folder or checkpoint
+  std::vector<std::string> overrides;  // key=value
+  std::vector<std::string> files;      // evaluate, predict
+  std::string output;                  // predict
   bool check = false, overwrite = false, json = false;
-  std::int64_t steps = 20;              // bench
+  std::int64_t steps = 20;  // bench
 };
 
 /// A run's options are bound to its schema, so it stays where it is.

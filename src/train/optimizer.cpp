@@ -22,7 +22,8 @@ void Optimizer::step(const Context& context, const float* gradient, float* weigh
   const auto f32 = [](double value) { return static_cast<float>(value); };
   for (const ParameterRange& range : ranges_) {
     if (options_.name == "adam") {
-      const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon), f32(options_.weight_decay)};
+      const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon),
+                             f32(options_.weight_decay)};
       adam_step(context, adam, range, gradient, weights, first_.data(), second_.data());
     } else {
       const SgdOptions sgd{f32(options_.momentum), f32(options_.weight_decay)};

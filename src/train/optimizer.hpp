@@ -26,8 +26,8 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
-  std::vector<ParameterRange> ranges_;   // neighbours that are treated alike are one range
-  Kokkos::View<float*, MemorySpace> first_, second_;   // Adam's moments; SGD's velocity and nothing
+  std::vector<ParameterRange> ranges_;                // neighbours that are treated alike are one range
+  Kokkos::View<float*, MemorySpace> first_, second_;  // Adam's moments; SGD's velocity and nothing
 };
 
 }  // namespace petaflow

@@ -73,12 +73,14 @@ void check(const CommonOptions& options, int ranks) {
                  train.batch, train.shards);
     }
     if (train.shards < ranks) {
-      user_error("train.deterministic gives every rank at least one shard: train.shards is {}, but {} ranks run; start "
-                 "at most {} ranks or set train.shards to {} or more",
-                 train.shards, ranks, train.shards, ranks);
+      user_error(
+          "train.deterministic gives every rank at least one shard: train.shards is {}, but {} ranks run; start "
+          "at most {} ranks or set train.shards to {} or more",
+          train.shards, ranks, train.shards, ranks);
     }
   } else if (train.batch < ranks) {
-    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch, ranks);
+    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
+               ranks);
   }
   if (ranks > 1 && options.comm.backend == "self") {
     user_error("comm.backend \"self\" is for one rank, but {} ranks run; use \"auto\" or \"mpi\"", ranks);
@@ -88,7 +90,8 @@ void check(const CommonOptions& options, int ranks) {
     user_error("stop.target, stop.patience and stop.keep_best need a validation set: set data.validation");
   }
   if (stops && train.validate_epochs == 0) {
-    user_error("stop.target, stop.patience and stop.keep_best need validations: set train.validate_epochs to 1 or more");
+    user_error(
+        "stop.target, stop.patience and stop.keep_best need validations: set train.validate_epochs to 1 or more");
   }
 }
 

@@ -11,21 +11,21 @@
 namespace petaflow {
 
 struct RunOptions {
-  std::string name;             // folder below `folder`; empty: the input file's name
+  std::string name;  // folder below `folder`; empty: the input file's name
   std::string folder = "runs";
 };
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files or patterns
   bool shuffle = true;
-  int threads = 1;     // loader threads per rank, of idle priority
-  int prefetch = 2;    // batches made ahead
+  int threads = 1;   // loader threads per rank, of idle priority
+  int prefetch = 2;  // batches made ahead
 };
 
 struct TrainOptions {
   std::int64_t epochs = 1;
-  std::int64_t steps = 0;            // 0: as many as the epochs have; otherwise the run ends there
-  std::int64_t batch = 8;            // samples per step over all ranks
+  std::int64_t steps = 0;  // 0: as many as the epochs have; otherwise the run ends there
+  std::int64_t batch = 8;  // samples per step over all ranks
   std::int64_t seed = 1;
   std::string init;                  // checkpoint or run folder to take the weights from; empty: draw them
   bool deterministic = false;        // the same bits on any number of ranks
@@ -36,36 +36,36 @@ struct TrainOptions {
 struct OptimizerOptions {
   std::string name = "adam";
   double lr = 1e-3;
-  double momentum = 0.9;                                // sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;    // adam
-  double weight_decay = 0;                              // L2, on weights of convolutions and dense layers
+  double momentum = 0.9;                              // sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam
+  double weight_decay = 0;                            // L2, on weights of convolutions and dense layers
 };
 
 struct ScheduleOptions {
   std::string name = "constant";
   std::int64_t warmup_steps = 0;
-  double warmup_epochs = 0;          // added to warmup_steps
-  double end_factor = 0;             // cosine, polynomial: lr at the end / optimizer.lr
-  double power = 1;                  // polynomial
-  std::vector<double> step_epochs;   // step: epochs after which the rate is multiplied
-  double step_factor = 0.1;          // step: by this
+  double warmup_epochs = 0;         // added to warmup_steps
+  double end_factor = 0;            // cosine, polynomial: lr at the end / optimizer.lr
+  double power = 1;                 // polynomial
+  std::vector<double> step_epochs;  // step: epochs after which the rate is multiplied
+  double step_factor = 0.1;         // step: by this
 };
 
 /// Ends training early, by a metric of the validation set.
 struct StopOptions {
-  std::string metric;              // "auc", "loss", ...; empty: the application's first
-  double target = 0;               // ends as soon as it is reached; 0: off
-  std::int64_t patience = 0;       // validations without a better value before the end; 0: off
-  bool keep_best = false;          // the checkpoint holds the weights of the best validation, not the last
+  std::string metric;         // "auc", "loss", ...; empty: the application's first
+  double target = 0;          // ends as soon as it is reached; 0: off
+  std::int64_t patience = 0;  // validations without a better value before the end; 0: off
+  bool keep_best = false;     // the checkpoint holds the weights of the best validation, not the last
 };
 
 struct LogOptions {
-  std::int64_t interval = 10;      // steps between lines
+  std::int64_t interval = 10;  // steps between lines
 };
 
 struct CommOptions {
   std::string backend = "auto";
-  double bucket_mb = 1;            // smallest all-reduce that starts during the backward pass
+  double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
 };
 
 struct CommonOptions {

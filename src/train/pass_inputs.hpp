@@ -16,8 +16,9 @@ class PassInputs {
   /// @param slots of a pass
   explicit PassInputs(std::int64_t slots);
 
-  /// Copies slots [first, first + slots) of the batch, as far as it has them, to the memory of the execution space; slots
-  /// without a sample are zero images of index -1, label 0, weight 0.  A sample without a label (-1) gets weight 0.
+  /// Copies slots [first, first + slots) of the batch, as far as it has them, to the memory of the execution space;
+  /// slots without a sample are zero images of index -1, label 0, weight 0.  A sample without a label (-1) gets weight
+  /// 0.
   /// @param images (slots, C, D, H, W), dense f32, written
   /// @param state  of the step; its pointers are set here
   void load(const Batch& batch, std::int64_t first, const Tensor& images, StepState state);

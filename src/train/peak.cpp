@@ -10,7 +10,7 @@ namespace {
 
 // 16 floats: one register with AVX-512, two with AVX2.  GCC by itself prefers 32 bytes where it may use 64.
 typedef float Vector __attribute__((vector_size(64)));
-constexpr int kLanes = 16, kChains = 12;   // independent chains hide the latency of 4-5 cycles on two units
+constexpr int kLanes = 16, kChains = 12;  // independent chains hide the latency of 4-5 cycles on two units
 
 /// `rounds` times kChains multiply-adds; returns something that depends on all of them.
 __attribute__((noinline)) float multiply_add(std::int64_t rounds, float seed) {
@@ -35,7 +35,7 @@ __attribute__((noinline)) float multiply_add(std::int64_t rounds, float seed) {
 
 double measure_peak_gflops(const Context& context) {
   const int threads = std::max(1, context.threads);
-  constexpr std::int64_t kRounds = 500'000;   // about 2 ms
+  constexpr std::int64_t kRounds = 500'000;  // about 2 ms
   constexpr int kRuns = 20;
   std::vector<float> results(static_cast<std::size_t>(threads));
   float* const out = results.data();

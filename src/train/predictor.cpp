@@ -21,8 +21,8 @@ LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const 
 
 }  // namespace
 
-Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
-                     const DataOptions& options)
+Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss,
+                     const Dataset& data, const DataOptions& options)
     : comm_(comm),
       context_(context),
       network_(network),

@@ -19,9 +19,9 @@ namespace petaflow {
 /// On rank 0, in the order of the data set; the arrays are empty elsewhere.
 struct Predictions {
   std::int64_t count = 0, channels = 0;
-  std::vector<float> outputs;   // (count, channels) of the network
-  std::vector<float> scores;    // (count, channels) of the loss: probabilities
-  double loss = 0;              // mean of weight x loss, on all ranks
+  std::vector<float> outputs;  // (count, channels) of the network
+  std::vector<float> scores;   // (count, channels) of the loss: probabilities
+  double loss = 0;             // mean of weight x loss, on all ranks
 };
 
 class Predictor {

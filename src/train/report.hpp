@@ -17,8 +17,8 @@ namespace petaflow {
 /// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).
 struct Rates {
   std::int64_t steps = 0, samples = 0;
-  double seconds = 0;                    // of steps, without validation
-  double sustained_samples_per_s = 0;    // after the first step
+  double seconds = 0;                  // of steps, without validation
+  double sustained_samples_per_s = 0;  // after the first step
   double sustained_gflops = 0, peak_gflops = 0;
 };
 

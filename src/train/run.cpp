@@ -40,7 +40,8 @@ int run_in_kokkos(Application& application, const CommandLine& line, Communicato
   } catch (...) {
     // This rank alone knows: the others wait in some operation and cannot be told.
     const Error error = to_error(std::current_exception());
-    complain(application.name(), world.size() == 1 ? error.what() : fmt::format("rank {}: {}", world.rank(), error.what()));
+    complain(application.name(),
+             world.size() == 1 ? error.what() : fmt::format("rank {}: {}", world.rank(), error.what()));
     if (world.size() > 1) world.abort(exit_code(error));
     return exit_code(error);
   }

@@ -29,7 +29,7 @@ void check_run_folder(Job& job) {
     if (exists && !fs::is_empty(folder) && !job.line.overwrite) {
       user_error("{} exists; give this run another run.name, or --overwrite to replace it", folder.string());
     }
-    fs::path parent = fs::absolute(folder);   // the nearest one that exists must be ours to write
+    fs::path parent = fs::absolute(folder);  // the nearest one that exists must be ours to write
     while (!fs::exists(parent)) parent = parent.parent_path();
     if (!fs::is_directory(parent)) {
       user_error("cannot make the run folder {}: {} is not a folder", folder.string(), parent.string());
@@ -68,13 +68,20 @@ std::string provenance(const Job& job) {
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  const nlohmann::json json = {{"application", job.app.name()}, {"input", job.line.input},
-                               {"overrides", job.line.overrides}, {"version", build.version},
-                               {"commit", build.commit},          {"compiler", build.compiler},
-                               {"flags", build.flags},            {"kokkos", build.kokkos},
-                               {"onednn", build.onednn},          {"mpi", build.mpi},
-                               {"ranks", job.comm->size()},       {"threads_per_rank", job.context.threads},
-                               {"host", host.data()},             {"time", time.data()}};
+  const nlohmann::json json = {{"application", job.app.name()},
+                               {"input", job.line.input},
+                               {"overrides", job.line.overrides},
+                               {"version", build.version},
+                               {"commit", build.commit},
+                               {"compiler", build.compiler},
+                               {"flags", build.flags},
+                               {"kokkos", build.kokkos},
+                               {"onednn", build.onednn},
+                               {"mpi", build.mpi},
+                               {"ranks", job.comm->size()},
+                               {"threads_per_rank", job.context.threads},
+                               {"host", host.data()},
+                               {"time", time.data()}};
   return json.dump();
 }
 

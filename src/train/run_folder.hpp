@@ -14,7 +14,8 @@ inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
 inline constexpr const char* kCheckpointFile = "checkpoint.h5";
 
-/// On all ranks: throws a user error where the folder exists without --overwrite or could not be written.  Changes nothing.
+/// On all ranks: throws a user error where the folder exists without --overwrite or could not be written.  Changes
+/// nothing.
 void check_run_folder(Job& job);
 
 /// On all ranks: makes the folder, removes the files of an older run, writes config.toml.  The metrics log is given on

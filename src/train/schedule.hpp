@@ -7,8 +7,8 @@
 
 namespace petaflow {
 
-/// A factor of optimizer.lr.  During warm-up (Goyal et al. 2017, section 2.2) it rises linearly: (step + 1) / warm-up steps
-/// of what the schedule says.  After it, with t = (step - warm-up) / (steps - warm-up) in [0, 1):
+/// A factor of optimizer.lr.  During warm-up (Goyal et al. 2017, section 2.2) it rises linearly: (step + 1) / warm-up
+/// steps of what the schedule says.  After it, with t = (step - warm-up) / (steps - warm-up) in [0, 1):
 ///   constant    1
 ///   cosine      end + (1 - end) (1 + cos(pi t)) / 2     (Loshchilov and Hutter 2017, equation 5, one cycle)
 ///   polynomial  end + (1 - end) (1 - t)^power

@@ -15,7 +15,8 @@ std::int64_t elements_of(const std::vector<Parameter>& parameters) {
   return parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
 }
 
-/// Communicators take host memory; where MemorySpace is the host, the mirror is the array itself and copies are nothing.
+/// Communicators take host memory; where MemorySpace is the host, the mirror is the array itself and copies are
+/// nothing.
 class OverlappedExchange final : public GradientExchange {
  public:
   OverlappedExchange(Communicator& comm, const std::vector<Parameter>& parameters, double bucket_mb)

@@ -14,13 +14,13 @@
 
 namespace petaflow {
 
-/// What a rank does of every global batch: slots [begin, end), in `passes` runs of `pass` slots through the network (the
-/// last may have padded slots).
+/// What a rank does of every global batch: slots [begin, end), in `passes` runs of `pass` slots through the network
+/// (the last may have padded slots).
 struct BatchShare {
   std::int64_t begin = 0, end = 0;
-  std::int64_t pass = 1;      // the same on all ranks
+  std::int64_t pass = 1;  // the same on all ranks
   std::int64_t passes = 1;
-  std::int64_t first_part = 0, parts = 1;   // the passes of all ranks, numbered through
+  std::int64_t first_part = 0, parts = 1;  // the passes of all ranks, numbered through
 };
 
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);

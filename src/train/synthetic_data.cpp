@@ -7,7 +7,10 @@
 namespace petaflow {
 
 SyntheticData::SyntheticData(std::int64_t count, const Shape& sample, std::int64_t classes)
-    : count_(count), classes_(classes), sample_(sample), pixels_(static_cast<std::size_t>(kImages * sample.sample_size())) {
+    : count_(count),
+      classes_(classes),
+      sample_(sample),
+      pixels_(static_cast<std::size_t>(kImages * sample.sample_size())) {
   RandomSequence random(random_stream(0, RandomPurpose::kGenerate), 0);
   for (float& pixel : pixels_) pixel = static_cast<float>(2 * random.uniform() - 1);
 }

@@ -21,7 +21,7 @@ int cores_of_process() {
 
 std::vector<std::string> kokkos_arguments(const Communicator& comm, const std::vector<std::string>& given) {
   std::vector<std::string> arguments = given;
-  arguments.emplace_back("--kokkos-disable-warnings");   // its advice on OMP_PROC_BIND is for one process per machine
+  arguments.emplace_back("--kokkos-disable-warnings");  // its advice on OMP_PROC_BIND is for one process per machine
   const bool said = std::getenv("OMP_NUM_THREADS") != nullptr ||
                     std::any_of(given.begin(), given.end(), [](const std::string& argument) {
                       return argument.find("threads") != std::string::npos;

@@ -113,7 +113,8 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
 
-  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the failed ranks, the stopped ones.
+  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the failed ranks, the stopped
+  // ones.
   std::vector<double> parts(static_cast<std::size_t>(share_.parts + 2), 0.0);
   double mine = 0;
   exchange_->begin_step();
@@ -136,8 +137,9 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   if (parts[static_cast<std::size_t>(share_.parts)] > 0) {
     attempt([&] {
       if (!std::isfinite(mine)) {
-        failure("step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
-                step_, mine, comm_.rank());
+        failure(
+            "step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+            step_, mine, comm_.rank());
       }
     });
     throw_agreed(comm_, error);

@@ -26,9 +26,9 @@ struct StepTimes {
 };
 
 struct StepResult {
-  double loss = 0;            // sum of weight x loss over the real samples of the global batch / their number
-  std::int64_t samples = 0;   // real ones of the global batch
-  bool stop = false;          // some rank got a signal to stop
+  double loss = 0;           // sum of weight x loss over the real samples of the global batch / their number
+  std::int64_t samples = 0;  // real ones of the global batch
+  bool stop = false;         // some rank got a signal to stop
 };
 
 class TrainStep {
@@ -43,7 +43,7 @@ class TrainStep {
 
   Network& network() { return *network_; }
   const BatchShare& share() const { return share_; }
-  std::int64_t steps() const { return step_; }   // done
+  std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   void reset_times();
   /// The sum of gradients that the last step used, flat, in MemorySpace.

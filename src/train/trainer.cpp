@@ -48,7 +48,8 @@ Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& tra
       schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
   if (validation != nullptr) {
-    predictor_ = std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation, job.options.data);
+    predictor_ =
+        std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation, job.options.data);
   }
 }
 
@@ -124,7 +125,7 @@ void Trainer::after_step(const StepResult& step, std::int64_t epoch, double seco
   if (result_.steps % job_.options.log.interval != 0 && result_.steps != total_steps_) return;
 
   const double rate = static_cast<double>(interval_samples_) / interval_s_, gflops = 1e-9 * rate * flop_per_sample_;
-  const bool has_first = result_.steps == interval_steps_;   // it pays for page faults and plans
+  const bool has_first = result_.steps == interval_steps_;  // it pays for page faults and plans
   if (!has_first || interval_steps_ > 1) result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
   if (metrics_ != nullptr) {
     const nlohmann::json line = {{"step", result_.steps},

@@ -18,12 +18,12 @@ namespace petaflow {
 
 struct FitResult {
   std::int64_t steps = 0;
-  double loss = 0;                      // of the last step
+  double loss = 0;  // of the last step
   bool target_reached = false;
-  bool stopped = false;                 // by a signal
-  std::optional<Evaluation> validation; // rank 0: the last one, or the best where that is kept
+  bool stopped = false;                  // by a signal
+  std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
   Rates rates;
-  StepTimes times;                      // mean over ranks
+  StepTimes times;  // mean over ranks
 };
 
 class Trainer {

@@ -1,0 +1,162 @@
+#include "hep/hep_app.hpp"
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "data/files.hpp"
+#include "hep/evaluation_table.hpp"
+#include "hep/generate.hpp"
+#include "io/log.hpp"
+#include "train/classification.hpp"
+
+namespace petaflow::hep {
+namespace {
+
+/// A data set and the files that it came from.
+class HepSet final : public Dataset {
+ public:
+  HepSet(const HepDataOptions& options, std::vector<std::string> paths)
+      : paths_(std::move(paths)), data_(options, paths_) {}
+  std::int64_t size() const override { return data_.size(); }
+  std::array<std::int64_t, 4> sample_dims() const override { return data_.sample_dims(); }
+  Sample read(std::int64_t index, std::span<float> pixels) const override { return data_.read(index, pixels); }
+  const HepData& data() const { return data_; }
+  const std::vector<std::string>& paths() const { return paths_; }
+
+ private:
+  std::vector<std::string> paths_;
+  HepData data_;
+};
+
+const HepSet& as_hep(const Dataset& data) { return dynamic_cast<const HepSet&>(data); }
+
+/// Log-odds of signal, which a float softmax would round to 1.
+std::vector<float> log_odds(const Predictions& predictions) {
+  std::vector<float> scores(static_cast<std::size_t>(predictions.count));
+  for (std::size_t i = 0; i < scores.size(); ++i)
+    scores[i] = predictions.outputs[2 * i + 1] - predictions.outputs[2 * i];
+  return scores;
+}
+
+}  // namespace
+
+std::string HepApplication::description() const {
+  return "Tells collision events with new physics from background by their calorimeter images (Kurth et al., SC17)";
+}
+
+Shape HepApplication::sample_shape() const {
+  const DataKeys& data = options_.data;
+  return {1, data.channels * std::ssize(data.options.transforms), 1, data.height, data.width};
+}
+
+std::unique_ptr<Loss> HepApplication::loss() const { return std::make_unique<SoftmaxLoss>(); }
+
+std::unique_ptr<Dataset> HepApplication::open(const std::vector<std::string>& files, const std::string& what,
+                                              DataRole role) {
+  DataKeys& data = options_.data;
+  HepDataOptions options = data.options;
+  options.file.channels = data.channels;
+  if (data.crop) options.crop = {data.height, data.width};
+  options.maxima.assign(data.maxima.begin(), data.maxima.end());
+  options.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
+  options.labels = role == DataRole::kTrain      ? HepLabels::kBothClasses
+                   : role == DataRole::kEvaluate ? HepLabels::kAny
+                                                 : HepLabels::kOptional;
+  if (role != DataRole::kTrain) options.loss_weight = "none";
+  auto set = std::make_unique<HepSet>(options, expand_files(files, what));
+  if (role == DataRole::kTrain && options.scale == "max") {
+    data.maxima.assign(set->data().maxima().begin(), set->data().maxima().end());
+  }
+  return set;
+}
+
+std::function<void(std::span<float>, RandomSequence&)> HepApplication::augmentation(const Dataset& train) const {
+  AugmentOptions augment = options_.augment;
+  if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta) return {};
+  const HepData& data = as_hep(train).data();
+  augment.phi = data.phi_axis();
+  if (augment.roll_phi && !data.phi_is_whole()) {
+    user_error("augment.roll_phi needs images of the whole circle in phi, but data.crop cuts it");
+  }
+  return DetectorAugment(data.sample_dims(), augment);
+}
+
+Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const {
+  const HepData& hep = as_hep(data).data();
+  const bool full = depth == Depth::kFull;
+  ScoredSet set;
+  set.score = log_odds(predictions);
+  std::vector<std::uint8_t> selected;
+  for (const HepEvent& event : hep.events()) {
+    set.label.push_back(event.label);
+    if (options_.evaluate.weighted && hep.has_weights()) set.weight.push_back(event.weight);
+    if (full && hep.has_selection()) selected.push_back(event.pass_sr ? 1 : 0);
+  }
+  ClassificationOptions options;
+  options.threshold = 0;  // of log-odds
+  options.replicas = full ? static_cast<int>(options_.evaluate.replicas) : 0;
+  options.min_background = options_.evaluate.min_background;
+  if (!full) options.background_rates.clear();
+  const ClassificationReport report = classify(set, options, selected);
+
+  Evaluation evaluation;
+  if (report.auc.value) evaluation.metrics.push_back({"auc", *report.auc.value, true});
+  if (report.accuracy.value) evaluation.metrics.push_back({"accuracy", *report.accuracy.value, true});
+  evaluation.table = evaluation_table(report);
+  evaluation.json = nlohmann::json(report).dump();
+  return evaluation;
+}
+
+PredictionRows HepApplication::rows(const Dataset& data, const Predictions& predictions) const {
+  const HepSet& set = as_hep(data);
+  PredictionRows rows;
+  rows.files = set.paths();
+  for (std::size_t i = 0; i < set.data().events().size(); ++i) {
+    const HepEvent& event = set.data().events()[i];
+    rows.score.push_back(predictions.scores[2 * i + 1]);
+    rows.label.push_back(event.label);
+    rows.file.push_back(event.file);
+    rows.index.push_back(event.index);
+  }
+  return rows;
+}
+
+void HepApplication::generate(const CommonOptions& options, bool overwrite) const {
+  const GenerateKeys& keys = options_.generate;
+  GeneratorOptions generator = options_.generator;
+  if (options_.data.height != options_.data.width) {
+    user_error("generate makes square images: data.height is {}, data.width {}", options_.data.height,
+               options_.data.width);
+  }
+  generator.image_size = static_cast<std::size_t>(options_.data.height);
+  struct Part {
+    const char* key;
+    const std::vector<std::string>& files;
+    std::int64_t events;
+  };
+  const Part parts[] = {{"data.train", options.data.train, keys.train},
+                        {"data.validation", options.data.validation, keys.validation},
+                        {"data.test", options.data.test, keys.test}};
+  for (const Part& part : parts) {  // everything is checked before the first event is made
+    if (part.events == 0) continue;
+    if (part.files.size() != 1 || part.files[0].find_first_of("*?[") != std::string::npos) {
+      user_error("generate writes one file for {}: name it, without patterns, or set generate.{} to 0", part.key,
+                 std::string(part.key).substr(5));
+    }
+    if (std::filesystem::exists(part.files[0]) && !overwrite) {
+      user_error("{} exists; name another file in {}, or --overwrite to replace it", part.files[0], part.key);
+    }
+  }
+  std::int64_t first = 0;  // sets share no event
+  for (const Part& part : parts) {
+    if (part.events == 0) continue;
+    const GeneratedFile file = write_events(part.files[0], generator, static_cast<std::uint64_t>(keys.seed), first,
+                                            part.events, static_cast<int>(keys.gzip));
+    first += part.events;
+    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", part.files[0],
+             file.events, file.signal, file.selected_background, file.selected_signal);
+  }
+}
+
+}  // namespace petaflow::hep

@@ -1,0 +1,27 @@
+// The HEP application: new physics against background in calorimeter images.
+#pragma once
+
+#include "hep/options.hpp"
+#include "train/application.hpp"
+
+namespace petaflow::hep {
+
+class HepApplication final : public Application {
+ public:
+  std::string name() const override { return "hep"; }
+  std::string description() const override;
+  void declare(Schema& schema) override { hep::declare(schema, options_); }
+  Shape sample_shape() const override;
+  Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
+  std::unique_ptr<Loss> loss() const override;
+  std::unique_ptr<Dataset> open(const std::vector<std::string>& files, const std::string& what, DataRole role) override;
+  std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const override;
+  Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const override;
+  PredictionRows rows(const Dataset& data, const Predictions& predictions) const override;
+  void generate(const CommonOptions& options, bool overwrite) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace petaflow::hep

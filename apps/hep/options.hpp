@@ -1,0 +1,98 @@
+// The keys of the HEP application.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/schema.hpp"
+#include "data/augment.hpp"
+#include "data/hep.hpp"
+#include "hep/event_generator.hpp"
+#include "hep/model.hpp"
+
+namespace petaflow::hep {
+
+struct DataKeys {
+  std::int64_t channels = 3;             // of the files, taken from the front
+  std::int64_t height = 64, width = 64;  // of the network's images
+  bool crop = false;                     // larger images lose their last rows and columns; otherwise they are refused
+  double cache_gb = 4;                   // sets up to this size are held in memory
+  std::vector<double> maxima;            // what normalise = "max" divides by; empty: measured on data.train
+  HepDataOptions options = default_options();
+
+  static HepDataOptions default_options() {
+    HepDataOptions options;
+    options.scale = "max";
+    return options;
+  }
+};
+
+struct GenerateKeys {
+  std::int64_t train = 8000, validation = 2000, test = 4000;  // events
+  std::int64_t seed = 1;
+  std::int64_t gzip = 0;  // compression of the images
+};
+
+struct EvaluateKeys {
+  bool weighted = false;        // rates and efficiencies of physics weights instead of events
+  std::int64_t replicas = 100;  // of the bootstrap
+  double min_background = 10;   // events that a background rate must let through
+};
+
+struct Options {
+  DataKeys data;
+  ModelOptions model;
+  AugmentOptions augment{ImageAxis::kW, false, false, false};
+  GenerateKeys generate;
+  GeneratorOptions generator;
+  EvaluateKeys evaluate;
+};
+
+inline void declare(Schema& schema, Options& options) {
+  DataKeys& data = options.data;
+  schema.add("data.format", data.options.file.format, one_of({"auto", "all_events", "sc17", "class_files"}));
+  schema.add("data.channels", data.channels, at_least(1));
+  schema.add("data.height", data.height, at_least(1));
+  schema.add("data.width", data.width, at_least(1));
+  schema.add("data.crop", data.crop);
+  schema.add("data.channel_names", data.options.file.channel_names, not_empty());
+  schema.add("data.suffix", data.options.file.suffix);
+  schema.add("data.dataset", data.options.file.dataset);
+  schema.add("data.signal", data.options.file.signal);
+  schema.add("data.background", data.options.file.background);
+  schema.add("data.transforms", data.options.transforms, one_of({"none", "linear", "signed_log"}));
+  schema.add("data.units", data.options.units, positive());
+  schema.add("data.normalise", data.options.scale, one_of({"none", "max"}));
+  schema.add("data.maxima", data.maxima, positive());
+  schema.add("data.loss_weight", data.options.loss_weight, one_of({"none", "weight", "normweight"}));
+  schema.add("data.cache_gb", data.cache_gb, at_least(0));
+
+  schema.add("model.kind", options.model.kind, one_of({"cnn", "linear"}));
+  schema.add("model.filters", options.model.filters, at_least(1));
+  schema.add("model.blocks", options.model.blocks, in_range(0, 16));
+  schema.add("model.dropout", options.model.dropout, in_range(0, 0.99));
+  schema.add("model.negative_slope", options.model.negative_slope, in_range(0, 1));
+
+  schema.add("augment.roll_phi", options.augment.roll_phi);
+  schema.add("augment.flip_phi", options.augment.flip_phi);
+  schema.add("augment.mirror_eta", options.augment.mirror_eta);
+
+  schema.add("generate.train", options.generate.train, at_least(0));
+  schema.add("generate.validation", options.generate.validation, at_least(0));
+  schema.add("generate.test", options.generate.test, at_least(0));
+  schema.add("generate.seed", options.generate.seed, at_least(0));
+  schema.add("generate.gzip", options.generate.gzip, in_range(0, 9));
+  schema.add("generate.signal_fraction", options.generator.signal_fraction, in_range(0, 1));
+  schema.add("generate.gluino_mass_gev", options.generator.gluino_mass_gev, positive());
+  schema.add("generate.neutralino_mass_gev", options.generator.neutralino_mass_gev, positive());
+  schema.add("generate.signal_cross_section_pb", options.generator.signal_cross_section_pb, positive());
+  schema.add("generate.luminosity_per_pb", options.generator.luminosity_per_pb, positive());
+  schema.add("generate.soft_hadrons", options.generator.soft_hadrons, at_least(0));
+
+  schema.add("evaluate.weighted", options.evaluate.weighted);
+  schema.add("evaluate.replicas", options.evaluate.replicas, in_range(2, 100000));
+  schema.add("evaluate.min_background", options.evaluate.min_background, positive());
+}
+
+}  // namespace petaflow::hep

@@ -1,0 +1,163 @@
+// The trainer's parts on one rank: schedules, shares of a batch, the masked last batch, checks of options.
+#include <cmath>
+#include <numbers>
+
+#include <gtest/gtest.h>
+
+#include "comm/communicator.hpp"
+#include "tiny_training.hpp"
+#include "train/peak.hpp"
+#include "train/schedule.hpp"
+#include "train/sync.hpp"
+
+namespace petaflow {
+namespace {
+
+// ---- Schedules ----
+
+TEST(Schedule, FollowsItsFormulas) {
+  ScheduleOptions options;
+  EXPECT_FLOAT_EQ(Schedule(options, 0.5, 10, 100).rate(99), 0.5F);
+  options.name = "cosine";
+  options.end_factor = 0.1;
+  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(0), 2.0F);
+  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(50), 2 * 0.55F);
+  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(25),
+                  static_cast<float>(2 * (0.1 + 0.9 * (1 + std::numbers::sqrt2 / 2) / 2)));
+  options.name = "polynomial";
+  options.power = 2;
+  EXPECT_FLOAT_EQ(Schedule(options, 1, 10, 100).rate(70), static_cast<float>(0.1 + 0.9 * 0.3 * 0.3));
+  options.name = "step";
+  options.step_epochs = {3, 6.5};
+  options.step_factor = 0.5;
+  const Schedule steps(options, 1, 10, 100);
+  EXPECT_FLOAT_EQ(steps.rate(29), 1);
+  EXPECT_FLOAT_EQ(steps.rate(30), 0.5F);
+  EXPECT_FLOAT_EQ(steps.rate(64), 0.5F);
+  EXPECT_FLOAT_EQ(steps.rate(65), 0.25F);
+}
+
+TEST(Schedule, WarmsUpLinearlyAndBeginsAfterIt) {
+  ScheduleOptions options;
+  options.name = "cosine";
+  options.warmup_steps = 5;
+  options.warmup_epochs = 0.5;  // of 10 steps: 5 more
+  const Schedule schedule(options, 1, 10, 110);
+  for (int step = 0; step < 10; ++step) EXPECT_FLOAT_EQ(schedule.rate(step), 0.1F * static_cast<float>(step + 1));
+  EXPECT_FLOAT_EQ(schedule.rate(10), 1);
+  EXPECT_FLOAT_EQ(schedule.rate(60), 0.5F);
+}
+
+// ---- Shares ----
+
+TEST(ShareOfBatch, CoversEverySlotOnce) {
+  TrainOptions options;
+  for (const bool deterministic : {false, true}) {
+    options.deterministic = deterministic;
+    options.batch = 24;
+    options.shards = 6;
+    for (int ranks = 1; ranks <= 6; ++ranks) {
+      std::int64_t next = 0;
+      const std::int64_t pass = share_of_batch(options, 0, ranks).pass;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const BatchShare share = share_of_batch(options, rank, ranks);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_EQ(share.pass, pass);
+        EXPECT_LE(share.end - share.begin, share.pass * share.passes);
+        EXPECT_GT(share.end, share.begin);
+        next = share.end;
+      }
+      EXPECT_EQ(next, 24);
+    }
+  }
+}
+
+TEST(CheckOptions, NamesBothNumbers) {
+  const auto message = [](const CommonOptions& options, int ranks) {
+    try {
+      check(options, ranks);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CommonOptions options;
+  options.train.batch = 12;
+  EXPECT_EQ(message(options, 12), "");
+  EXPECT_NE(message(options, 13).find("train.batch is 12, but 13 ranks run"), std::string::npos);
+  options.train.deterministic = true;
+  options.train.shards = 4;
+  EXPECT_EQ(message(options, 4), "");
+  EXPECT_NE(message(options, 5).find("train.shards is 4, but 5 ranks run"), std::string::npos);
+  options.train.batch = 10;
+  EXPECT_NE(message(options, 1).find("a batch of 10 and 4 shards"), std::string::npos);
+  options = {};
+  options.precision = "bf16";
+  EXPECT_NE(message(options, 1).find("bf16"), std::string::npos);
+  options = {};
+  options.stop.patience = 3;
+  EXPECT_NE(message(options, 1).find("data.validation"), std::string::npos);
+}
+
+// ---- The step ----
+
+/// The gradient of one step over `count` samples without shuffling, in slots of a batch.
+std::vector<float> first_gradient(std::int64_t batch, std::int64_t count, bool deterministic, double* loss) {
+  const auto comm = make_communicator("self");
+  CommonOptions options;
+  options.train.batch = batch;
+  options.train.deterministic = deterministic;
+  options.data.shuffle = false;
+  tiny::Training training(*comm, options, count, 0.3F, false);
+  *loss = training.run(1)[0];
+  return training.gradient();
+}
+
+TEST(TrainStep, PaddedSlotsCountForNothing) {
+  double exact_loss = 0, padded_loss = 0, sharded_loss = 0;
+  const std::vector<float> exact = first_gradient(5, 5, false, &exact_loss);
+  const std::vector<float> padded = first_gradient(8, 5, false, &padded_loss);
+  const std::vector<float> sharded = first_gradient(16, 5, true, &sharded_loss);  // two shards without any sample
+  EXPECT_NEAR(padded_loss, exact_loss, 1e-6);
+  EXPECT_NEAR(sharded_loss, exact_loss, 1e-6);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(padded[i], exact[i], 1e-6);
+    EXPECT_NEAR(sharded[i], exact[i], 1e-6);
+  }
+}
+
+TEST(TrainStep, LossIsTheWeightedMean) {
+  // With weights zero the softmax is even: every sample's loss is log 2.
+  const auto comm = make_communicator("self");
+  CommonOptions options;
+  options.train.batch = 6;
+  options.data.shuffle = false;
+  tiny::Training training(*comm, options, 6, 0, false);
+  float* const weights = training.step.network().weights();
+  std::fill(weights, weights + training.step.network().parameter_elements(), 0.0F);
+  training.step.network().refresh(tiny::context());
+  double expected = 0;
+  std::vector<float> pixels(static_cast<std::size_t>(tiny::kSample.sample_size()));
+  for (std::int64_t i = 0; i < 6; ++i) expected += training.data.read(i, pixels).weight * std::numbers::ln2 / 6;
+  EXPECT_NEAR(training.run(1)[0], expected, 1e-6);
+}
+
+TEST(TrainStep, Learns) {
+  const auto comm = make_communicator("self");
+  CommonOptions options;
+  options.train.batch = 16;
+  tiny::Training training(*comm, options, 64, 0, false);
+  const std::vector<double> losses = training.run(120);
+  EXPECT_LT(losses.back(), 0.5 * losses.front());
+  EXPECT_GT(training.step.times().total(), 0);
+}
+
+TEST(Peak, IsThatOfAProcessor) {
+  const double gflops = measure_peak_gflops(tiny::context());
+  EXPECT_GT(gflops, 1);
+  EXPECT_LT(gflops, 1e5);
+}
+
+}  // namespace
+}  // namespace petaflow

@@ -1,0 +1,96 @@
+// A small data set and network for tests of the trainer.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/random.hpp"
+#include "data/augment.hpp"
+#include "data/dataset.hpp"
+#include "data/loader.hpp"
+#include "nn/graph.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/conv.hpp"
+#include "nn/layers/dense.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/pool.hpp"
+#include "train/train_step.hpp"
+
+namespace petaflow::tiny {
+
+inline const Shape kSample{1, 2, 1, 8, 12};
+
+/// Noise, brighter for label 1; weights between 0.5 and 1.5.
+class Data final : public Dataset {
+ public:
+  explicit Data(std::int64_t size) : size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::array<std::int64_t, 4> sample_dims() const override { return {kSample.c, kSample.d, kSample.h, kSample.w}; }
+  Sample read(std::int64_t index, std::span<float> pixels) const override {
+    RandomSequence random(random_stream(3, RandomPurpose::kGenerate), static_cast<std::uint64_t>(index));
+    const std::int32_t label = random.below(2) == 1;
+    for (float& pixel : pixels) pixel = static_cast<float>(random.normal() + 0.5 * label);
+    return {label, static_cast<float>(0.5 + random.uniform())};
+  }
+
+ private:
+  std::int64_t size_;
+};
+
+inline Graph network(float dropout) {
+  Graph graph(kSample);
+  graph.add<Conv>("conv1", ConvOptions::same_2d(6, 3)).add<Relu>("relu1");
+  graph.add<Pool>("pool1", Pool::square(PoolKind::kMax, 2)).add<Dropout>("dropout1", dropout);
+  graph.add<Conv>("conv2", ConvOptions::same_2d(5, 3)).add<Relu>("relu2").add<GlobalPool>("pool2", PoolKind::kAverage);
+  graph.add<Dense>("fc", 2);
+  return graph;
+}
+
+inline Context context() {
+  Context context;
+  context.threads = context.space.concurrency();
+  return context;
+}
+
+/// Data, network and loader of a rank, ready to step.
+struct Training {
+  Training(Communicator& comm, const CommonOptions& options, std::int64_t samples, float dropout, bool augment)
+      : data(samples),
+        step(comm, context(), options, network(dropout), loss),
+        loader(data, loader_options(options, augment)) {}
+
+  LoaderOptions loader_options(const CommonOptions& options, bool augment) const {
+    LoaderOptions loader_options;
+    loader_options.global_batch = options.train.batch;
+    loader_options.begin = step.share().begin;
+    loader_options.end = step.share().end;
+    loader_options.shuffle = options.data.shuffle;
+    loader_options.seed = static_cast<std::uint64_t>(options.train.seed);
+    if (augment) loader_options.augment = DetectorAugment(data.sample_dims(), AugmentOptions{});
+    return loader_options;
+  }
+
+  /// Steps on, from epoch to epoch; the losses.
+  std::vector<double> run(std::int64_t steps) {
+    std::vector<double> losses;
+    for (std::int64_t s = 0; s < steps; ++s) {
+      if (s % loader.steps_per_epoch() == 0) loader.start_epoch(s / loader.steps_per_epoch());
+      losses.push_back(step.run(loader, 0.01F).loss);
+    }
+    return losses;
+  }
+
+  std::vector<float> weights() {
+    const float* begin = step.network().weights();
+    return {begin, begin + step.network().parameter_elements()};
+  }
+  std::vector<float> gradient() { return {step.gradient(), step.gradient() + step.network().parameter_elements()}; }
+
+  Data data;
+  SoftmaxLoss loss;
+  TrainStep step;
+  Loader loader;
+};
+
+}  // namespace petaflow::tiny
