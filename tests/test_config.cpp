@@ -119,7 +119,8 @@ TEST_F(Config, AnIntegerIsAcceptedForANumber) {
 }
 
 TEST_F(Config, ResolvedParsesBackIdentically) {
-  schema_.load(write(kEveryType), std::vector<std::string>{"optimizer.lr=0.1", "train.seed=-9223372036854775808"});
+  schema_.load(write(kEveryType),
+               std::vector<std::string>{"optimizer.lr=0.30000000000000004", "train.seed=-9223372036854775808"});
   const std::string text = schema_.resolved();
   Options options;
   Schema schema;
@@ -127,7 +128,7 @@ TEST_F(Config, ResolvedParsesBackIdentically) {
   schema.load(write(text));
   EXPECT_EQ(schema.resolved(), text);
   EXPECT_EQ(options.name, options_.name);
-  EXPECT_EQ(options.rate, 0.1);
+  EXPECT_EQ(options.rate, 0.1 + 0.2);
   EXPECT_EQ(options.seed, options_.seed);
   EXPECT_EQ(options.scale, options_.scale);
   EXPECT_EQ(options.train, options_.train);
@@ -226,6 +227,7 @@ TEST_F(Config, UnknownKeyNamesTheNearest) {
   EXPECT_EQ(error("train.lr = 3"), unknown("train.lr", "optimizer.lr"));
   EXPECT_EQ(error("trian.batch = 3"), unknown("trian.batch", "train.batch"));
   EXPECT_EQ(error("bacth = 3"), unknown("bacth", "train.batch"));
+  EXPECT_EQ(error("optimizerlr = 3"), unknown("optimizerlr", "optimizer.lr"));
   EXPECT_EQ(error("data.name = 'x'"), unknown("data.name", "run.name"));
   EXPECT_EQ(error("train.batch.size = 3"), unknown("train.batch.size", "train.batch"));
   EXPECT_EQ(error("[trian]"), "hep.toml:1: unknown table trian; the nearest known table is train");
@@ -317,6 +319,14 @@ TEST_F(Config, ReferenceOfTheDefaults) {
   one(replaced("\"f32\"", "\"f32#\""), "precision must be \"f32\"");
   one(replaced("seed = 1  # words", "seed = 1"), "train.seed must have a comment");
   one(replaced("crop = [-1]", "other = 3\ncrop = [-1]"), "data.other is not a key");
+}
+
+TEST_F(Config, ASharpInAStringIsNoComment) {
+  std::string value = "a#b";
+  Schema schema;
+  schema.add("x", value);
+  EXPECT_EQ(compare_with_reference(schema, write("x = \"a#b\"\n")).size(), 1U);
+  EXPECT_EQ(compare_with_reference(schema, write("x = \"a#b\" # words\n")).size(), 0U);
 }
 
 }  // namespace

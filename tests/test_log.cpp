@@ -1,4 +1,6 @@
 // Log lines, progress, JSON lines and atomic files.
+#include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,6 +60,45 @@ TEST_F(Log, NoStatusWithoutATerminal) {
   log_status("[###...]");
   log_info("line");
   EXPECT_EQ(GetCapturedStdout(), "line\n");
+}
+
+// What f writes to stdout where that is a terminal of 20 columns.
+template <class F>
+std::string on_terminal(const char* term, const F& f) {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+  const int slave = open(ptsname(master), O_RDWR | O_NOCTTY);
+  const winsize size{.ws_row = 25, .ws_col = 20, .ws_xpixel = 0, .ws_ypixel = 0};
+  ioctl(slave, TIOCSWINSZ, &size);
+  const char* before = std::getenv("TERM");
+  const std::string saved = before == nullptr ? "" : before;
+  setenv("TERM", term, 1);
+  std::fflush(stdout);
+  const int real = dup(STDOUT_FILENO);
+  dup2(slave, STDOUT_FILENO);
+  f();
+  std::fflush(stdout);
+  dup2(real, STDOUT_FILENO);
+  setenv("TERM", saved.c_str(), 1);
+  char text[1000];
+  fcntl(master, F_SETFL, O_NONBLOCK);
+  const ssize_t n = read(master, text, sizeof text);
+  for (const int file : {slave, real, master}) close(file);
+  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "";
+}
+
+TEST_F(Log, StatusLineOnATerminal) {
+  const auto draw = [] {
+    log_status("step 1 of a long line that is cut");
+    log_info("line");
+    log_status("");
+    log_info("end");
+  };
+  EXPECT_EQ(on_terminal("xterm", draw),
+            "\r\x1b[Kstep 1 of a long li\r\x1b[Kline\r\nstep 1 of a long li\r\x1b[Kend\r\n");
+  EXPECT_EQ(on_terminal("dumb", draw), "line\r\nend\r\n");
+  log_start(1);
+  EXPECT_EQ(on_terminal("xterm", draw), "");
 }
 
 TEST(Format, Duration) {

@@ -29,13 +29,12 @@ std::string_view last_component(std::string_view name) { return name.substr(name
 
 std::string nearest_name(const std::string& name, std::span<const std::string> known) {
   std::string nearest;
-  std::pair<std::size_t, std::size_t> best;  // the whole distance decides where the first number is equal
+  std::pair<std::size_t, std::size_t> best;  // of the last component; of the whole name, which decides among equals
   for (const std::string& candidate : known) {
     if (name.starts_with(candidate + ".")) return candidate;  // a key that was taken for a table
     const std::size_t whole = edit_distance(name, candidate);
     const std::size_t last = edit_distance(last_component(name), last_component(candidate));
-    // A wrong table counts half an edit: train.lr means optimizer.lr, but train.bach means train.batch.
-    const std::pair score{std::min(2 * whole, 2 * last + 1), whole};
+    const std::pair score{last, whole};  // train.lr means optimizer.lr rather than train.seed
     if (nearest.empty() || score < best) {
       best = score;
       nearest = candidate;

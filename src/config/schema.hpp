@@ -64,7 +64,7 @@ class Schema {
   std::vector<Key> keys_;
 };
 
-/// The known name that a mistyped one most likely means: by edit distance, whole or of the last component alone.
+/// The known name that a mistyped one most likely means: by edit distance of the last component, then of all.
 std::string nearest_name(const std::string& name, std::span<const std::string> known);
 
 }  // namespace petaflow
