@@ -1,6 +1,7 @@
 #include "data/augment.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.hpp"
 
@@ -48,6 +49,10 @@ void DetectorAugment::operator()(std::span<float> pixels, RandomSequence& random
   if (options_.roll_phi) roll(pixels, dims_, options_.phi, shift);
   if (options_.flip_phi && flip) mirror(pixels, dims_, options_.phi);
   if (options_.mirror_eta && turn) mirror(pixels, dims_, eta);
+  if (options_.energy_jitter > 0) {
+    const auto scale = static_cast<float>(std::exp(options_.energy_jitter * random.normal()));
+    for (float& pixel : pixels) pixel *= scale;
+  }
 }
 
 }  // namespace petaflow

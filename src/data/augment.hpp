@@ -23,6 +23,7 @@ struct AugmentOptions {
   bool roll_phi = true;           // by any number of bins; needs the whole circle
   bool flip_phi = true;           // half of the images
   bool mirror_eta = true;         // half of the images
+  double energy_jitter = 0;       // all values times exp(energy_jitter z), z standard normal: the energy scale
 };
 
 /// Applies what the options allow to one image, in place.  It draws the same numbers whatever is switched on, so that

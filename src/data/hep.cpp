@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 #include "data/files.hpp"
@@ -93,6 +94,17 @@ void HepData::read_options(const HepDataOptions& options) {
     if (!(unit > 0) || !std::isfinite(unit)) user_error("unit of HEP data is {}; a number above 0 was expected", unit);
     units_.push_back(static_cast<float>(unit));
   }
+  if (options.pedestal != "none" && options.pedestal != "phi_median") {
+    user_error("pedestal of HEP data is \"{}\"; none or phi_median was expected", options.pedestal);
+  }
+  subtract_pedestal_ = options.pedestal == "phi_median";
+  const bool clips = !options.clip.empty();
+  if (clips && (options.clip.size() != 2 || !(options.clip[0] < options.clip[1]))) {
+    user_error("clip of HEP data takes a lowest and a highest value, found {} values: {}", options.clip.size(),
+               fmt::join(options.clip, ", "));
+  }
+  lowest_ = clips ? static_cast<float>(options.clip[0]) : -std::numeric_limits<float>::infinity();
+  highest_ = clips ? static_cast<float>(options.clip[1]) : std::numeric_limits<float>::infinity();
   if (options.scale != "none" && options.scale != "max") {
     user_error("scale of HEP data is \"{}\"; none or max was expected", options.scale);
   }
@@ -151,12 +163,36 @@ void HepData::fill_cache() {
   cache_ = std::move(cache);
 }
 
+void HepData::pedestals(const HepFile& file, const float* plane, std::vector<float>& per_eta) const {
+  const bool phi_is_column = file.phi_axis == ImageAxis::kW;
+  const std::int64_t etas = phi_is_column ? file.height : file.width, phis = phi_is_column ? file.width : file.height;
+  per_eta.assign(static_cast<std::size_t>(etas), 0.0F);
+  if (!subtract_pedestal_) return;
+  thread_local std::vector<float> ring;
+  ring.resize(static_cast<std::size_t>(phis));
+  const std::int64_t row_step = file.width * file.raw_step(), column_step = file.raw_step();
+  for (std::int64_t eta = 0; eta < etas; ++eta) {
+    for (std::int64_t phi = 0; phi < phis; ++phi) {
+      const std::int64_t row = phi_is_column ? eta : phi, column = phi_is_column ? phi : eta;
+      ring[static_cast<std::size_t>(phi)] = plane[row * row_step + column * column_step];
+    }
+    const auto middle = ring.begin() + phis / 2;
+    std::nth_element(ring.begin(), middle, ring.end());
+    const float upper = *middle;
+    const float lower = phis % 2 == 0 ? *std::max_element(ring.begin(), middle) : upper;
+    per_eta[static_cast<std::size_t>(eta)] = 0.5F * (lower + upper);
+  }
+}
+
 void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
                       std::span<float> pixels) const {
   const std::int64_t stored = file.channels, step = file.raw_step();
+  const bool phi_is_column = file.phi_axis == ImageAxis::kW;
+  std::vector<float> pedestal;
   for (std::int64_t event = 0; event < count; ++event) {
     for (std::int64_t c = 0; c < stored; ++c) {
       const float unit = units_[static_cast<std::size_t>(c)], inverse = 1.0F / unit;
+      pedestals(file, raw.data() + file.raw_index(count, event, c, 0), pedestal);
       for (std::int64_t row = 0; row < height_; ++row) {
         const float* const from = raw.data() + file.raw_index(count, event, c, row);
         float* const to = pixels.data() + ((event * height_ + row) * width_) * channels_ + c;
@@ -166,11 +202,14 @@ void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t coun
             user_error("{}: event {} has the value {} at channel {}, row {}, column {}", file.path, first + event, x, c,
                        row, column);
           }
+          const float signal = x - pedestal[static_cast<std::size_t>(phi_is_column ? row : column)];
           for (std::size_t t = 0; t < transforms_.size(); ++t) {
-            float y = x;
-            if (transforms_[t] == Transform::kLinear) y = x * inverse;
-            if (transforms_[t] == Transform::kSignedLog) y = std::copysign(std::log1p(std::abs(x) * inverse), x);
-            to[column * channels_ + static_cast<std::int64_t>(t) * stored] = y;
+            float y = signal;
+            if (transforms_[t] == Transform::kLinear) y = signal * inverse;
+            if (transforms_[t] == Transform::kSignedLog) {
+              y = std::copysign(std::log1p(std::abs(signal) * inverse), signal);
+            }
+            to[column * channels_ + static_cast<std::int64_t>(t) * stored] = std::clamp(y, lowest_, highest_);
           }
         }
       }

@@ -28,10 +28,13 @@ struct HepDataOptions {
   HepFileOptions file;
 
   std::array<std::int64_t, 2> crop = {0, 0};  // keeps the first rows and columns; 0: all
+  std::string pedestal = "none";              // "phi_median": every value less the median over phi at its eta, event by
+                                              // event and channel by channel (pile-up is the same all around phi)
   std::vector<std::string> transforms = {
       "none"};                           // "none", "linear" (x / unit), "signed_log" (sign(x) log1p(|x| / unit));
                                          // several are stacked: channel = transform * file channels + file channel
   std::vector<double> units = {1000.0};  // one, or one per file channel; 1000 MeV = 1 GeV
+  std::vector<double> clip = {};         // {low, high} of the transformed values; empty: not clipped
   std::string scale = "none";            // "max": each channel is divided by its largest absolute value
   std::vector<float> maxima = {};        // for "max": those of the training set; empty: taken from this set
   std::string loss_weight = "none";      // "weight", "normweight": mean 1 per class over the set
@@ -78,11 +81,16 @@ class HepData final : public Dataset {
   void convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
                std::span<float> pixels) const;
 
+  /// Of one channel of one event as read: one per eta, zeros where none are subtracted.
+  void pedestals(const HepFile& file, const float* plane, std::vector<float>& per_eta) const;
+
   std::vector<HepFile> files_;
   std::vector<HepEvent> events_;
   std::vector<float> loss_weights_;  // empty: all 1
   std::vector<Transform> transforms_;
   std::vector<float> units_;  // per file channel
+  bool subtract_pedestal_ = false;
+  float lowest_, highest_;  // clip
   std::int64_t channels_ = 0, height_ = 0, width_ = 0;
   std::array<std::int64_t, 2> class_counts_ = {0, 0};
   bool phi_is_whole_ = true;

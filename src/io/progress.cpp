@@ -67,7 +67,7 @@ std::string Progress::text(const std::string& note, bool bar) const {
   if (options_.total > 0) {
     const double share = std::clamp(static_cast<double>(now_.step) / static_cast<double>(options_.total), 0.0, 1.0);
     const auto full = static_cast<std::size_t>(share * kBarWidth);
-    if (bar) line += "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "] ";
+    if (bar) line += fmt::format("[{:#<{}}{:.<{}}] ", "", full, "", kBarWidth - full);
     line += fmt::format("step {}/{}", now_.step, options_.total);
   } else {
     line += fmt::format("step {}", now_.step);
