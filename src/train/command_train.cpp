@@ -19,11 +19,14 @@ void load_initial_weights(Job& job, Network& network) {
   job.say("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
 }
 
-void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation) {
+void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
   job.say("{}: {} ranks x {} threads ({}), {} training samples{}, batch {}{}", job.options.run.name, job.comm->size(),
           job.context.threads, job.comm->name(), train.size(),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? fmt::format(" in {} shards", job.options.train.shards) : "");
+  for (const StageReport& stage : step.network().report()) {
+    for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
+  }
 }
 
 void say_estimate(Job& job, Trainer& trainer, TrainStep& step) {
@@ -53,7 +56,7 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step) {
 
 int command_train(Job& job) {
   job.load_input();
-  if (!job.line.check) check_run_folder(job);
+  check_run_folder(job);
   std::unique_ptr<Dataset> train, validation;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<TrainStep> step;
@@ -71,7 +74,7 @@ int command_train(Job& job) {
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
     load_initial_weights(job, step->network());
-    say_what_runs(job, *train, validation.get());
+    say_what_runs(job, *train, validation.get(), *step);
   });
   const auto make_trainer = [&] {
     trainer = std::make_unique<Trainer>(job, *step, *loss, *train, validation.get(), metrics.get());

@@ -1,0 +1,178 @@
+// The hep program as a user meets it: exit codes, one message, nothing left behind, on one and on two ranks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "io/hdf5.hpp"
+
+namespace petaflow {
+namespace {
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "hep";
+    if (!fs::exists(program_)) GTEST_SKIP() << "SKIPPED: " << program_ << " is not built";
+    folder_ = fs::temp_directory_path() / ("petaflow_program_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    write_input("");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write_input(const std::string& more) {
+    std::ofstream(folder_ / "small.toml")
+        << "[run]\nname = \"small\"\nfolder = \"runs\"\n[data]\n"
+           "train = [\"train.h5\"]\nvalidation = [\"val.h5\"]\ntest = [\"test.h5\"]\n"
+           "height = 16\nwidth = 16\n[model]\nfilters = [4, 4, 4]\n[train]\n"
+           "epochs = 2\nbatch = 16\n[generate]\ntrain = 96\nvalidation = 32\ntest = 32\n"
+        << more;
+  }
+
+  Outcome run(const std::string& arguments, int ranks = 1) {
+    // A fresh environment: this test program is an MPI process itself.
+    const char* path = std::getenv("PATH");
+    std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
+                          " HOME=" + folder_.string() +
+                          " OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+                          " OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 ";
+    if (ranks > 1) command += "mpirun -n " + std::to_string(ranks) + " ";
+    command += program_.string() + " " + arguments + " >out.txt 2>err.txt";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out.txt"), text_of(folder_ / "err.txt")};
+  }
+
+  fs::path program_, folder_;
+};
+
+TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
+  EXPECT_EQ(run("").code, 0);
+  for (const char* command : {"generate", "train", "evaluate", "predict", "summary", "bench"}) {
+    EXPECT_NE(run("").out.find(command), std::string::npos);
+    const Outcome help = run(std::string(command) + " --help");
+    EXPECT_EQ(help.code, 0);
+    EXPECT_NE(help.out.find("--help"), std::string::npos) << help.out;
+  }
+  EXPECT_EQ(run("fly").code, 1);
+  EXPECT_EQ(run("train").code, 1);
+}
+
+TEST_F(Program, GoesFromNothingToPredictions) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  EXPECT_EQ(run("generate small.toml").code, 1);  // the files exist
+  const Outcome check = run("train small.toml --check");
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+
+  const Outcome train = run("train small.toml log.interval=1");
+  ASSERT_EQ(train.code, 0) << train.err;
+  std::ifstream lines(folder_ / "runs/small/metrics.jsonl");
+  int steps = 0, validations = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("validation")) {
+      ++validations;
+    } else {
+      EXPECT_EQ(json["step"], ++steps);
+      EXPECT_GT(json["loss"], 0);
+    }
+  }
+  EXPECT_EQ(steps, 12);
+  EXPECT_EQ(validations, 2);
+  EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
+
+  const Outcome again = run("train small.toml");
+  EXPECT_EQ(again.code, 1);
+  EXPECT_NE(again.err.find("--overwrite"), std::string::npos);
+  EXPECT_EQ(run("train small.toml --overwrite train.epochs=1 train.init=runs/small/checkpoint.h5 run.name=next").code,
+            0);
+
+  const Outcome one = run("evaluate runs/small test.h5 --json"), two = run("evaluate runs/small test.h5 --json", 2);
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  const nlohmann::json a = nlohmann::json::parse(one.out), b = nlohmann::json::parse(two.out);
+  EXPECT_TRUE(a.contains("auc"));
+  EXPECT_NEAR(a["loss"].get<double>(), b["loss"].get<double>(), 1e-5);
+
+  ASSERT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 0);
+  const Hdf5File scores = Hdf5File::open((folder_ / "scores.h5").string());
+  EXPECT_EQ(scores.read<float>("score").size(), 32U);
+  EXPECT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 1);
+}
+
+TEST_F(Program, SummaryAndBenchNeedNoData) {
+  const Outcome summary =
+      run("summary small.toml --json model.filters=[128,128,128,128,128] data.height=64 data.width=64");
+  ASSERT_EQ(summary.code, 0) << summary.err;
+  EXPECT_EQ(nlohmann::json::parse(summary.out)["parameters"], 594178);
+  EXPECT_EQ(run("summary small.toml").code, 0);
+  const Outcome bench = run("bench small.toml --steps 3 --json");
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  EXPECT_GT(nlohmann::json::parse(bench.out)["samples_per_s"], 0);
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
+TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const auto expect_one = [&](const std::string& arguments, const std::string& words) {
+    for (const int ranks : {1, 2}) {
+      const Outcome outcome = run(arguments, ranks);
+      EXPECT_EQ(outcome.code, 1) << arguments << "\n" << outcome.err;
+      EXPECT_EQ(count(outcome.err, "hep: "), 1U) << arguments << "\n" << outcome.err;
+      EXPECT_NE(outcome.err.find(words), std::string::npos) << arguments << "\n" << outcome.err;
+      EXPECT_FALSE(fs::exists(folder_ / "runs")) << arguments;
+    }
+  };
+  expect_one("train missing.toml", "missing.toml");
+  expect_one("train small.toml train.bach=3", "train.batch");
+  expect_one("train small.toml train.batch=0", "train.batch");
+  expect_one("train small.toml data.train=nothing.h5", "nothing.h5");
+  expect_one("train small.toml data.height=32", "16x16");
+  expect_one("train small.toml train.init=nothing.h5", "nothing.h5");
+  expect_one("train small.toml run.folder=train.h5", "train.h5");
+  expect_one("evaluate nothing test.h5", "nothing");
+  expect_one("train small.toml kernels.conv=abacus", "abacus");
+
+  const Outcome ranks = run("train small.toml train.deterministic=true train.shards=2", 3);
+  EXPECT_EQ(ranks.code, 1);
+  EXPECT_EQ(count(ranks.err, "hep: "), 1U) << ranks.err;
+  EXPECT_NE(ranks.err.find("train.shards"), std::string::npos) << ranks.err;
+}
+
+TEST_F(Program, DivergenceIsAFailure) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd", ranks);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
+    EXPECT_NE(outcome.err.find("the loss is"), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
