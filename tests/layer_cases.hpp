@@ -10,6 +10,7 @@
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
+#include "nn/layers/periodic_pad.hpp"
 #include "nn/layers/pool.hpp"
 
 namespace petaflow::cases {
@@ -66,6 +67,7 @@ inline const LayerCase kLayerCases[] = {
     {"dropout",             {4, 70, 1, 6, 5},  [](Graph& g) { g.add<Dropout>("o", 0.4F); }},
     {"conv_relu_max_drop",  {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)).add<Dropout>("o", 0.5F); }},
     {"conv_average_drop",   {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kAverage, 2)).add<Dropout>("o", 0.25F); }},
+    {"periodic_pad",        {2, 5, 1, 4, 6},   [](Graph& g) { g.add<PeriodicPad>("w", 2); }},
     // clang-format on
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
@@ -14,30 +15,36 @@
 namespace petaflow::hep {
 
 struct ModelOptions {
-  std::string kind = "cnn";  // "linear": one dense layer on the pixels
-  std::int64_t filters = 128;
-  std::int64_t blocks = 4;    // of convolution and pooling
-  double dropout = 0.5;       // after each block
-  double negative_slope = 0;  // of the activation; 0: ReLU
+  std::string kind = "cnn";                                       // "linear": one dense layer on the pixels
+  std::vector<std::int64_t> filters = {128, 128, 128, 128, 128};  // of each convolution
+  double dropout = 0.5;                                           // after each pooling
+  std::string global_pool = "average";                            // over the map of the last convolution; or "max"
+  std::vector<std::int64_t> hidden = {};                          // outputs of dense layers before the last one
+  double head_dropout = 0;                                        // after the global pooling
+  double negative_slope = 0;                                      // of the activations; 0: ReLU
 };
 
-/// Kurth et al., SC17 (arXiv:1708.05256), section III.A: `blocks` times 3x3 convolution, ReLU, 2x2 max pooling,
-/// dropout; a last convolution with ReLU, averaged over the map; two outputs (background, signal).  594,178 weights on
+/// The network of Kurth et al., SC17 (arXiv:1708.05256): 3x3 convolutions with ReLU, 2x2 max pooling and dropout after
+/// all but the last, which is averaged over the map; two outputs (background, signal).  By default 594,178 weights on
 /// three channels.
 inline Graph model(const ModelOptions& options, const Shape& sample) {
   Graph graph(sample);
+  const auto slope = static_cast<float>(options.negative_slope);
   if (options.kind == "cnn") {
-    const ConvOptions conv = ConvOptions::same_2d(options.filters, 3);
-    for (std::int64_t block = 1; block <= options.blocks; ++block) {
-      graph.add<Conv>(fmt::format("conv{}", block), conv);
-      graph.add<Relu>(fmt::format("relu{}", block), static_cast<float>(options.negative_slope));
-      graph.add<Pool>(fmt::format("pool{}", block), Pool::square(PoolKind::kMax, 2));
-      graph.add<Dropout>(fmt::format("dropout{}", block), static_cast<float>(options.dropout));
+    const std::size_t convolutions = options.filters.size();
+    for (std::size_t i = 1; i <= convolutions; ++i) {
+      graph.add<Conv>(fmt::format("conv{}", i), ConvOptions::same_2d(options.filters[i - 1], 3));
+      graph.add<Relu>(fmt::format("relu{}", i), slope);
+      if (i == convolutions) break;
+      graph.add<Pool>(fmt::format("pool{}", i), Pool::square(PoolKind::kMax, 2));
+      graph.add<Dropout>(fmt::format("dropout{}", i), static_cast<float>(options.dropout));
     }
-    const std::int64_t last = options.blocks + 1;
-    graph.add<Conv>(fmt::format("conv{}", last), conv);
-    graph.add<Relu>(fmt::format("relu{}", last), static_cast<float>(options.negative_slope));
-    graph.add<GlobalPool>(fmt::format("pool{}", last), PoolKind::kAverage);
+    graph.add<GlobalPool>("global_pool", options.global_pool == "max" ? PoolKind::kMax : PoolKind::kAverage);
+    graph.add<Dropout>("head_dropout", static_cast<float>(options.head_dropout));
+    for (std::size_t i = 1; i <= options.hidden.size(); ++i) {
+      graph.add<Dense>(fmt::format("hidden{}", i), options.hidden[i - 1]);
+      graph.add<Relu>(fmt::format("hidden_relu{}", i), slope);
+    }
   }
   graph.add<Dense>("fc", 2);
   return graph;

@@ -61,6 +61,8 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("data.dataset", data.options.file.dataset);
   schema.add("data.signal", data.options.file.signal);
   schema.add("data.background", data.options.file.background);
+  schema.add("data.pedestal", data.options.pedestal, one_of({"none", "phi_median"}));
+  schema.add("data.clip", data.options.clip);
   schema.add("data.transforms", data.options.transforms, one_of({"none", "linear", "signed_log"}));
   schema.add("data.units", data.options.units, positive());
   schema.add("data.normalise", data.options.scale, one_of({"none", "max"}));
@@ -70,13 +72,16 @@ inline void declare(Schema& schema, Options& options) {
 
   schema.add("model.kind", options.model.kind, one_of({"cnn", "linear"}));
   schema.add("model.filters", options.model.filters, at_least(1));
-  schema.add("model.blocks", options.model.blocks, in_range(0, 16));
   schema.add("model.dropout", options.model.dropout, in_range(0, 0.99));
+  schema.add("model.global_pool", options.model.global_pool, one_of({"average", "max"}));
+  schema.add("model.hidden", options.model.hidden, at_least(1));
+  schema.add("model.head_dropout", options.model.head_dropout, in_range(0, 0.99));
   schema.add("model.negative_slope", options.model.negative_slope, in_range(0, 1));
 
   schema.add("augment.roll_phi", options.augment.roll_phi);
   schema.add("augment.flip_phi", options.augment.flip_phi);
   schema.add("augment.mirror_eta", options.augment.mirror_eta);
+  schema.add("augment.energy_jitter", options.augment.energy_jitter, in_range(0, 10));
 
   schema.add("generate.train", options.generate.train, at_least(0));
   schema.add("generate.validation", options.generate.validation, at_least(0));

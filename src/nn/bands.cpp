@@ -140,9 +140,8 @@ Bands BandCutter::forward() const {
 Bands BandCutter::backward_weights() const {
   const EpilogueDesc& desc = epilogue_.desc();
   const std::int64_t align = desc.v.d > 1 ? desc.pool.stride.d : desc.pool.stride.h;
-  return cut(rows_.out, std::min(align, rows_.out), static_cast<double>(v_row_bytes_), [&](const RowRange& v) {
-    return BandBox{x_under(v), v, {}};
-  });
+  return cut(rows_.out, std::min(align, rows_.out), static_cast<double>(v_row_bytes_),
+             [&](const RowRange& v) { return BandBox{x_under(v), v, {}}; });
 }
 
 Bands BandCutter::backward_data() const {

@@ -11,6 +11,11 @@ import pathlib
 import torch
 import torch.nn as nn
 
+class Periodic(nn.Module):
+    def forward(self, x):
+        return nn.functional.pad(x, (2, 2, 0, 0), mode="circular")
+
+
 CASES = {
     "relu": ((2, 5, 4, 3), [nn.ReLU()]),
     "leaky_relu": ((2, 70, 4, 3), [nn.LeakyReLU(0.3)]),
@@ -39,6 +44,7 @@ CASES = {
     "conv_conv": ((8, 4, 18, 9), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, 1, 1)]),
     "conv_3d": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.LeakyReLU(0.01), nn.AvgPool3d(2)]),
     "conv_3d_max": ((1, 4, 9, 8, 6), [nn.Conv3d(4, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
+    "periodic_pad": ((2, 5, 4, 6), [Periodic()]),
     "conv_3d_to_plane": ((8, 2, 3, 6, 5), [nn.Conv3d(2, 8, 3, 1, (0, 1, 1)), nn.ReLU()]),
 }
 
