@@ -54,13 +54,14 @@ class Program : public testing::Test {
         << more;
   }
 
-  Outcome run(const std::string& arguments, int ranks = 1) {
+  Outcome run(const std::string& arguments, int ranks = 1, const std::string& limit = "timeout 120") {
     // A fresh environment: this test program is an MPI process itself.
     const char* path = std::getenv("PATH");
     std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
                           " HOME=" + folder_.string() +
                           " OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-                          " OMPI_MCA_rmaps_base_oversubscribe=1 timeout 120 ";
+                          " OMPI_MCA_rmaps_base_oversubscribe=1 " +
+                          limit + " ";
     if (ranks > 1) command += "mpirun -n " + std::to_string(ranks) + " ";
     command += program_.string() + " " + arguments + " >out.txt 2>err.txt";
     const int status = std::system(command.c_str());
@@ -162,6 +163,14 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   EXPECT_EQ(ranks.code, 1);
   EXPECT_EQ(count(ranks.err, "hep: "), 1U) << ranks.err;
   EXPECT_NE(ranks.err.find("train.shards"), std::string::npos) << ranks.err;
+}
+
+TEST_F(Program, ASignalEndsTheRunInOrder) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome outcome = run("train small.toml train.steps=100000000", 1, "timeout --preserve-status -s TERM 3");
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "runs/small/checkpoint.h5"));
+  EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
 }
 
 TEST_F(Program, DivergenceIsAFailure) {

@@ -27,8 +27,8 @@ std::string evaluation_table(const ClassificationReport& report) {
     const SelectionComparison& cuts = *report.selection;
     table += fmt::format("\n  cut selection: background rate {}, signal efficiency {}", text(cuts.background_rate, 5),
                          text(cuts.signal_efficiency));
-    table += fmt::format("\n  network at the same background rate: signal efficiency {} (difference {})",
-                         text(cuts.score_efficiency), text(cuts.difference));
+    table += fmt::format("\n  network at the same background rate: signal efficiency {}", text(cuts.score_efficiency));
+    if (cuts.difference.value) table += fmt::format(" (difference {})", text(cuts.difference));
   }
   return table;
 }

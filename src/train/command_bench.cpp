@@ -71,7 +71,7 @@ int command_bench(Job& job) {
     return kDone;
   }
   print(job, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} samples (median of {}), {:.1f} GFLOP/s\n"
-                         "{} ranks x {} threads; this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n\n{}\n\n"
+                         "{} rank(s) x {} thread(s); this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n\n{}\n\n"
                          "peak resident memory of rank 0: {}",
                          samples_per_s, 1e3 * median_s, job.options.train.batch, job.line.steps, gflops,
                          job.comm->size(), job.context.threads, peak, describe(times),

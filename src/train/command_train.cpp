@@ -20,8 +20,8 @@ void load_initial_weights(Job& job, Network& network) {
 }
 
 void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
-  job.say("{}: {} ranks x {} threads ({}), {} training samples{}, batch {}{}", job.options.run.name, job.comm->size(),
-          job.context.threads, job.comm->name(), train.size(),
+  job.say("{}: {} rank(s) x {} thread(s) ({}), {} training samples{}, batch {}{}", job.options.run.name,
+          job.comm->size(), job.context.threads, job.comm->name(), train.size(),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? fmt::format(" in {} shards", job.options.train.shards) : "");
   for (const StageReport& stage : step.network().report()) {
