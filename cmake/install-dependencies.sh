@@ -10,7 +10,7 @@
 #     --no-packages   skips step 1: the packages are there in another way (modules)
 #     --force         does steps 2 and 3 again
 # Environment: CMAKE_PREFIX_PATH, Kokkos_ROOT, dnnl_ROOT (where to look first), CXX, PETAFLOW_ARCH (value of -march, default native;
-# another one gets a prefix of its own, build/deps-<arch>), PETAFLOW_ONEDNN=OFF, PETAFLOW_KOKKOSKERNELS=OFF.
+# another one gets a Kokkos of its own, build/deps/kokkos-<arch>), PETAFLOW_ONEDNN=OFF, PETAFLOW_KOKKOSKERNELS=OFF.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . cmake/common.sh
@@ -26,7 +26,8 @@ done
 
 arch=${PETAFLOW_ARCH:-native}
 deps=$PWD/build/deps
-[ "$arch" = native ] || deps=$deps-$arch
+kokkos=$deps/kokkos
+[ "$arch" = native ] || kokkos+=-$arch
 work=$PWD/build/deps-work   # downloads and build folders; only the two source folders stay there
 mkdir -p "$deps" "$work"
 exec 8>build/deps.lock
@@ -47,7 +48,7 @@ system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
 onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
 key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version"
-stamp=$deps/installed-for
+stamp=$deps/installed-for-$arch
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
 fi
@@ -93,8 +94,8 @@ build_kokkos() {
       kernels "$1"
   } >"$logs/kokkos.log" 2>&1 || return 1
   printf '%s\n' "$kokkos_key" >"$staging/built-for"
-  rm -rf "$deps/kokkos"
-  mv "$staging" "$deps/kokkos"
+  rm -rf "$kokkos"
+  mv "$staging" "$kokkos"
   rm -rf "$work/kokkos-build" "$work/kernels-build"
 }
 
@@ -152,15 +153,15 @@ if ! usable_kokkos "$found"; then
   if grep -q '^kokkos ' <<<"$found"; then
     say "The installed $(grep '^kokkos ' <<<"$found") has no OpenMP or is older than 3.4: building one"
   fi
-  if [ $force = 1 ] || [ "$(cat "$deps/kokkos/built-for" 2>/dev/null)" != "$kokkos_key" ]; then
+  if [ $force = 1 ] || [ "$(cat "$kokkos/built-for" 2>/dev/null)" != "$kokkos_key" ]; then
     get_kokkos_sources
     say "Building Kokkos and Kokkos Kernels for -march=$arch (log: build/log/kokkos.log)"
     build_kokkos "$work/trilinos" || die_with_log "Kokkos did not build." "$logs/kokkos.log"
   fi
-  found=$(probe -DPETAFLOW_DEPS="$deps")
+  found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
   usable_kokkos "$found" || die_with_log "The Kokkos that was just built is not found by CMake." "$logs/probe.log"
 else
-  rm -rf "$deps/kokkos"
+  rm -rf "$kokkos"
 fi
 
 # ---- 3. oneDNN -------------------------------------------------------------------------------------------------------------
@@ -206,11 +207,11 @@ PYTHON
 if [ "${PETAFLOW_ONEDNN:-AUTO}" != OFF ]; then
   if ! usable_onednn "$found" && [ $packages = 1 ] && package_exists libdnnl-dev 3.1; then
     install_packages libdnnl-dev
-    found=$(probe -DPETAFLOW_DEPS="$deps")
+    found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
   fi
   if ! usable_onednn "$found"; then
     if [ $force = 1 ] || [ ! -d "$deps/onednn" ]; then get_onednn; fi
-    found=$(probe -DPETAFLOW_DEPS="$deps")
+    found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
     usable_onednn "$found" || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe.log"
   fi
 fi

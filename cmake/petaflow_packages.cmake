@@ -1,21 +1,20 @@
 # Every package that petaflow uses.  Search order: <Package>_ROOT, CMAKE_PREFIX_PATH (a site's modules), then what
 # cmake/install-dependencies.sh left in PETAFLOW_DEPS, then the system.
 
-if(PETAFLOW_ARCH STREQUAL "native" OR NOT PETAFLOW_ARCH)
-  set(deps_name deps)
-else()
-  set(deps_name deps-${PETAFLOW_ARCH})
+set(PETAFLOW_DEPS ${CMAKE_SOURCE_DIR}/build/deps CACHE PATH "Where cmake/install-dependencies.sh put Kokkos and oneDNN")
+set(kokkos_hint ${PETAFLOW_DEPS}/kokkos)
+if(PETAFLOW_ARCH AND NOT PETAFLOW_ARCH STREQUAL "native")
+  string(APPEND kokkos_hint -${PETAFLOW_ARCH})  # built for that processor
 endif()
-set(PETAFLOW_DEPS ${CMAKE_SOURCE_DIR}/build/${deps_name} CACHE PATH "Where cmake/install-dependencies.sh put Kokkos and oneDNN")
 
 set(how_to_install "Run cmake/install-dependencies.sh, or say where it is installed: -DCMAKE_PREFIX_PATH=... "
                    "(README.md, \"On a cluster\").")
 string(JOIN "" how_to_install ${how_to_install})
 
 # ---- Kokkos: OpenMP or CUDA; a serial one is refused -------------------------------------------------------------------
-find_package(Kokkos 3.4 CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)
+find_package(Kokkos 3.4 CONFIG QUIET HINTS ${kokkos_hint})
 if(NOT Kokkos_FOUND)
-  find_package(Kokkos CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)  # its version file accepts the same major number only
+  find_package(Kokkos CONFIG QUIET HINTS ${kokkos_hint})  # its version file accepts the same major number only
 endif()
 if(NOT Kokkos_FOUND)
   message(FATAL_ERROR "Kokkos was not found. ${how_to_install}")
@@ -47,7 +46,7 @@ endif()
 
 set(PETAFLOW_HAVE_KOKKOSKERNELS OFF)
 if(NOT PETAFLOW_KOKKOSKERNELS STREQUAL "OFF")
-  find_package(KokkosKernels CONFIG QUIET HINTS ${PETAFLOW_DEPS}/kokkos)
+  find_package(KokkosKernels CONFIG QUIET HINTS ${kokkos_hint})
   if(KokkosKernels_FOUND)
     set(PETAFLOW_HAVE_KOKKOSKERNELS ON)
   elseif(PETAFLOW_KOKKOSKERNELS STREQUAL "ON")
