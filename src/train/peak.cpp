@@ -37,18 +37,23 @@ double measure_peak_gflops(const Context& context) {
   const int threads = std::max(1, context.threads);
   constexpr std::int64_t kRounds = 500'000;  // about 2 ms
   constexpr int kRuns = 20;
+  // Each thread's shortest run counts: on a machine that is shared, threads do not wait for the slowest one.
+  std::vector<double> best_s(static_cast<std::size_t>(threads), 1e30);
   std::vector<float> results(static_cast<std::size_t>(threads));
+  double* const best = best_s.data();
   float* const out = results.data();
-  double best_s = 1e30;
   for (int run = 0; run < kRuns; ++run) {
-    const Kokkos::Timer timer;
     using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Static>>;
-    Kokkos::parallel_for("petaflow::peak", Policy(0, threads),
-                         [=](int thread) { out[thread] = multiply_add(kRounds, static_cast<float>(thread + 1)); });
+    Kokkos::parallel_for("petaflow::peak", Policy(0, threads), [=](int thread) {
+      const Kokkos::Timer timer;
+      out[thread] = multiply_add(kRounds, static_cast<float>(thread + 1));
+      best[thread] = std::min(best[thread], timer.seconds());
+    });
     Kokkos::DefaultHostExecutionSpace().fence();
-    best_s = std::min(best_s, timer.seconds());
   }
-  return 2e-9 * static_cast<double>(kRounds) * kChains * kLanes * threads / best_s;
+  double gflops = 0;
+  for (const double seconds : best_s) gflops += 2e-9 * static_cast<double>(kRounds) * kChains * kLanes / seconds;
+  return gflops;
 }
 
 }  // namespace petaflow
