@@ -2,6 +2,7 @@
 // physics_selections.py): the classical analysis that a network has to beat.  GeV throughout.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
