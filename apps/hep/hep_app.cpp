@@ -82,6 +82,21 @@ std::function<void(std::span<float>, RandomSequence&)> HepApplication::augmentat
   return DetectorAugment(data.sample_dims(), augment);
 }
 
+std::vector<Predictor::View> HepApplication::views(const Dataset& data) const {
+  if (!options_.evaluate.mirrors) return {};
+  const auto dims = data.sample_dims();
+  std::vector<Predictor::View> views;
+  for (const bool first : {false, true}) {
+    for (const bool second : {false, true}) {
+      views.push_back([=](std::span<float> pixels) {
+        if (first) mirror(pixels, dims, ImageAxis::kH);
+        if (second) mirror(pixels, dims, ImageAxis::kW);
+      });
+    }
+  }
+  return views;
+}
+
 Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const {
   const HepData& hep = as_hep(data).data();
   const bool full = depth == Depth::kFull;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/graph.hpp"
@@ -10,6 +11,7 @@
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
+#include "nn/layers/periodic_pad.hpp"
 #include "nn/layers/pool.hpp"
 
 namespace petaflow::hep {
@@ -21,6 +23,7 @@ struct ModelOptions {
   std::string global_pool = "average";                            // over the map of the last convolution; or "max"
   std::vector<std::int64_t> hidden = {};                          // outputs of dense layers before the last one
   double head_dropout = 0;                                        // after the global pooling
+  bool periodic_width = false;                                     // phi of most files: padded by itself, not by zeros
   double negative_slope = 0;                                      // of the activations; 0: ReLU
 };
 
@@ -33,7 +36,11 @@ inline Graph model(const ModelOptions& options, const Shape& sample) {
   if (options.kind == "cnn") {
     const std::size_t convolutions = options.filters.size();
     for (std::size_t i = 1; i <= convolutions; ++i) {
-      graph.add<Conv>(fmt::format("conv{}", i), ConvOptions::same_2d(options.filters[i - 1], 3));
+      ConvOptions conv = ConvOptions::same_2d(options.filters[i - 1], 3);
+      if (options.periodic_width) {
+        graph.add<PeriodicPad>(fmt::format("periodic{}", i), std::exchange(conv.pad.w, 0));
+      }
+      graph.add<Conv>(fmt::format("conv{}", i), conv);
       graph.add<Relu>(fmt::format("relu{}", i), slope);
       if (i == convolutions) break;
       graph.add<Pool>(fmt::format("pool{}", i), Pool::square(PoolKind::kMax, 2));

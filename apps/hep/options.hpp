@@ -37,6 +37,7 @@ struct GenerateKeys {
 struct EvaluateKeys {
   bool weighted = false;        // rates and efficiencies of physics weights instead of events
   std::int64_t replicas = 100;  // of the bootstrap
+  bool mirrors = false;             // mean over the image and its mirrors in eta and phi
   double min_background = 10;   // events that a background rate must let through
 };
 
@@ -76,6 +77,7 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("model.global_pool", options.model.global_pool, one_of({"average", "max"}));
   schema.add("model.hidden", options.model.hidden, at_least(1));
   schema.add("model.head_dropout", options.model.head_dropout, in_range(0, 0.99));
+  schema.add("model.periodic_width", options.model.periodic_width);
   schema.add("model.negative_slope", options.model.negative_slope, in_range(0, 1));
 
   schema.add("augment.roll_phi", options.augment.roll_phi);
@@ -96,6 +98,7 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("generate.soft_hadrons", options.generator.soft_hadrons, at_least(0));
 
   schema.add("evaluate.weighted", options.evaluate.weighted);
+  schema.add("evaluate.mirrors", options.evaluate.mirrors);
   schema.add("evaluate.replicas", options.evaluate.replicas, in_range(2, 100000));
   schema.add("evaluate.min_background", options.evaluate.min_background, positive());
 }

@@ -70,6 +70,9 @@ class Application {
   /// Changes a training image in place; empty: no augmentation.
   virtual std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
 
+  /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
+  virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }
+
   /// On rank 0; `data` is what open() gave.
   virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;

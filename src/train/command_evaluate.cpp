@@ -14,7 +14,7 @@ int command_evaluate(Job& job) {
     data = job.app.open(job.line.files, "FILE", DataRole::kEvaluate);
     check_shape(*data, job.app.sample_shape(), "FILE");
     predictor =
-        std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data, job.options.data);
+        std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data, job.options.data, job.app.views(*data));
   });
   const Predictions predictions = predictor->run();
   agree(*job.comm, [&] {

@@ -1,5 +1,7 @@
 #include "train/optimizer.hpp"
 
+#include <cmath>
+
 namespace petaflow {
 
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) : options_(options) {
@@ -18,9 +20,29 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
   if (options.name == "adam") second_ = decltype(second_)("petaflow::optimizer::second", count);
 }
 
+namespace {
+
+/// What the gradient must be multiplied with so that its L2 norm is at most `limit` (Pascanu et al. 2013).
+float clip_factor(const Context& context, const float* gradient, std::int64_t count, double limit) {
+  double sum = 0;
+  Kokkos::parallel_reduce(
+      "petaflow::optimizer::norm", Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, count),
+      KOKKOS_LAMBDA(std::int64_t i, double& part) {
+        part += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+      },
+      sum);
+  const double norm = std::sqrt(sum);
+  return norm > limit ? static_cast<float>(limit / norm) : 1.0F;
+}
+
+}  // namespace
+
 void Optimizer::step(const Context& context, const float* gradient, float* weights) {
   const auto f32 = [](double value) { return static_cast<float>(value); };
-  for (const ParameterRange& range : ranges_) {
+  const float scale =
+      options_.clip_norm > 0 ? clip_factor(context, gradient, ranges_.back().end, options_.clip_norm) : 1.0F;
+  for (ParameterRange range : ranges_) {
+    range.gradient_scale = scale;
     if (options_.name == "adam") {
       const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon),
                              f32(options_.weight_decay)};

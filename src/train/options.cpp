@@ -36,6 +36,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("optimizer.beta2", optimizer.beta2, in_range(0, 1));
   schema.add("optimizer.epsilon", optimizer.epsilon, positive());
   schema.add("optimizer.weight_decay", optimizer.weight_decay, at_least(0));
+  schema.add("optimizer.clip_norm", optimizer.clip_norm, at_least(0));
 
   ScheduleOptions& schedule = options.schedule;
   schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));

@@ -39,6 +39,7 @@ struct OptimizerOptions {
   double momentum = 0.9;                              // sgd
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam
   double weight_decay = 0;                            // L2, on weights of convolutions and dense layers
+  double clip_norm = 0;                               // longer gradients are shortened to this L2 norm; 0: off
 };
 
 struct ScheduleOptions {

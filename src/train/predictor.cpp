@@ -1,14 +1,17 @@
 #include "train/predictor.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "train/agree.hpp"
 
 namespace petaflow {
 namespace {
 
-LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const DataOptions& options) {
+LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const DataOptions& options,
+                             const Predictor::View& view) {
   LoaderOptions loader;
   loader.global_batch = pass * comm.size();
   loader.begin = pass * comm.rank();
@@ -16,13 +19,14 @@ LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const 
   loader.shuffle = false;
   loader.threads = options.threads;
   loader.prefetch = options.prefetch;
+  if (view) loader.augment = [view](std::span<float> pixels, RandomSequence&) { view(pixels); };
   return loader;
 }
 
 }  // namespace
 
 Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss,
-                     const Dataset& data, const DataOptions& options)
+                     const Dataset& data, const DataOptions& options, std::vector<View> views)
     : comm_(comm),
       context_(context),
       network_(network),
@@ -31,39 +35,56 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
       inputs_(network.batch()),
       scores_("petaflow::scores", static_cast<std::size_t>(network.output().shape.elements())),
       losses_("petaflow::losses", static_cast<std::size_t>(network.batch())),
-      loader_(data, loader_options(comm, network.batch(), options)) {
+      options_(options),
+      views_(std::move(views)) {
+  if (views_.empty()) views_.emplace_back();
   context_.training = false;
   context_.step = inputs_.state();
 }
 
-Predictions Predictor::run() {
+// Adds the outputs and scores of this rank's samples to `rows` (output and score of one sample after the other); returns
+// the sum of its losses.
+double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows) {
   const Tensor output = network_.output();
   const auto channels = static_cast<std::size_t>(output.shape.sample_size());
+  using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  Loader loader(data_, loader_options(comm_, network_.batch(), options_, view));
+  loader.start_epoch(0);
+  indices.clear();
+  double loss = 0;
+  for (std::int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+    const Batch& batch = loader.next();
+    inputs_.load(batch, 0, network_.input(), StepState{});
+    network_.forward(context_);
+    loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
+    const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
+    const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+    const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
+    const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
+    for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
+      if (batch.indices[slot] < 0) continue;
+      const std::size_t row = 2 * channels * indices.size();
+      indices.push_back(batch.indices[slot]);
+      rows.resize(std::max(rows.size(), row + 2 * channels), 0.0F);
+      for (std::size_t c = 0; c < channels; ++c) {
+        rows[row + c] += outputs(slot * channels + c);
+        rows[row + channels + c] += scores(slot * channels + c);
+      }
+      loss += static_cast<double>(losses(slot));
+    }
+  }
+  return loss;
+}
+
+Predictions Predictor::run() {
+  const auto channels = static_cast<std::size_t>(network_.output().shape.sample_size());
   std::vector<std::int64_t> indices;
   std::vector<float> rows;
   double loss = 0;
   agree(comm_, [&] {
-    loader_.start_epoch(runs_++);
-    using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-    for (std::int64_t step = 0; step < loader_.steps_per_epoch(); ++step) {
-      const Batch& batch = loader_.next();
-      StepState state;
-      state.epoch = batch.epoch;
-      inputs_.load(batch, 0, network_.input(), state);
-      network_.forward(context_);
-      loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
-      const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
-      const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
-      const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
-      const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
-      for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
-        if (batch.indices[slot] < 0) continue;
-        indices.push_back(batch.indices[slot]);
-        rows.insert(rows.end(), outputs.data() + slot * channels, outputs.data() + (slot + 1) * channels);
-        rows.insert(rows.end(), scores.data() + slot * channels, scores.data() + (slot + 1) * channels);
-        loss += static_cast<double>(losses(slot));
-      }
-    }
+    const auto count = static_cast<float>(views_.size());
+    for (const View& view : views_) loss += add_view(view, indices, rows) / static_cast<double>(count);
+    for (float& value : rows) value /= count;
   });
   comm_.all_reduce_sum(std::span<double>(&loss, 1));
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
@@ -26,14 +28,20 @@ struct Predictions {
 
 class Predictor {
  public:
-  /// All arguments must outlive the object; the network is used as it is when run() is called.
+  using View = std::function<void(std::span<float>)>;
+
+  /// All references must outlive the object; the network is used as it is when run() is called.
+  /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and loss
+  ///               are means over them; none: the image as it is
   Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
-            const DataOptions& options);
+            const DataOptions& options, std::vector<View> views = {});
 
   /// Throws on all ranks where one fails.
   Predictions run();
 
  private:
+  double add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows);
+
   Communicator& comm_;
   Context context_;
   Network& network_;
@@ -41,8 +49,8 @@ class Predictor {
   const Dataset& data_;
   PassInputs inputs_;
   Kokkos::View<float*, MemorySpace> scores_, losses_;
-  Loader loader_;
-  std::int64_t runs_ = 0;
+  DataOptions options_;
+  std::vector<View> views_;
 };
 
 }  // namespace petaflow

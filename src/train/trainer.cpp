@@ -49,7 +49,7 @@ Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& tra
       flop_per_sample_(flop_per_sample(step.network())) {
   if (validation != nullptr) {
     predictor_ =
-        std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation, job.options.data);
+        std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation, job.options.data, job.app.views(*validation));
   }
 }
 
