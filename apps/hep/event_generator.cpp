@@ -16,6 +16,7 @@ constexpr double kFatJetRadius = 1.0, kTrimRadius = 0.2, kTrimShare = 0.05;  // 
 bool worth_simulating(const std::vector<Parton>& partons) {
   constexpr double kMargin = 0.85, kMarginEta = 0.5;
   std::vector<FourVector> momenta;
+  momenta.reserve(partons.size());
   for (const Parton& parton : partons) momenta.push_back(parton.p);
   std::size_t jets = 0;
   double leading = 0;

@@ -35,7 +35,7 @@ double PartonShower::mass2(const Dipole& dipole) const {
 /// L = ln(s / pt^2), thinned to d P = C alpha_s / (2 pi) (x1^n1 + x3^n3) d ln pt^2 d y, n = 2 for a quark, 3 for a
 /// gluon.
 void PartonShower::add_candidate(std::size_t index, double log_pt2) {
-  static const double kHighestCoupling = alpha_s(kLowestCutGev);
+  static const double highest_coupling = alpha_s(kLowestCutGev);
   const Dipole& dipole = dipoles_[index];
   const double s = mass2(dipole);
   if (s <= 4 * kLowestCutGev * kLowestCutGev) return;
@@ -44,7 +44,7 @@ void PartonShower::add_candidate(std::size_t index, double log_pt2) {
   const double log_s = std::log(s), lowest = 2 * std::log(kLowestCutGev);
   double length = log_s - std::min(log_pt2, log_s - 2 * std::numbers::ln2);  // pt <= sqrt(s) / 2
   while (true) {
-    const double step = 2 * std::numbers::pi / (colour * kHighestCoupling) * random_.exponential();
+    const double step = 2 * std::numbers::pi / (colour * highest_coupling) * random_.exponential();
     length = std::sqrt(length * length + step);
     log_pt2 = log_s - length;
     if (log_pt2 <= lowest) return;
@@ -53,7 +53,7 @@ void PartonShower::add_candidate(std::size_t index, double log_pt2) {
     const auto [x1, x3] = energy_fractions(log_pt2, y, s);
     if (x1 + x3 <= 1) continue;
     const double shape = 0.5 * (x1 * x1 * (gluon1 ? x1 : 1) + x3 * x3 * (gluon3 ? x3 : 1));
-    if (random_.uniform() * kHighestCoupling < shape * alpha_s(std::exp(0.5 * log_pt2))) {
+    if (random_.uniform() * highest_coupling < shape * alpha_s(std::exp(0.5 * log_pt2))) {
       heap_.push_back({log_pt2, y, index});
       std::push_heap(heap_.begin(), heap_.end());
       return;
