@@ -1,0 +1,66 @@
+// The hep program run as a user runs it, in a folder of its own.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace petaflow {
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+inline std::string text_of(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+class Program : public testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "hep";
+    if (!fs::exists(program_)) GTEST_SKIP() << "SKIPPED: " << program_ << " is not built";
+    folder_ = fs::temp_directory_path() / ("petaflow_program_" + std::to_string(getpid()));
+    fs::create_directories(folder_);
+    write_input("");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void write_input(const std::string& more) {
+    std::ofstream(folder_ / "small.toml")
+        << "[run]\nname = \"small\"\nfolder = \"runs\"\n[data]\n"
+           "train = [\"train.h5\"]\nvalidation = [\"val.h5\"]\ntest = [\"test.h5\"]\n"
+           "height = 16\nwidth = 16\n[model]\nfilters = [4, 4, 4]\n[train]\n"
+           "epochs = 2\nbatch = 16\n[generate]\ntrain = 96\nvalidation = 32\ntest = 32\n"
+        << more;
+  }
+
+  Outcome run(const std::string& arguments, int ranks = 1, const std::string& limit = "timeout 120") {
+    // A fresh environment: this test program is an MPI process itself.
+    const char* path = std::getenv("PATH");
+    std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
+                          " HOME=" + folder_.string() +
+                          " OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+                          " OMPI_MCA_rmaps_base_oversubscribe=1 " +
+                          limit + " ";
+    if (ranks > 1) command += "mpirun -n " + std::to_string(ranks) + " ";
+    command += program_.string() + " " + arguments + " >out.txt 2>err.txt";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out.txt"), text_of(folder_ / "err.txt")};
+  }
+
+  fs::path program_, folder_;
+};
+
+}  // namespace petaflow
