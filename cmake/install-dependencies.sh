@@ -47,7 +47,7 @@ meaning=$("$cxx" ${arch:+-march=$arch} -E -v -x c++ /dev/null 2>&1 | grep -o -- 
 system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
 onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
-key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version"
+key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version ${CMAKE_PREFIX_PATH:-} ${Kokkos_ROOT:-} ${dnnl_ROOT:-}"
 stamp=$deps/installed-for-$arch
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
@@ -55,18 +55,15 @@ fi
 rm -f "$stamp"
 if [ "$(cat "$deps/onednn/version" 2>/dev/null)" != "$onednn_version" ]; then rm -rf "$deps/onednn"; fi
 
-# probe PREFIX: prints "kokkos VERSION DEVICES", "kernels VERSION", "onednn VERSION" for what CMake finds (PREFIX: only there).
+# probe PACKAGE [HINT]: prints "kokkos VERSION DEVICES" or "onednn VERSION" where CMake finds a usable one (HINT: a prefix to look in
+# too).  Nothing where it finds none, an unusable one, or one whose files are not all there.
 probe() {
   rm -rf "$work/probe"
-  cmake -S cmake/probe -B "$work/probe" -G Ninja -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" "$@" >"$logs/probe.log" 2>&1 ||
-    die_with_log "CMake could not look for installed packages." "$logs/probe.log"
-  sed -n 's/^-- found: //p' "$logs/probe.log"
+  cmake -S cmake/probe -B "$work/probe" -G Ninja -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" -DPACKAGE="$1" ${2:+-DHINT="$2"} \
+    >"$logs/probe-$1.log" 2>&1 || return 0
+  sed -n 's/^-- found: //p' "$logs/probe-$1.log" |
+    grep -E '^onednn |^kokkos (3\.([4-9]|[1-9][0-9])|[4-9]|[1-9][0-9]).* (OPENMP|CUDA)( |$)' || true
 }
-# usable FOUND: is there a Kokkos >= 3.4 with OpenMP or CUDA in what probe printed?
-usable_kokkos() { grep -Eq '^kokkos (3\.([4-9]|[1-9][0-9])|[4-9]|[1-9][0-9]).* (OPENMP|CUDA)( |$)' <<<"$1"; }
-usable_onednn() { grep -q '^onednn ' <<<"$1"; }
-
-found=$(probe)
 
 # ---- 2. Kokkos and Kokkos Kernels -------------------------------------------------------------------------------------------
 # build_kokkos SOURCES: both libraries from SOURCES/{kokkos,kokkos-kernels} into a staging prefix, then into place.
@@ -145,24 +142,23 @@ write_source_entries() {
   [ -n "$(ls -A "$1")" ] || die "No package source of this release was found in /etc/apt to fetch the sources of Kokkos from."
 }
 
-if ! usable_kokkos "$found" && [ $packages = 1 ] && package_exists libkokkos-dev; then
-  install_packages libkokkos-dev || true
-  found=$(probe)
+found=$(probe kokkos)
+if [ -z "$found" ] && [ $packages = 1 ] && package_exists libkokkos-dev; then
+  install_packages libkokkos-dev
+  found=$(probe kokkos)
 fi
-if ! usable_kokkos "$found"; then
-  if grep -q '^kokkos ' <<<"$found"; then
-    say "The installed $(grep '^kokkos ' <<<"$found") has no OpenMP or is older than 3.4: building one"
-  fi
+if [ -n "$found" ]; then
+  rm -rf "$kokkos"
+else
   if [ $force = 1 ] || [ "$(cat "$kokkos/built-for" 2>/dev/null)" != "$kokkos_key" ]; then
     get_kokkos_sources
     say "Building Kokkos and Kokkos Kernels for -march=$arch (log: build/log/kokkos.log)"
     build_kokkos "$work/trilinos" || die_with_log "Kokkos did not build." "$logs/kokkos.log"
   fi
-  found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
-  usable_kokkos "$found" || die_with_log "The Kokkos that was just built is not found by CMake." "$logs/probe.log"
-else
-  rm -rf "$kokkos"
+  found=$(probe kokkos "$kokkos")
+  [ -n "$found" ] || die_with_log "The Kokkos that was just built is not found by CMake." "$logs/probe-kokkos.log"
 fi
+ready=$found
 
 # ---- 3. oneDNN -------------------------------------------------------------------------------------------------------------
 # The prebuilt oneDNN 3.2 for g++ and its OpenMP runtime, the one that Kokkos uses too: one pool of threads, not two.
@@ -205,17 +201,21 @@ PYTHON
 }
 
 if [ "${PETAFLOW_ONEDNN:-AUTO}" != OFF ]; then
-  if ! usable_onednn "$found" && [ $packages = 1 ] && package_exists libdnnl-dev 3.1; then
+  found=$(probe onednn)
+  if [ -z "$found" ] && [ $packages = 1 ] && package_exists libdnnl-dev 3.1; then
     install_packages libdnnl-dev
-    found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
+    found=$(probe onednn)
   fi
-  if ! usable_onednn "$found"; then
+  if [ -n "$found" ]; then
+    rm -rf "$deps/onednn"
+  else
     if [ $force = 1 ] || [ ! -d "$deps/onednn" ]; then get_onednn; fi
-    found=$(probe -DKOKKOS_HINT="$kokkos" -DONEDNN_HINT="$deps/onednn")
-    usable_onednn "$found" || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe.log"
+    found=$(probe onednn "$deps/onednn")
+    [ -n "$found" ] || die_with_log "The oneDNN that was just unpacked is not found by CMake." "$logs/probe-onednn.log"
   fi
+  ready+=", $found"
 fi
 
 rm -rf "$work/probe"
 printf '%s\n' "$key" >"$stamp"
-say "Ready: $(paste -sd ',' <<<"$found" | sed 's/,/, /g')"
+say "Ready: $ready"
