@@ -20,7 +20,7 @@ struct Sample {
     float largest = static_cast<float>(x[0]);
     for (std::int64_t c = 1; c < classes; ++c) {
       const float value = static_cast<float>(x[c]);
-      largest = value > largest || value != value ? value : largest;  // NaN is kept
+      largest = value > largest ? value : largest;
     }
     float sum = 0;
     for (std::int64_t c = 0; c < classes; ++c) sum += ::expf(static_cast<float>(x[c]) - largest);
