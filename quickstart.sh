@@ -11,9 +11,18 @@ configure host
 build host hep
 
 hep=build/host/bin/hep
-say "Generating collisions: gluino cascades against QCD multijets"
-$hep generate inputs/hep_quick.toml
-say "Training (under 4 minutes on 2 cores)"
-$hep train inputs/hep_quick.toml --overwrite
-say "Evaluating on events that the network has not seen"
+input=inputs/hep_quick.toml
+if [ -e data/hep_quick/test.h5 ]; then
+  say "Collisions are there already: data/hep_quick"
+else
+  say "Generating collisions: gluino cascades against QCD multijets"
+  $hep generate $input --overwrite
+fi
+say "Training the network (one to three minutes on 2 cores)"
+$hep train $input --overwrite
+say "Training a linear model on the same pixels"
+$hep train $input run.name=hep_quick_linear model.kind=linear optimizer.lr=1e-2 log.interval=1000 --overwrite
+say "The linear model on events that it has not seen"
+$hep evaluate runs/hep_quick_linear data/hep_quick/test.h5
+say "The network on events that it has not seen, beside the cut selection"
 $hep evaluate runs/hep_quick data/hep_quick/test.h5
