@@ -221,8 +221,8 @@ TEST_P(Layers, DoNotDependOnTheBatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Layers, testing::ValuesIn(cases::kLayerCases),
-                         [](const testing::TestParamInfo<cases::LayerCase>& info) {
-                           return std::string(info.param.name);
+                         [](const testing::TestParamInfo<cases::LayerCase>& test) {
+                           return std::string(test.param.name);
                          });
 
 TEST(Dropout, KeepsTheMeanAndIsOffInEvaluation) {
