@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "io/hdf5.hpp"
 
 namespace petaflow::test {
@@ -46,14 +48,14 @@ inline void write_all_events(const std::string& path, const Hdf5Storage& storage
   auto file = Hdf5File::create(path);
   const char* const names[] = {"hist", "histEM", "histtrack"};
   for (std::int64_t c = 0; c < 3; ++c) {
-    file.write<float>(std::string("all_events/") + names[c], {kEvents, kHeight, kWidth}, pixels_in("nhw", 1, c),
+    file.write<float>(fmt::format("all_events/{}", names[c]), {kEvents, kHeight, kWidth}, pixels_in("nhw", 1, c),
                       storage);
   }
   file.write<float>("all_events/y", {kEvents}, column_of(kLabel), {Hdf5Type::kF64});
   file.write<float>("all_events/weight", {kEvents}, column_of([](auto i) { return 1.0F + static_cast<float>(i); }));
   for (const char* name : {"passSR", "passSR4J", "passSR5J"}) {
     const bool any = std::string(name) == "passSR";
-    file.write<float>(std::string("all_events/") + name, {kEvents},
+    file.write<float>(fmt::format("all_events/{}", name), {kEvents},
                       column_of([any](auto i) { return i == 2 || (any && i == 4) ? 1.0F : 0.0F; }), {Hdf5Type::kU8});
   }
 }

@@ -83,23 +83,23 @@ TEST(HepData, WrongOptionsAreRefused) {
     change(options);
     return error_of([&] { open_hep(options, {folder / "a.h5"}); });
   };
-  EXPECT_HOLDS(refused([](auto& o) { o.file.format = "csv"; }), "format of HEP data is \"csv\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.file.format = std::string("csv"); }), "format of HEP data is \"csv\"");
   EXPECT_HOLDS(refused([](auto& o) { o.file.channels = 4; }), "has 3 channels; 4 were asked for");
   EXPECT_HOLDS(refused([](auto& o) { o.crop = {5, 0}; }), "crop keeps 5 rows of 4");
   EXPECT_HOLDS(refused([](auto& o) { o.transforms = {"log"}; }), "transform of HEP data is \"log\"");
   EXPECT_HOLDS(refused([](auto& o) { o.transforms = {}; }), "at least one transform");
   EXPECT_HOLDS(refused([](auto& o) { o.units = {1, 2}; }), "2 units for 3 channels");
   EXPECT_HOLDS(refused([](auto& o) { o.units = {0}; }), "unit of HEP data is 0");
-  EXPECT_HOLDS(refused([](auto& o) { o.scale = "mean"; }), "scale of HEP data is \"mean\"");
-  EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = "w"; }), "loss_weight is \"w\"");
-  EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = "normweight"; }), "has no normweight for the loss");
+  EXPECT_HOLDS(refused([](auto& o) { o.scale = std::string("mean"); }), "scale of HEP data is \"mean\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = std::string("w"); }), "loss_weight is \"w\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = std::string("normweight"); }), "has no normweight for the loss");
   EXPECT_HOLDS(refused([](auto& o) {
-                 o.scale = "max";
+                 o.scale = std::string("max");
                  o.maxima = {1};
                }),
                "1 maxima for 3 channels");
   EXPECT_HOLDS(refused([](auto& o) {
-                 o.scale = "max";
+                 o.scale = std::string("max");
                  o.maxima = {1, 0, 1};
                }),
                "maximum of a channel is 0");

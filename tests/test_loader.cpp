@@ -246,9 +246,9 @@ TEST(Loader, TheBatchInUseIsLeftAlone) {
 
 TEST(Loader, TheSteadyStateAllocatesNothing) {
   const CountingData data(64);
-  Loader loader(data, {.global_batch = 4, .end = 4, .augment = augment, .threads = 2});
+  Loader loader(data, {.global_batch = 4, .end = 4, .augment = augment});
   loader.start_epoch(0);
-  loader.next();
+  loader.next();  // its thread has started
   const int before = allocations;
   for (int step = 1; step < 16; ++step) loader.next();
   loader.start_epoch(1);
@@ -259,6 +259,7 @@ TEST(Loader, TheSteadyStateAllocatesNothing) {
 TEST(Loader, RethrowsWhatAThreadThrewAtItsBatch) {
   CountingData data(40);
   data.bad_ = 21;
+  data.slow_us_ = 2000;  // earlier samples are still being read when it fails
   for (const int threads : {1, 4}) {
     Loader loader(data, {.global_batch = 4, .end = 4, .shuffle = false, .threads = threads, .prefetch = 3});
     for (int again = 0; again < 2; ++again) {
