@@ -1,6 +1,7 @@
 // What a layer declares: shapes, parameters, cost, and the operations that it consists of.  It computes nothing itself.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,20 +12,12 @@ namespace petaflow {
 
 class Lowering;
 
-/// How a parameter starts.
-enum class Init {
-  kZeros,
-  kHeNormal,      // normal, variance 2 / fan_in (He et al. 2015)
-  kXavierUniform  // uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)
-};
-
 /// A trainable array in PyTorch's layout.
 struct ParamSpec {
   std::string name;  // "weight", "bias"
   std::vector<std::int64_t> dims;
-  Init init = Init::kZeros;
-  std::int64_t fan_in = 1, fan_out = 1;
-  bool decays = true;  // weight decay applies
+  double init_std = 0;  // first values are normal with this standard deviation; 0: zeros
+  bool decays = true;   // weight decay applies
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -37,6 +30,9 @@ struct ParamSpec {
 struct Cost {
   double flop = 0;
 };
+
+/// He et al. 2015: keeps the variance of activations behind rectifiers.
+inline double he_std(std::int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(fan_in)); }
 
 class Layer {
  public:

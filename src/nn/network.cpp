@@ -145,14 +145,8 @@ void Network::initialise(const Context& context, std::uint64_t seed) {
     const ParamSpec& spec = parameters_[i].spec;
     const RandomStream stream = random_stream(seed, RandomPurpose::kInit, i);
     std::vector<float> values(static_cast<std::size_t>(spec.elements()), 0.0F);
-    for (std::size_t element = 0; element < values.size() && spec.init != Init::kZeros; ++element) {
-      RandomSequence sequence(stream, element);
-      if (spec.init == Init::kHeNormal) {
-        values[element] = static_cast<float>(std::sqrt(2.0 / static_cast<double>(spec.fan_in)) * sequence.normal());
-      } else {
-        const double bound = std::sqrt(6.0 / static_cast<double>(spec.fan_in + spec.fan_out));
-        values[element] = static_cast<float>((2.0 * sequence.uniform() - 1.0) * bound);
-      }
+    for (std::size_t element = 0; element < values.size() && spec.init_std > 0; ++element) {
+      values[element] = static_cast<float>(spec.init_std * RandomSequence(stream, element).normal());
     }
     const Kokkos::View<float*, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> target(
         weights_ + parameters_[i].offset, values.size());

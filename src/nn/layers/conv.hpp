@@ -42,13 +42,12 @@ class Conv final : public Layer {
   }
 
   std::vector<ParamSpec> parameters(const Shape& x) const override {
-    ParamSpec weight{"weight", {options_.filters, x.c / options_.groups}, Init::kHeNormal, 1, 1, true};
+    const std::int64_t depth = x.c / options_.groups;
+    ParamSpec weight{"weight", {options_.filters, depth}, he_std(depth * options_.kernel.volume()), true};
     if (x.d > 1 || options_.kernel.d > 1) weight.dims.push_back(options_.kernel.d);
     weight.dims.insert(weight.dims.end(), {options_.kernel.h, options_.kernel.w});
-    weight.fan_in = x.c / options_.groups * options_.kernel.volume();
-    weight.fan_out = options_.filters / options_.groups * options_.kernel.volume();
     std::vector<ParamSpec> specs{weight};
-    if (options_.bias) specs.push_back({"bias", {options_.filters}, Init::kZeros, 1, 1, false});
+    if (options_.bias) specs.push_back({"bias", {options_.filters}, 0, false});
     return specs;
   }
 
