@@ -1,6 +1,7 @@
 #include "kernels/epilogue.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.hpp"
@@ -51,7 +52,7 @@ void dropout_factors(const RandomStream& stream, std::int64_t sample, std::int64
     d[lane] = static_cast<std::uint32_t>(block >> 32);
   }
   philox_rounds<kLanes>(a, b, c, d, stream.key0, stream.key1);
-  const auto threshold = static_cast<std::uint32_t>(probability * 65536.0F + 0.5F);
+  const auto threshold = static_cast<std::uint32_t>(std::lround(probability * 65536.0F));
   const float scale = 1.0F / (1.0F - probability);
   for (int lane = 0; lane < kLanes; ++lane) {
     const std::uint32_t words[4] = {a[lane], b[lane], c[lane], d[lane]};

@@ -23,17 +23,11 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
     return open(folder / name);
   };
   const std::vector<float> images(kEvents * 24), labels = column_of(kLabel);
-  EXPECT_HOLDS(damage("a.h5",
-                      [&](Hdf5File& f) {
-                        f.write<float>("all_events/hist", {10, 4, 6}, images);
-                      }),
+  EXPECT_HOLDS(damage("a.h5", [&](Hdf5File& f) { f.write<float>("all_events/hist", {10, 4, 6}, images); }),
                "has no data set all_events/y; it holds /all_events/hist");
   EXPECT_HOLDS(damage("b.h5", [&](Hdf5File& f) { f.write<float>("all_events/y", {10}, labels); }),
                "has no data set all_events/hist");
-  EXPECT_HOLDS(damage("c.h5",
-                      [&](Hdf5File& f) {
-                        f.write<float>("all_events/hist", {10, 24}, images);
-                      }),
+  EXPECT_HOLDS(damage("c.h5", [&](Hdf5File& f) { f.write<float>("all_events/hist", {10, 24}, images); }),
                "data set all_events/hist is float32 (10, 24); numbers (N, H, W) were expected");
   EXPECT_HOLDS(damage("d.h5",
                       [&](Hdf5File& f) {
@@ -54,10 +48,7 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
                         f.write<float>("weight", {10}, column_of([](auto i) { return i == 3 ? NAN : 1.0F; }));
                       }),
                "weight of event 3 is nan");
-  EXPECT_HOLDS(damage("g.h5",
-                      [&](Hdf5File& f) {
-                        f.create_dataset("all_events/hist", {0, 4, 6});
-                      }),
+  EXPECT_HOLDS(damage("g.h5", [&](Hdf5File& f) { f.create_dataset("all_events/hist", {0, 4, 6}); }),
                "(0, 4, 6) is empty");
   EXPECT_HOLDS(damage("h.h5",
                       [&](Hdf5File& f) {

@@ -251,10 +251,10 @@ TEST_F(Files, MetricsThatCannotBeWritten) {
 TEST_F(Files, AtomicWriteReplacesAndLeavesNothingElse) {
   const std::string path = folder_ + "/config.toml";
   write_file_atomically(path, "old");
-  struct stat before {};
+  struct stat before{};
   stat(path.c_str(), &before);
   write_file_atomically(path, "new text");
-  struct stat after {};
+  struct stat after{};
   stat(path.c_str(), &after);
   EXPECT_EQ(content(path), "new text");
   EXPECT_NE(before.st_ino, after.st_ino);  // another file under the name, not the old one overwritten

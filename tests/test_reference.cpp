@@ -20,7 +20,8 @@ struct Keys {
 
 TEST(Reference, HoldsEveryKeyWithItsDefault) {
   const Keys keys;
-  for (const std::string& sentence : compare_with_reference(keys.schema, "inputs/reference.toml")) ADD_FAILURE() << sentence;
+  for (const std::string& sentence : compare_with_reference(keys.schema, "inputs/reference.toml"))
+    ADD_FAILURE() << sentence;
 }
 
 TEST(Reference, NoticesAMissingKey) {

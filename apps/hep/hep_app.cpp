@@ -88,7 +88,7 @@ std::vector<Predictor::View> HepApplication::views(const Dataset& data) const {
   std::vector<Predictor::View> views;
   for (const bool first : {false, true}) {
     for (const bool second : {false, true}) {
-      views.push_back([=](std::span<float> pixels) {
+      views.emplace_back([=](std::span<float> pixels) {
         if (first) mirror(pixels, dims, ImageAxis::kH);
         if (second) mirror(pixels, dims, ImageAxis::kW);
       });

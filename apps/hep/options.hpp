@@ -37,7 +37,7 @@ struct GenerateKeys {
 struct EvaluateKeys {
   bool weighted = false;        // rates and efficiencies of physics weights instead of events
   std::int64_t replicas = 100;  // of the bootstrap
-  bool mirrors = false;             // mean over the image and its mirrors in eta and phi
+  bool mirrors = false;         // mean over the image and its mirrors in eta and phi
   double min_background = 10;   // events that a background rate must let through
 };
 

@@ -107,7 +107,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
   impl->descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (impl->descriptor < 0 && errno == ENOENT) user_error("{} does not exist", path);
   if (impl->descriptor < 0) user_error("{} cannot be read: {}", path, std::strerror(errno));
-  struct stat status {};
+  struct stat status{};
   if (fstat(impl->descriptor, &status) != 0) user_error("{} cannot be read: {}", path, std::strerror(errno));
   if (S_ISDIR(status.st_mode)) user_error("{} is a folder; an HDF5 file was expected", path);
   if (status.st_size == 0) user_error("{} is empty; an HDF5 file was expected", path);

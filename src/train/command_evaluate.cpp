@@ -13,8 +13,8 @@ int command_evaluate(Job& job) {
   agree(*job.comm, [&] {
     data = job.app.open(job.line.files, "FILE", DataRole::kEvaluate);
     check_shape(*data, job.app.sample_shape(), "FILE");
-    predictor =
-        std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data, job.options.data, job.app.views(*data));
+    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
+                                            job.options.data, job.app.views(*data));
   });
   const Predictions predictions = predictor->run();
   agree(*job.comm, [&] {

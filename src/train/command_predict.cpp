@@ -49,8 +49,8 @@ int command_predict(Job& job) {
     }
     data = job.app.open(job.line.files, "FILE", DataRole::kPredict);
     check_shape(*data, job.app.sample_shape(), "FILE");
-    predictor =
-        std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data, job.options.data, job.app.views(*data));
+    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
+                                            job.options.data, job.app.views(*data));
   });
   const Predictions predictions = predictor->run();
   agree(*job.comm, [&] {

@@ -42,8 +42,8 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
   context_.step = inputs_.state();
 }
 
-// Adds the outputs and scores of this rank's samples to `rows` (output and score of one sample after the other); returns
-// the sum of its losses.
+// Adds the outputs and scores of this rank's samples to `rows` (output and score of one sample after the other);
+// returns the sum of its losses.
 double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows) {
   const Tensor output = network_.output();
   const auto channels = static_cast<std::size_t>(output.shape.sample_size());

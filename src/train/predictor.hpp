@@ -31,7 +31,8 @@ class Predictor {
   using View = std::function<void(std::span<float>)>;
 
   /// All references must outlive the object; the network is used as it is when run() is called.
-  /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and loss
+  /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and
+  /// loss
   ///               are means over them; none: the image as it is
   Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
             const DataOptions& options, std::vector<View> views = {});

@@ -48,8 +48,8 @@ Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& tra
       schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
   if (validation != nullptr) {
-    predictor_ =
-        std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation, job.options.data, job.app.views(*validation));
+    predictor_ = std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation,
+                                             job.options.data, job.app.views(*validation));
   }
 }
 
