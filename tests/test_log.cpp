@@ -1,5 +1,6 @@
 // Log lines, progress, JSON lines and atomic files.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -80,11 +81,17 @@ std::string on_terminal(const char* term, const F& f) {
   std::fflush(stdout);
   dup2(real, STDOUT_FILENO);
   setenv("TERM", saved.c_str(), 1);
-  char text[1000];
-  fcntl(master, F_SETFL, O_NONBLOCK);
-  const ssize_t n = read(master, text, sizeof text);
+  // The terminal passes on what it got in pieces, when it likes: read up to a mark.
+  EXPECT_EQ(write(slave, "#", 1), 1);
+  std::string text;
+  for (pollfd ready{master, POLLIN, 0}; (text.empty() || text.back() != '#') && poll(&ready, 1, 10000) > 0;) {
+    char piece[1000];
+    const ssize_t n = read(master, piece, sizeof piece);
+    if (n <= 0) break;
+    text.append(piece, static_cast<std::size_t>(n));
+  }
   for (const int file : {slave, real, master}) close(file);
-  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : "";
+  return text.substr(0, text.find('#'));
 }
 
 TEST_F(Log, StatusLineOnATerminal) {
