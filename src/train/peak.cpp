@@ -9,7 +9,7 @@ namespace petaflow {
 namespace {
 
 // 16 floats: one register with AVX-512, two with AVX2.  GCC by itself prefers 32 bytes where it may use 64.
-typedef float Vector __attribute__((vector_size(64)));
+using Vector = float __attribute__((vector_size(64)));
 constexpr int kLanes = 16, kChains = 12;  // independent chains hide the latency of 4-5 cycles on two units
 
 /// `rounds` times kChains multiply-adds; returns something that depends on all of them.
@@ -22,11 +22,11 @@ __attribute__((noinline)) float multiply_add(std::int64_t rounds, float seed) {
   for (int chain = 0; chain < kChains; ++chain) sum[chain] = term * static_cast<float>(chain);
   for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
-    for (int chain = 0; chain < kChains; ++chain) sum[chain] = sum[chain] * factor + term;
+    for (Vector& chain : sum) chain = chain * factor + term;
   }
   float result = 0;
-  for (int chain = 0; chain < kChains; ++chain) {
-    for (int lane = 0; lane < kLanes; ++lane) result += sum[chain][lane];
+  for (const Vector& chain : sum) {
+    for (int lane = 0; lane < kLanes; ++lane) result += chain[lane];
   }
   return result;
 }
