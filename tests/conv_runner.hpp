@@ -11,7 +11,7 @@ namespace petaflow::testing_support {
 /// A box with the positions of its first element in x and y.
 struct PlacedBox {
   ConvDesc desc;
-  std::int64_t x_row = 0, y_row = 0;  // in h
+  std::int64_t sample = 0, x_row = 0, y_row = 0;  // rows in h
 };
 
 inline ConvDesc whole_desc(const cases::ConvCase& c, DType type, int threads) {
@@ -24,16 +24,19 @@ inline ConvDesc whole_desc(const cases::ConvCase& c, DType type, int threads) {
   return desc;
 }
 
-/// Boxes of `height` rows (of y; of x in backward data), each for one thread.
+/// Boxes of `height` rows (of y; of x in backward data) of one sample, each for one thread; where that is all rows, of
+/// all samples.
 inline std::vector<PlacedBox> boxes_of(Pass pass, const cases::ConvCase& c, DType type, std::int64_t height) {
   std::vector<PlacedBox> boxes;
   const ConvDesc whole = whole_desc(c, type, 1);
   const ConvGeometry& g = c.geometry;
   const std::int64_t span = g.dilation.h * (g.kernel.h - 1);
   const std::int64_t rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
-  for (std::int64_t begin = 0; begin < rows; begin += height) {
-    const std::int64_t end = std::min(begin + height, rows);
-    PlacedBox box{whole};
+  const std::int64_t samples = height >= rows ? whole.n : 1, bands = (rows + height - 1) / height;
+  for (std::int64_t i = 0; i < whole.n / samples * bands; ++i) {
+    const std::int64_t begin = i % bands * height, end = std::min(begin + height, rows);
+    PlacedBox box{whole, i / bands};
+    box.desc.n = samples;
     std::int64_t x0 = begin, x1 = end, y0 = begin, y1 = end;
     if (pass == Pass::kBackwardData) {  // rows of dy that reach rows [begin, end) of dx
       y0 = std::max<std::int64_t>(0, (begin + g.pad_begin.h - span + g.stride.h - 1) / g.stride.h);
@@ -112,7 +115,8 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
   const auto run_box = [&](std::int64_t i) {
     const auto b = static_cast<std::size_t>(i);
     kernel->run(context, b,
-                {dx.data() + boxes[b].x_row * whole.x_strides.h, dy.data() + boxes[b].y_row * whole.y_strides.h,
+                {dx.data() + boxes[b].sample * whole.x_strides.n + boxes[b].x_row * whole.x_strides.h,
+                 dy.data() + boxes[b].sample * whole.y_strides.n + boxes[b].y_row * whole.y_strides.h,
                  sum.data() + b * sums, scratch.data() + b * scratch_bytes});
   };
   if (threads == 1) {
