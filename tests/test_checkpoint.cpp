@@ -39,6 +39,8 @@ TEST(Checkpoint, WhatIsSavedIsLoaded) {
   const ScratchFolder folder;
   Checkpoint saved = small_checkpoint();
   saved.config += std::string(100000, '#');
+  saved.training = R"({"step": 7})";
+  saved.training_arrays = {array_of("optimizer/exp_avg/fc/weight", {2, 64}, 5)};
   save_checkpoint(folder / "c.h5", saved);
   save_checkpoint(folder / "c.h5", saved);  // replaces
   EXPECT_EQ(folder.files(), 1U);
@@ -46,7 +48,11 @@ TEST(Checkpoint, WhatIsSavedIsLoaded) {
   EXPECT_EQ(loaded.model, saved.model);
   EXPECT_EQ(loaded.config, saved.config);
   EXPECT_EQ(loaded.provenance, saved.provenance);
+  EXPECT_EQ(loaded.training, saved.training);
   EXPECT_TRUE(loaded.checked);
+  ASSERT_EQ(loaded.training_arrays.size(), 1U);
+  EXPECT_EQ(loaded.training_arrays[0].name, "optimizer/exp_avg/fc/weight");
+  EXPECT_EQ(loaded.training_arrays[0].values, saved.training_arrays[0].values);
   ASSERT_EQ(loaded.weights.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(loaded.weights[i].name, saved.weights[i].name);
@@ -117,7 +123,7 @@ TEST(Checkpoint, MissingNewerAndForeignFiles) {
   EXPECT_HOLDS(load("none.h5"), "does not exist");
   {
     auto file = Hdf5File::create(folder / "newer.h5");
-    file.set_attribute("/", "petaflow_schema", std::int64_t{2});
+    file.set_attribute("/", "petaflow_schema", std::int64_t{3});
     auto data = Hdf5File::create(folder / "data.h5");
     data.write<float>("images", {1}, std::vector<float>{1});
     auto lacking = Hdf5File::create(folder / "lacking.h5");
@@ -127,7 +133,7 @@ TEST(Checkpoint, MissingNewerAndForeignFiles) {
     foreign.write<double>("weights/fc/weight", {1, 2}, std::vector<double>{0.5, 1.5}, {Hdf5Type::kF64});
     foreign.write<float>("weights/conv/bias", {1}, std::vector<float>{2});
   }
-  EXPECT_HOLDS(load("newer.h5"), "written by a newer petaflow: its schema is 2, this program knows up to 1");
+  EXPECT_HOLDS(load("newer.h5"), "written by a newer petaflow: its schema is 3, this program knows up to 2");
   EXPECT_HOLDS(load("data.h5"), "is not a checkpoint");
   EXPECT_HOLDS(load("lacking.h5"), "has no data set /weights/a/bias; it holds /weights/a/weight");
   const Checkpoint foreign = load_checkpoint(folder / "foreign.h5");
@@ -160,14 +166,14 @@ TEST(Checkpoint, AFailedSaveLeavesTheOldFile) {
 TEST(Checkpoint, AnotherModelIsDescribed) {
   const Checkpoint checkpoint = small_checkpoint();
   std::vector<NamedDims> model = {{"fc/weight", {2, 64}}, {"conv1/bias", {4}}, {"conv1/weight", {4, 3, 3, 3}}};
-  const auto matched = match_weights(checkpoint, model, "c.h5");
+  const auto matched = match_arrays(checkpoint.weights, model, "c.h5");
   EXPECT_EQ(matched, (std::vector{&checkpoint.weights[2], &checkpoint.weights[1], &checkpoint.weights[0]}));
   model[0].dims = {2, 128};
-  EXPECT_EQ(error_of([&] { match_weights(checkpoint, model, "c.h5"); }),
+  EXPECT_EQ(error_of([&] { match_arrays(checkpoint.weights, model, "c.h5"); }),
             "c.h5 is a checkpoint of another model: fc/weight is (2, 64), the model has (2, 128)");
   model[1].name = "conv2/bias";
   model.push_back({"fc/bias", {2}});
-  EXPECT_EQ(error_of([&] { match_weights(checkpoint, model, "c.h5"); }),
+  EXPECT_EQ(error_of([&] { match_arrays(checkpoint.weights, model, "c.h5"); }),
             "c.h5 is a checkpoint of another model: fc/weight is (2, 64), the model has (2, 128); conv2/bias is "
             "missing; fc/bias "
             "is missing; and 1 more differences");

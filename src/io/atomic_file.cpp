@@ -24,6 +24,18 @@ int sync(const std::string& path, int flags) {
   return error;
 }
 
+// Renames, and brings the folder's entry to the disk.
+void move_into_place(const std::string& temporary, const std::string& path) {
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    failure("cannot write {}: {}", path, std::strerror(error));
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const int error = sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
+  if (error != 0) failure("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
+}
+
 }  // namespace
 
 std::string temporary_name(const std::string& path) { return path + ".tmp." + std::to_string(getpid()); }
@@ -38,15 +50,21 @@ void write_all(int file, std::string_view text, const std::string& path) {
 }
 
 void publish_file(const std::string& temporary, const std::string& path) {
-  int error = sync(temporary, O_RDONLY);
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
+  const int error = sync(temporary, O_RDONLY);
   if (error != 0) {
     unlink(temporary.c_str());
     failure("cannot write {}: {}", path, std::strerror(error));
   }
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  error = sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
-  if (error != 0) failure("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
+  move_into_place(temporary, path);
+}
+
+void publish_link(const std::string& target, const std::string& path) {
+  const std::string temporary = temporary_name(path);
+  unlink(temporary.c_str());
+  if (symlink(target.c_str(), temporary.c_str()) != 0) {
+    failure("cannot make the link {}: {}", path, std::strerror(errno));
+  }
+  move_into_place(temporary, path);
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

@@ -13,6 +13,9 @@ std::string temporary_name(const std::string& path);
 /// disk.  Throws a failure that names the file; the temporary is removed then.
 void publish_file(const std::string& temporary, const std::string& path);
 
+/// Makes path a symbolic link to target, replacing what was there in one move.  Throws a failure that names the link.
+void publish_link(const std::string& target, const std::string& path);
+
 /// Writes text to path: after a crash it holds the old text or the new.  Throws a user error where the folder cannot be
 /// written, a failure where the disk is full.
 void write_file_atomically(const std::string& path, std::string_view text);

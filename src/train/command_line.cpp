@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFooter =
     "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a "
-    "signal.";
+    "signal or run.wall_time, to be resumed.";
 
 CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
   CLI::App& command = *program.add_subcommand(name, description);
@@ -21,7 +21,8 @@ CLI::App& add_command(CLI::App& program, const std::string& name, const std::str
 
 void add_input(CLI::App& command, CommandLine& line) {
   command.add_option("INPUT", line.input, "input file (TOML)")->required();
-  command.add_option("key=value", line.overrides, "keys of the input file, changed for this run: train.batch=16");
+  command.add_option("OVERRIDE", line.overrides, "keys of the input file, changed for this run: train.batch=16")
+      ->option_text("key=value ...");
 }
 
 void add_run(CLI::App& command, CommandLine& line) {
@@ -45,7 +46,9 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   CLI::App& train = add_command(program, "train", "Train the network; writes a run folder");
   add_input(train, line);
   train.add_flag("--check", line.check, "validate everything, estimate memory and time, and quit");
-  train.add_flag("--overwrite", line.overwrite, "replace a run folder that exists");
+  CLI::Option* overwrite = train.add_flag("--overwrite", line.overwrite, "replace a run folder that exists");
+  train.add_flag("--resume", line.resume, "go on from the newest checkpoint of the run folder, where there is one")
+      ->excludes(overwrite);
 
   CLI::App& evaluate = add_command(program, "evaluate", "Judge a trained network on files");
   add_run(evaluate, line);

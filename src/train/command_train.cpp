@@ -1,10 +1,14 @@
 // train INPUT: everything is validated, then the run folder is made, then the network learns.
+#include <map>
+#include <optional>
+
+#include "config/document.hpp"
 #include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/peak.hpp"
 #include "train/run_folder.hpp"
-#include "train/stop_signal.hpp"
+#include "train/stop_request.hpp"
 #include "train/trainer.hpp"
 #include "train/weights.hpp"
 
@@ -14,9 +18,22 @@ namespace {
 void load_initial_weights(Job& job, Network& network) {
   if (job.options.train.init.empty()) return;
   const std::string path = checkpoint_path(job.options.train.init);
-  const Checkpoint checkpoint = load_checkpoint(path);
-  set_weights(network, job.context, checkpoint, path);
+  const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, path);
+  agree(*job.comm, [&] { set_weights(network, job.context, checkpoint.weights, path); });
   job.say("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
+}
+
+// Keys whose values are not those of the checkpoint: the run goes on with the new ones.
+void say_changed_keys(const Job& job, const ResumePoint& point) {
+  std::map<std::string, std::string> old;
+  for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
+    old[entry.key] = to_toml(entry.value);
+  }
+  for (const Entry& entry : parse_document(job.schema.resolved(), "the input file")) {
+    const std::string& before = old[entry.key];
+    const std::string now = to_toml(entry.value);
+    if (now != before) job.say("changed since the checkpoint: {} = {} (was {})", entry.key, now, before);
+  }
 }
 
 void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
@@ -56,7 +73,10 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step) {
 
 int command_train(Job& job) {
   job.load_input();
+  if (!job.line.check) watch_stop_signals();
+  limit_wall_time(job.options.run.wall_time);
   check_run_folder(job);
+  const std::optional<ResumePoint> resumed = find_resume_point(job);
   std::unique_ptr<Dataset> train, validation;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<TrainStep> step;
@@ -73,37 +93,34 @@ int command_train(Job& job) {
     loss = job.app.loss();
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
-    load_initial_weights(job, step->network());
-    say_what_runs(job, *train, validation.get(), *step);
   });
-  const auto make_trainer = [&] {
-    trainer = std::make_unique<Trainer>(job, *step, *loss, *train, validation.get(), metrics.get());
-  };
+  if (!resumed) load_initial_weights(job, step->network());
+  say_what_runs(job, *train, validation.get(), *step);
+  agree(*job.comm, [&] {
+    trainer = std::make_unique<Trainer>(job, *step, *loss, *train, validation.get());
+    if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
+  });
+  if (resumed) {
+    say_changed_keys(job, *resumed);
+    job.say("going on from {}", resumed->path);
+  }
   if (job.line.check) {
-    agree(*job.comm, [&] { make_trainer(); });
     say_estimate(job, *trainer, *step);
     return kDone;
   }
+  if (resumed && trainer->finished()) {
+    job.say("nothing is left to do: the run has ended after {} steps", trainer->steps());
+    return kDone;
+  }
 
-  metrics = open_run_folder(job);
-  agree(*job.comm, [&] { make_trainer(); });
-  watch_stop_signals();
-  const FitResult result = trainer->fit();
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    const std::string path = job.run_folder() + "/" + kCheckpointFile;
-    Checkpoint checkpoint;
-    checkpoint.model = job.app.description();
-    checkpoint.config = job.schema.resolved();
-    checkpoint.provenance = provenance(job);
-    checkpoint.weights = weights_of(step->network());
-    save_checkpoint(path, checkpoint);
-    job.say("wrote {}", path);
-    if (result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
-  });
-  if (result.steps > 0) say_rates(job, result, *step);
-  if (result.stopped) job.say("stopped by a signal after step {}", result.steps);
-  return result.stopped ? kStopped : kDone;
+  metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
+  const FitResult result = trainer->fit(metrics.get());
+  if (job.is_root() && result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
+  if (result.rates.steps > 0) say_rates(job, result, *step);
+  if (result.stopped == StopRequest::kNone) return kDone;
+  job.say("stopped by {} after step {}; --resume goes on from there",
+          result.stopped == StopRequest::kSignal ? "a signal" : "run.wall_time", result.steps);
+  return kStopped;
 }
 
 }  // namespace petaflow

@@ -23,10 +23,9 @@ void check_shape(const Dataset& data, const Shape& expected, const std::string& 
 
 TrainedNetwork load_trained(Job& job) {
   TrainedNetwork trained;
-  Checkpoint checkpoint;
+  trained.path = checkpoint_path(job.line.input);
+  const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, trained.path);
   agree(*job.comm, [&] {
-    trained.path = checkpoint_path(job.line.input);
-    checkpoint = load_checkpoint(trained.path);
     if (checkpoint.config.empty()) {
       user_error(
           "{} holds weights but no configuration, so its network is not known; start a run with it instead: "
@@ -42,7 +41,7 @@ TrainedNetwork load_trained(Job& job) {
     options.kernels = job.options.kernels;
     trained.loss = job.app.loss();
     trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
-    set_weights(*trained.network, job.context, checkpoint, trained.path);
+    set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
   });
   return trained;
 }

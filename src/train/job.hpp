@@ -21,7 +21,7 @@ struct CommandLine {
   std::vector<std::string> overrides;  // key=value
   std::vector<std::string> files;      // evaluate, predict
   std::string output;                  // predict
-  bool check = false, overwrite = false, json = false;
+  bool check = false, overwrite = false, resume = false, json = false;
   std::int64_t steps = 20;  // bench
 };
 

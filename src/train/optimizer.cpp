@@ -20,6 +20,12 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
   if (options.name == "adam") second_ = decltype(second_)("petaflow::optimizer::second", count);
 }
 
+std::vector<OptimizerState> Optimizer::states() const {
+  if (options_.name == "adam") return {{"exp_avg", first_.data()}, {"exp_avg_sq", second_.data()}};
+  if (options_.momentum != 0) return {{"momentum_buffer", first_.data()}};
+  return {};
+}
+
 namespace {
 
 /// What the gradient must be multiplied with so that its L2 norm is at most `limit` (Pascanu et al. 2013).

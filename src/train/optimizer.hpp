@@ -13,6 +13,12 @@
 
 namespace petaflow {
 
+/// An array that an optimizer keeps, one element per parameter element, under PyTorch's name for it.
+struct OptimizerState {
+  const char* name;  // "exp_avg"
+  float* values;     // in MemorySpace
+};
+
 /// Adam or SGD with momentum; the formulas are at the kernels.  State is f32 and starts at zero.
 class Optimizer {
  public:
@@ -22,6 +28,7 @@ class Optimizer {
   /// @param gradient, weights  flat, in MemorySpace
   void step(const Context& context, const float* gradient, float* weights);
 
+  std::vector<OptimizerState> states() const;
   std::size_t state_bytes() const { return (first_.size() + second_.size()) * sizeof(float); }
 
  private:

@@ -9,6 +9,7 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("run.name", options.run.name);
   schema.add("run.folder", options.run.folder, not_empty());
+  schema.add("run.wall_time", options.run.wall_time, at_least(0));
 
   DataOptions& data = options.data;
   schema.add("data.train", data.train);
@@ -54,6 +55,9 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("stop.keep_best", stop.keep_best);
 
   schema.add("log.interval", options.log.interval, at_least(1));
+
+  schema.add("checkpoint.interval", options.checkpoint.interval, at_least(0));
+  schema.add("checkpoint.keep", options.checkpoint.keep, at_least(1));
 
   schema.add("comm.backend", options.comm.backend, one_of({"auto", "mpi", "self"}));
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());

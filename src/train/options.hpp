@@ -13,6 +13,7 @@ namespace petaflow {
 struct RunOptions {
   std::string name;  // folder below `folder`; empty: the input file's name
   std::string folder = "runs";
+  double wall_time = 0;  // s after which the run ends with a checkpoint; 0: no limit
 };
 
 struct DataOptions {
@@ -64,6 +65,11 @@ struct LogOptions {
   std::int64_t interval = 10;  // steps between lines
 };
 
+struct CheckpointOptions {
+  std::int64_t interval = 1000;  // steps between checkpoints; 0: only at the end
+  std::int64_t keep = 2;         // the newest of them
+};
+
 struct CommOptions {
   std::string backend = "auto";
   double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
@@ -77,6 +83,7 @@ struct CommonOptions {
   ScheduleOptions schedule;
   StopOptions stop;
   LogOptions log;
+  CheckpointOptions checkpoint;
   CommOptions comm;
   std::string precision = "f32";
   KernelOptions kernels;

@@ -1,6 +1,7 @@
 #include "train/predictor.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -52,7 +53,7 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
   loader.start_epoch(0);
   indices.clear();
   double loss = 0;
-  for (std::int64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+  for (std::int64_t step = 0; step < loader.steps_per_epoch() && stop_request() == StopRequest::kNone; ++step) {
     const Batch& batch = loader.next();
     inputs_.load(batch, 0, network_.input(), StepState{});
     network_.forward(context_);
@@ -86,12 +87,18 @@ Predictions Predictor::run() {
     for (const View& view : views_) loss += add_view(view, indices, rows) / static_cast<double>(count);
     for (float& value : rows) value /= count;
   });
-  comm_.all_reduce_sum(std::span<double>(&loss, 1));
+  const StopRequest request = stop_request();
+  std::array<double, 3> sums = {loss, request == StopRequest::kSignal ? 1.0 : 0.0,
+                                request == StopRequest::kWallTime ? 1.0 : 0.0};
+  comm_.all_reduce_sum(std::span<double>(sums));
 
   Predictions predictions;
+  if (sums[2] > 0) predictions.stopped = StopRequest::kWallTime;
+  if (sums[1] > 0) predictions.stopped = StopRequest::kSignal;
+  if (predictions.stopped != StopRequest::kNone) return predictions;
   predictions.count = data_.size();
   predictions.channels = static_cast<std::int64_t>(channels);
-  predictions.loss = loss / static_cast<double>(data_.size());
+  predictions.loss = sums[0] / static_cast<double>(data_.size());
   const auto all_indices = comm_.gather(std::as_bytes(std::span(indices)));
   const auto all_rows = comm_.gather(std::as_bytes(std::span(rows)));
   if (comm_.rank() != 0) return predictions;

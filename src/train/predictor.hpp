@@ -15,15 +15,17 @@
 #include "nn/network.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
+#include "train/stop_request.hpp"
 
 namespace petaflow {
 
 /// On rank 0, in the order of the data set; the arrays are empty elsewhere.
 struct Predictions {
   std::int64_t count = 0, channels = 0;
-  std::vector<float> outputs;  // (count, channels) of the network
-  std::vector<float> scores;   // (count, channels) of the loss: probabilities
-  double loss = 0;             // mean of weight x loss, on all ranks
+  std::vector<float> outputs;                // (count, channels) of the network
+  std::vector<float> scores;                 // (count, channels) of the loss: probabilities
+  double loss = 0;                           // mean of weight x loss, on all ranks
+  StopRequest stopped = StopRequest::kNone;  // on all ranks; then nothing else is valid
 };
 
 class Predictor {
@@ -37,7 +39,7 @@ class Predictor {
   Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
             const DataOptions& options, std::vector<View> views = {});
 
-  /// Throws on all ranks where one fails.
+  /// Gives up where any rank is requested to stop.  Throws on all ranks where one fails.
   Predictions run();
 
  private:

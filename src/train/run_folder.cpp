@@ -7,12 +7,15 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.hpp"
 #include "io/atomic_file.hpp"
 #include "train/agree.hpp"
+#include "train/checkpoint_folder.hpp"
+#include "train/weights.hpp"
 
 namespace petaflow {
 namespace fs = std::filesystem;
@@ -26,8 +29,9 @@ void check_run_folder(Job& job) {
       user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
                  folder.string());
     }
-    if (exists && !fs::is_empty(folder) && !job.line.overwrite) {
-      user_error("{} exists; give this run another run.name, or --overwrite to replace it", folder.string());
+    if (exists && !fs::is_empty(folder) && !job.line.overwrite && !job.line.resume) {
+      user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
+                 folder.string());
     }
     fs::path parent = fs::absolute(folder);  // the nearest one that exists must be ours to write
     while (!fs::exists(parent)) parent = parent.parent_path();
@@ -41,20 +45,69 @@ void check_run_folder(Job& job) {
   });
 }
 
-std::unique_ptr<MetricsLog> open_run_folder(Job& job) {
+std::optional<ResumePoint> find_resume_point(Job& job) {
+  if (!job.line.resume) return std::nullopt;
+  ResumePoint point;
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    for (const std::string& path : checkpoints_in(job.run_folder())) {
+      try {
+        point.checkpoint = load_checkpoint(path);
+        point.path = path;
+        return;
+      } catch (const Error& error) {
+        job.say("warning: passed over: {}", error.what());
+      }
+    }
+    if (fs::exists(fs::path(job.run_folder()) / "checkpoint.h5")) {
+      user_error(
+          "{} holds a checkpoint.h5 that cannot be gone on from, and no other checkpoint that is whole; start a "
+          "new run, with its weights (train.init) or with --overwrite",
+          job.run_folder());
+    }
+  });
+  point.path = broadcast_text(*job.comm, point.path);
+  if (point.path.empty()) return std::nullopt;
+  broadcast_checkpoint(*job.comm, point.checkpoint);
+  return point;
+}
+
+namespace {
+
+// Keeps the lines up to a step.
+void cut_metrics(const std::string& path, std::int64_t step) {
+  std::string kept;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+  }
+  write_file_atomically(path, kept);
+}
+
+}  // namespace
+
+std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::int64_t>& resumed_step) {
   std::unique_ptr<MetricsLog> metrics;
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     const fs::path folder = job.run_folder();
+    const std::string log = (folder / kMetricsFile).string();
     std::error_code status;
     fs::create_directories(folder, status);
     if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
-    for (const char* file : {kCheckpointFile, kMetricsFile, kConfigFile}) {
-      fs::remove(folder / file, status);
-      if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
+    if (resumed_step) {
+      remove_leftovers(folder.string());
+      cut_metrics(log, *resumed_step);
+    } else {
+      remove_checkpoints(folder.string());
+      for (const char* file : {kMetricsFile, kConfigFile}) {
+        fs::remove(folder / file, status);
+        if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
+      }
     }
     write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
-    metrics = std::make_unique<MetricsLog>((folder / kMetricsFile).string());
+    metrics = std::make_unique<MetricsLog>(log);
   });
   return metrics;
 }

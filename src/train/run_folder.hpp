@@ -1,9 +1,12 @@
 // The folder of a run: what it may replace, and what it holds.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "io/checkpoint.hpp"
 #include "io/metrics_log.hpp"
 #include "train/job.hpp"
 
@@ -12,15 +15,24 @@ namespace petaflow {
 /// Files of a run folder.
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
-inline constexpr const char* kCheckpointFile = "checkpoint.h5";
 
-/// On all ranks: throws a user error where the folder exists without --overwrite or could not be written.  Changes
-/// nothing.
+/// On all ranks: throws a user error where the folder exists without --overwrite or --resume, or could not be written.
+/// Changes nothing.
 void check_run_folder(Job& job);
 
-/// On all ranks: makes the folder, removes the files of an older run, writes config.toml.  The metrics log is given on
-/// rank 0, null elsewhere.
-std::unique_ptr<MetricsLog> open_run_folder(Job& job);
+/// The checkpoint that a run goes on from.
+struct ResumePoint {
+  std::string path;
+  Checkpoint checkpoint;
+};
+
+/// On all ranks: with --resume, the newest checkpoint of the run folder that is whole; the others are warned of.
+std::optional<ResumePoint> find_resume_point(Job& job);
+
+/// On all ranks: makes the folder and writes config.toml.  A run from the beginning removes the files of an older
+/// one; one resumed after `resumed_step` steps takes back what was logged after them.  The metrics log is given on rank
+/// 0, null elsewhere.
+std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::int64_t>& resumed_step);
 
 /// Who made a result, with what: a JSON object.
 std::string provenance(const Job& job);

@@ -1,11 +1,16 @@
-#include "train/stop_signal.hpp"
+#include "train/stop_request.hpp"
 
+#include <chrono>
 #include <csignal>
 
 namespace petaflow {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 volatile std::sig_atomic_t caught_signal = 0;
+const Clock::time_point program_start = Clock::now();
+double wall_time_s = 0;
 
 extern "C" void note_signal(int signal) {
   caught_signal = signal;
@@ -15,10 +20,15 @@ extern "C" void note_signal(int signal) {
 }  // namespace
 
 void watch_stop_signals() {
-  std::signal(SIGINT, note_signal);
-  std::signal(SIGTERM, note_signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGUSR1}) std::signal(signal, note_signal);
 }
 
-int stop_signal() { return caught_signal; }
+void limit_wall_time(double seconds) { wall_time_s = seconds; }
+
+StopRequest stop_request() {
+  if (caught_signal != 0) return StopRequest::kSignal;
+  const double elapsed_s = std::chrono::duration<double>(Clock::now() - program_start).count();
+  return wall_time_s > 0 && elapsed_s >= wall_time_s ? StopRequest::kWallTime : StopRequest::kNone;
+}
 
 }  // namespace petaflow

@@ -1,11 +1,18 @@
-// SIGINT and SIGTERM end a run in order: the step is finished, the checkpoint written, exit code 3.
+// Requests to end a run in order: the step is finished, a checkpoint written, exit code 3.
 #pragma once
 
 namespace petaflow {
 
-/// From now on the first SIGINT or SIGTERM is noted; the second one ends the process.
+enum class StopRequest { kNone, kSignal, kWallTime };
+
+/// From now on the first SIGINT, SIGTERM or SIGUSR1 (what batch systems send before the time is up) is a request; the
+/// second one ends the process.
 void watch_stop_signals();
-/// The signal that came, or 0.
-int stop_signal();
+
+/// From now on it is a request that the process has run for so many seconds; 0: never.
+void limit_wall_time(double seconds);
+
+/// What has been requested of this rank so far.
+StopRequest stop_request();
 
 }  // namespace petaflow

@@ -1,12 +1,14 @@
 #include "train/train_step.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <span>
 #include <vector>
 
 #include "train/agree.hpp"
-#include "train/stop_signal.hpp"
+#include "train/weights.hpp"
 
 namespace petaflow {
 namespace {
@@ -27,6 +29,8 @@ class Stopwatch {
   double& sum_;
   Kokkos::Timer timer_;
 };
+
+std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("optimizer/{}/", state.name); }
 
 }  // namespace
 
@@ -113,9 +117,10 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
 
-  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the failed ranks, the stopped
-  // ones.
-  std::vector<double> parts(static_cast<std::size_t>(share_.parts + 2), 0.0);
+  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the number of failed ranks, of
+  // those that got a signal, of those whose wall time is up.
+  std::vector<double> parts(static_cast<std::size_t>(share_.parts + 3), 0.0);
+  const std::span<double, 3> counts = std::span(parts).last<3>();
   double mine = 0;
   exchange_->begin_step();
   for (std::int64_t pass = 0; pass < share_.passes; ++pass) {
@@ -130,11 +135,13 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   {
     const Stopwatch watch(context_, times_.communication);
     gradient_ = exchange_->finish();
-    parts[static_cast<std::size_t>(share_.parts)] = error || !std::isfinite(mine) ? 1 : 0;
-    parts[static_cast<std::size_t>(share_.parts) + 1] = stop_signal() != 0 ? 1 : 0;
+    const StopRequest request = stop_request();
+    counts[0] = error || !std::isfinite(mine) ? 1 : 0;
+    counts[1] = request == StopRequest::kSignal ? 1 : 0;
+    counts[2] = request == StopRequest::kWallTime ? 1 : 0;
     comm_.all_reduce_sum(std::span<double>(parts));
   }
-  if (parts[static_cast<std::size_t>(share_.parts)] > 0) {
+  if (counts[0] > 0) {
     attempt([&] {
       if (!std::isfinite(mine)) {
         failure(
@@ -151,8 +158,33 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   ++step_;
   double sum = 0;
   for (std::int64_t part = 0; part < share_.parts; ++part) sum += parts[static_cast<std::size_t>(part)];
-  return {sum / static_cast<double>(batch->valid_global), batch->valid_global,
-          parts[static_cast<std::size_t>(share_.parts) + 1] > 0};
+  StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
+  if (counts[1] > 0) stop = StopRequest::kSignal;
+  return {sum / static_cast<double>(batch->valid_global), batch->valid_global, stop};
+}
+
+std::vector<NamedArray> TrainStep::optimizer_arrays() const {
+  std::vector<NamedArray> all;
+  for (const OptimizerState& state : optimizer_->states()) {
+    std::ranges::move(arrays_of(network_->parameters(), state.values, optimizer_prefix(state)),
+                      std::back_inserter(all));
+  }
+  return all;
+}
+
+void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& optimizer_arrays, const std::string& path) {
+  std::size_t used = 0;
+  for (const OptimizerState& state : optimizer_->states()) {
+    const std::string prefix = optimizer_prefix(state);
+    std::vector<NamedArray> arrays;
+    std::ranges::copy_if(optimizer_arrays, std::back_inserter(arrays),
+                         [&](const NamedArray& array) { return array.name.starts_with(prefix); });
+    if (arrays.empty()) user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
+    set_from_arrays(network_->parameters(), arrays, prefix, path, state.values);
+    used += arrays.size();
+  }
+  if (used != optimizer_arrays.size()) user_error("{} is of a run with another optimizer", path);
+  step_ = step;
 }
 
 }  // namespace petaflow

@@ -4,17 +4,21 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
 #include "data/loader.hpp"
+#include "io/checkpoint.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
 #include "train/optimizer.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
+#include "train/stop_request.hpp"
 #include "train/sync.hpp"
 
 namespace petaflow {
@@ -28,7 +32,7 @@ struct StepTimes {
 struct StepResult {
   double loss = 0;           // sum of weight x loss over the real samples of the global batch / their number
   std::int64_t samples = 0;  // real ones of the global batch
-  bool stop = false;         // some rank got a signal to stop
+  StopRequest stop = StopRequest::kNone;  // of any rank
 };
 
 class TrainStep {
@@ -42,10 +46,16 @@ class TrainStep {
   StepResult run(Loader& loader, float learning_rate);
 
   Network& network() { return *network_; }
+  const Network& network() const { return *network_; }
   const BatchShare& share() const { return share_; }
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   void reset_times();
+  /// What the next update depends on beside weights and steps(): "optimizer/<state>/<layer>/<name>".
+  std::vector<NamedArray> optimizer_arrays() const;
+  /// Goes on after `step` steps with these arrays.  Throws a user error naming `path` where they are of another network
+  /// or optimizer.
+  void restore(std::int64_t step, const std::vector<NamedArray>& optimizer_arrays, const std::string& path);
   /// The sum of gradients that the last step used, flat, in MemorySpace.
   const float* gradient() const { return gradient_; }
   std::size_t optimizer_bytes() const { return optimizer_->state_bytes(); }

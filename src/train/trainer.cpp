@@ -1,13 +1,17 @@
 #include "train/trainer.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 
 #include <nlohmann/json.hpp>
 
+#include "base/region.hpp"
 #include "io/log.hpp"
-#include "io/progress.hpp"
 #include "train/agree.hpp"
+#include "train/checkpoint_folder.hpp"
+#include "train/run_folder.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -31,22 +35,24 @@ LoaderOptions augmented(LoaderOptions options, const Application& app, const Dat
   return options;
 }
 
+/// Prefix of the latest weights among the arrays of training, where the checkpoint's weights are the best ones.
+const std::string kLatest = "latest/";
+
 std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_epoch) {
   return options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
 }
 
 }  // namespace
 
-Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation,
-                 MetricsLog* metrics)
+Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation)
     : job_(job),
       step_(step),
       validation_(validation),
-      metrics_(metrics),
       loader_(train, augmented(loader_options(job.options, step.share()), job.app, train)),
       total_steps_(steps_of_run(job.options.train, loader_.steps_per_epoch())),
       schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
+  state_.steps_per_epoch = steps_per_epoch();
   if (validation != nullptr) {
     predictor_ = std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation,
                                              job.options.data, job.app.views(*validation));
@@ -62,43 +68,50 @@ double Trainer::measure_step() {
   return timer.seconds();
 }
 
-FitResult Trainer::fit() {
-  const std::int64_t per_epoch = loader_.steps_per_epoch();
-  const std::int64_t between = job_.options.train.validate_epochs;
+void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
+  const TrainingState state = state_from_text(checkpoint.training, path);
+  if (state.steps_per_epoch != steps_per_epoch()) {
+    user_error(
+        "{} is of a run with {} steps per epoch, now there are {}: data.train and train.batch must stay as they were; "
+        "or start a new run from its weights (train.init)",
+        path, state.steps_per_epoch, steps_per_epoch());
+  }
+  std::vector<NamedArray> latest, optimizer;
+  for (const NamedArray& array : checkpoint.training_arrays) {
+    (array.name.starts_with(kLatest) ? latest : optimizer).push_back(array);
+  }
+  step_.restore(state.step, optimizer, path);
+  set_weights(step_.network(), job_.context, checkpoint.weights, path);
+  if (!latest.empty()) {
+    best_weights_ = checkpoint.weights;
+    set_from_arrays(step_.network().parameters(), latest, kLatest, path, step_.network().weights());
+    step_.network().refresh(job_.context);
+  }
+  state_ = state;
+  saved_step_ = state.step;
+}
+
+bool Trainer::finished() const { return state_.ended || (state_.step >= total_steps_ && !state_.validation_due); }
+
+FitResult Trainer::fit(MetricsLog* metrics) {
+  metrics_ = metrics;
   step_.reset_times();
-  bool stop = false;
   ProgressOptions options;
   options.total = total_steps_;
+  options.first = state_.step;
   options.interval = job_.options.log.interval;
   const auto progress = job_.is_root() && !job_.line.json ? std::make_unique<Progress>(options) : nullptr;
-
-  for (std::int64_t epoch = 0; result_.steps < total_steps_ && !stop; ++epoch) {
-    loader_.start_epoch(epoch);
-    for (std::int64_t s = 0; s < per_epoch && result_.steps < total_steps_ && !stop; ++s) {
-      const Kokkos::Timer timer;
-      const StepResult step = step_.run(loader_, schedule_.rate(result_.steps));
-      after_step(step, epoch, timer.seconds());
-      if (progress) {
-        progress->update(result_.steps, result_.rates.samples, fmt::format("epoch {} loss {:.4f}", epoch, step.loss));
-      }
-      stop = step.stop;
-    }
-    result_.stopped = stop;
-    if (stop) break;
-    const bool last = result_.steps == total_steps_;
-    if (validation_ != nullptr && (last || (between > 0 && (epoch + 1) % between == 0))) stop = validate(epoch);
+  while (result_.stopped == StopRequest::kNone && !finished()) {
+    if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
+    if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
   }
+  save_at_end();
+  if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
 
-  if (!best_weights_.empty()) {
-    Checkpoint best;
-    best.weights = std::move(best_weights_);
-    set_weights(step_.network(), job_.context, best, "the best validation");
-    job_.say("kept the weights of the best validation ({:.4f})", *best_);
-  }
-
+  result_.steps = state_.step;
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
-  if (result_.steps > 1 && later_s > 0) {
+  if (rates.steps > 1 && later_s > 0) {
     rates.sustained_samples_per_s = static_cast<double>(rates.samples - first_step_samples_) / later_s;
     rates.sustained_gflops = 1e-9 * rates.sustained_samples_per_s * flop_per_sample_;
     rates.peak_gflops = std::max(rates.peak_gflops, rates.sustained_gflops);
@@ -107,43 +120,80 @@ FitResult Trainer::fit() {
   return result_;
 }
 
-// Counts, and writes a line of metrics where an interval is full.
-void Trainer::after_step(const StepResult& step, std::int64_t epoch, double seconds) {
-  result_.steps += 1;
+// To the end of the epoch, of the run, or to a request to stop.
+StopRequest Trainer::train_epoch(Progress* progress) {
+  loader_.start_epoch(state_.epoch, state_.epoch_step);
+  while (!state_.validation_due) {
+    const Kokkos::Timer timer;
+    const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
+    after_step(step, timer.seconds());
+    if (progress != nullptr) {
+      progress->update(state_.step, result_.rates.samples,
+                       fmt::format("epoch {} loss {:.4f}", state_.epoch, step.loss));
+    }
+    if (step.stop != StopRequest::kNone) return step.stop;
+    if (!state_.validation_due) save_if_due();
+  }
+  return StopRequest::kNone;
+}
+
+StopRequest Trainer::end_epoch() {
+  const std::int64_t between = job_.options.train.validate_epochs;
+  const bool last = state_.step == total_steps_;
+  if (validation_ != nullptr && (last || (between > 0 && (state_.epoch + 1) % between == 0))) {
+    if (const StopRequest stop = validate(); stop != StopRequest::kNone) return stop;
+  }
+  state_.validation_due = false;
+  if (state_.epoch_step == steps_per_epoch()) {
+    state_.epoch += 1;
+    state_.epoch_step = 0;
+  }
+  save_if_due();
+  return StopRequest::kNone;
+}
+
+// Moves the cursor, counts, and writes a line of metrics where an interval is full.
+void Trainer::after_step(const StepResult& step, double seconds) {
+  state_.step += 1;
+  state_.epoch_step += 1;
+  state_.validation_due = state_.epoch_step == steps_per_epoch() || state_.step == total_steps_;
   result_.loss = step.loss;
   result_.rates.steps += 1;
   result_.rates.samples += step.samples;
   result_.rates.seconds += seconds;
-  if (result_.steps == 1) {
+  if (result_.rates.steps == 1) {
     first_step_s_ = seconds;
     first_step_samples_ = step.samples;
   }
-  interval_steps_ += 1;
+  state_.interval_steps += 1;
+  state_.interval_loss += step.loss;
   interval_samples_ += step.samples;
   interval_s_ += seconds;
-  interval_loss_ += step.loss;
-  if (result_.steps % job_.options.log.interval != 0 && result_.steps != total_steps_) return;
+  if (state_.step % job_.options.log.interval != 0 && state_.step != total_steps_) return;
 
   const double rate = static_cast<double>(interval_samples_) / interval_s_, gflops = 1e-9 * rate * flop_per_sample_;
-  const bool has_first = result_.steps == interval_steps_;  // it pays for page faults and plans
-  if (!has_first || interval_steps_ > 1) result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
+  const bool has_first = result_.rates.samples == interval_samples_;  // it pays for page faults and plans
+  if (!has_first || interval_samples_ > step.samples) {
+    result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
+  }
   if (metrics_ != nullptr) {
-    const nlohmann::json line = {{"step", result_.steps},
-                                 {"epoch", epoch},
-                                 {"loss", interval_loss_ / static_cast<double>(interval_steps_)},
-                                 {"lr", schedule_.rate(result_.steps - 1)},
+    const nlohmann::json line = {{"step", state_.step},
+                                 {"epoch", state_.epoch},
+                                 {"loss", state_.interval_loss / static_cast<double>(state_.interval_steps)},
+                                 {"lr", schedule_.rate(state_.step - 1)},
                                  {"samples_per_s", rate},
                                  {"gflops", gflops}};
     metrics_->write(line);
   }
-  interval_steps_ = interval_samples_ = 0;
-  interval_s_ = interval_loss_ = 0;
+  state_.interval_steps = interval_samples_ = 0;
+  state_.interval_loss = interval_s_ = 0;
 }
 
-// Judges the weights; true where training is to stop.
-bool Trainer::validate(std::int64_t epoch) {
+// Judges the weights, and ends the run where the target is reached or patience ended.
+StopRequest Trainer::validate() {
   const StopOptions& options = job_.options.stop;
   const Predictions predictions = predictor_->run();
+  if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
   // Of the metric to stop by, from rank 0 to all: value, whether higher is better.
   std::array<double, 2> decisive = {0, 0};
   Evaluation evaluation;
@@ -164,24 +214,67 @@ bool Trainer::validate(std::int64_t epoch) {
       values[m.name] = m.value;
       text += fmt::format(" {} {:.4f}", m.name, m.value);
     }
-    job_.say("epoch {} validation:{}", epoch, text);
-    const nlohmann::json line = {{"step", result_.steps}, {"epoch", epoch}, {"validation", values}};
+    job_.say("epoch {} validation:{}", state_.epoch, text);
+    const nlohmann::json line = {{"step", state_.step}, {"epoch", state_.epoch}, {"validation", values}};
     if (metrics_ != nullptr) metrics_->write(line);
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
-  const bool improved = !best_ || better(decisive[0], *best_);
-  if (improved) best_ = decisive[0];
-  since_best_ = improved ? 0 : since_best_ + 1;
+  const bool improved = !state_.best || better(decisive[0], *state_.best);
+  if (improved) state_.best = decisive[0];
+  state_.since_best = improved ? 0 : state_.since_best + 1;
   if (improved && options.keep_best) best_weights_ = weights_of(step_.network());
   if (improved || !options.keep_best) result_.validation = std::move(evaluation);
 
-  result_.target_reached = options.target != 0 && !better(options.target, decisive[0]);
-  const bool patience_ended = options.patience > 0 && since_best_ >= options.patience;
-  const bool stops = result_.target_reached || patience_ended;
-  if (result_.target_reached) job_.say("target {} reached", options.target);
+  const bool target_reached = options.target != 0 && !better(options.target, decisive[0]);
+  const bool patience_ended = options.patience > 0 && state_.since_best >= options.patience;
+  state_.ended = target_reached || patience_ended;
+  if (target_reached) job_.say("target {} reached", options.target);
   if (patience_ended) job_.say("no better value in {} validations", options.patience);
-  return stops;
+  return StopRequest::kNone;
+}
+
+// ---- Checkpoints ----
+
+// Its weights are those to use: of the best validation where they are kept, and then the latest stand beside them.
+Checkpoint Trainer::checkpoint() const {
+  const Network& network = step_.network();
+  Checkpoint checkpoint;
+  checkpoint.model = job_.app.description();
+  checkpoint.config = job_.schema.resolved();
+  checkpoint.provenance = provenance(job_);
+  checkpoint.training = to_text(state_);
+  checkpoint.training_arrays = step_.optimizer_arrays();
+  if (best_weights_.empty()) {
+    checkpoint.weights = weights_of(network);
+  } else {
+    checkpoint.weights = best_weights_;
+    std::ranges::move(arrays_of(network.parameters(), network.weights(), kLatest),
+                      std::back_inserter(checkpoint.training_arrays));
+  }
+  return checkpoint;
+}
+
+// A run is not lost because a checkpoint cannot be written: it goes on, and tries again at the next one.
+void Trainer::save_if_due() {
+  const CheckpointOptions& options = job_.options.checkpoint;
+  if (options.interval == 0 || state_.step % options.interval != 0 || finished() || !job_.is_root()) return;
+  const Region region("petaflow::checkpoint");
+  try {
+    save_to_folder(job_.run_folder(), state_.step, checkpoint(), options.keep);
+    saved_step_ = state_.step;
+  } catch (const Error& error) {
+    job_.say("warning: no checkpoint after step {}: {}; the run goes on", state_.step, error.what());
+  }
+}
+
+void Trainer::save_at_end() {
+  agree(*job_.comm, [&] {
+    if (!job_.is_root() || saved_step_ == state_.step) return;
+    const std::string path = save_to_folder(job_.run_folder(), state_.step, checkpoint(), job_.options.checkpoint.keep);
+    job_.say("wrote {}", path);
+    if (!best_weights_.empty()) job_.say("its weights are those of the best validation ({:.4f})", *state_.best);
+  });
 }
 
 }  // namespace petaflow

@@ -8,62 +8,75 @@
 
 #include "io/checkpoint.hpp"
 #include "io/metrics_log.hpp"
+#include "io/progress.hpp"
 #include "train/job.hpp"
 #include "train/predictor.hpp"
 #include "train/report.hpp"
 #include "train/schedule.hpp"
+#include "train/stop_request.hpp"
 #include "train/train_step.hpp"
+#include "train/training_state.hpp"
 
 namespace petaflow {
 
 struct FitResult {
-  std::int64_t steps = 0;
-  double loss = 0;  // of the last step
-  bool target_reached = false;
-  bool stopped = false;                  // by a signal
+  std::int64_t steps = 0;  // done in all, those before a resume included
+  double loss = 0;         // of the last step
+  StopRequest stopped = StopRequest::kNone;
   std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
-  Rates rates;
-  StepTimes times;  // mean over ranks
+  Rates rates;                           // of this process
+  StepTimes times;                       // mean over ranks
 };
 
 class Trainer {
  public:
-  /// @param validation, metrics  may be null; metrics is written on rank 0.  All must outlive the trainer.
-  Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation,
-          MetricsLog* metrics);
+  /// @param validation  may be null.  All must outlive the trainer.
+  Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation);
 
+  std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
 
-  /// Trains to the end, the target, or a signal.  Throws on all ranks where one fails.
-  FitResult fit();
+  /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
+  /// belongs to another network, optimizer, or division of the data into steps.
+  void restore(const Checkpoint& checkpoint, const std::string& path);
+  /// Whether nothing is left to do.
+  bool finished() const;
+
+  /// Trains to the end, the target, or a request to stop; writes a checkpoint every checkpoint.interval steps and at
+  /// the end.  Throws on all ranks where one fails.
+  /// @param metrics  on rank 0; null elsewhere
+  FitResult fit(MetricsLog* metrics);
   /// The wall time in seconds of one step from the beginning of the data, after one to warm up; changes the weights.
   double measure_step();
 
  private:
-  void after_step(const StepResult& result, std::int64_t epoch, double seconds);
-  bool validate(std::int64_t epoch);
+  StopRequest train_epoch(Progress* progress);
+  StopRequest end_epoch();
+  void after_step(const StepResult& result, double seconds);
+  StopRequest validate();
+  Checkpoint checkpoint() const;
+  void save_if_due();
+  void save_at_end();
 
   Job& job_;
   TrainStep& step_;
   const Dataset* validation_;
-  MetricsLog* metrics_;
+  MetricsLog* metrics_ = nullptr;
   Loader loader_;
   std::int64_t total_steps_;
   Schedule schedule_;
   std::unique_ptr<Predictor> predictor_;
-  FitResult result_;
-
-  // Since the last line of the log.
-  std::int64_t interval_steps_ = 0, interval_samples_ = 0;
-  double interval_s_ = 0, interval_loss_ = 0;
-  double first_step_s_ = 0;
-  std::int64_t first_step_samples_ = 0;
   double flop_per_sample_ = 0;
 
-  std::optional<double> best_;
-  std::int64_t since_best_ = 0;
-  std::vector<NamedArray> best_weights_;
+  TrainingState state_;
+  std::vector<NamedArray> best_weights_;  // where stop.keep_best
+  std::int64_t saved_step_ = -1;
+  FitResult result_;
+  std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
+  double interval_s_ = 0;
+  double first_step_s_ = 0;
+  std::int64_t first_step_samples_ = 0;
 };
 
 /// The loader of a rank's share of the training set.

@@ -1,7 +1,8 @@
-// The weights of a network between memory and checkpoints.
+// Flat arrays of a network's parameters (weights, moments of the optimizer) between memory and checkpoints.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
@@ -12,10 +13,24 @@ namespace petaflow {
 /// A run folder stands for its checkpoint: "runs/hep" -> "runs/hep/checkpoint.h5".
 std::string checkpoint_path(const std::string& run);
 
+/// The checkpoint of rank 0 to all ranks.
+void broadcast_checkpoint(Communicator& comm, Checkpoint& checkpoint);
+
+/// The checkpoint in a file, read by rank 0 and sent to all; throws on all ranks alike.
+Checkpoint load_checkpoint_everywhere(Communicator& comm, const std::string& path);
+
+/// A flat array (parameter elements, in MemorySpace) cut into one array per parameter, named prefix + its name.
+std::vector<NamedArray> arrays_of(const std::vector<Parameter>& parameters, const float* flat,
+                                  const std::string& prefix = "");
+/// The reverse.  Throws user errors naming `path` where names or shapes differ.
+void set_from_arrays(const std::vector<Parameter>& parameters, const std::vector<NamedArray>& arrays,
+                     const std::string& prefix, const std::string& path, float* flat);
+
 /// The weights in the order of the model.
 std::vector<NamedArray> weights_of(const Network& network);
 
-/// Copies the checkpoint's weights into the network and refreshes it.  Throws user errors where names or shapes differ.
-void set_weights(Network& network, const Context& context, const Checkpoint& checkpoint, const std::string& path);
+/// Copies weights into the network and refreshes it.  Throws user errors where names or shapes differ.
+void set_weights(Network& network, const Context& context, const std::vector<NamedArray>& weights,
+                 const std::string& path);
 
 }  // namespace petaflow

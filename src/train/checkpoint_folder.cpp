@@ -1,0 +1,66 @@
+#include "train/checkpoint_folder.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <regex>
+
+#include "base/error.hpp"
+#include "io/atomic_file.hpp"
+
+namespace petaflow {
+namespace fs = std::filesystem;
+namespace {
+
+const std::string kLink = "checkpoint.h5";
+
+// The entries of the folder whose name matches, in order of name.
+std::vector<fs::path> matching(const fs::path& folder, const std::string& pattern) {
+  std::vector<fs::path> found;
+  std::error_code status;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, status)) {
+    if (std::regex_match(entry.path().filename().string(), std::regex(pattern))) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void remove_all_of(const std::vector<fs::path>& paths) {
+  for (const fs::path& path : paths) {
+    std::error_code status;
+    fs::remove(path, status);
+    if (status) user_error("cannot remove {}: {}", path.string(), status.message());
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> checkpoints_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const fs::path& path : matching(folder, R"(checkpoint-\d{10}\.h5)")) paths.push_back(path.string());
+  std::ranges::reverse(paths);
+  return paths;
+}
+
+std::string save_to_folder(const std::string& folder, std::int64_t step, const Checkpoint& checkpoint,
+                           std::int64_t keep) {
+  const std::string name = fmt::format("checkpoint-{:010}.h5", step);
+  const std::string path = folder + "/" + name;
+  save_checkpoint(path, checkpoint);
+  publish_link(name, folder + "/" + kLink);
+  const std::vector<std::string> all = checkpoints_in(folder);
+  for (auto old = all.begin() + std::min<std::ptrdiff_t>(keep, std::ssize(all)); old != all.end(); ++old) {
+    std::error_code status;
+    fs::remove(*old, status);  // one too many does no harm
+  }
+  return path;
+}
+
+void remove_leftovers(const std::string& folder) { remove_all_of(matching(folder, R"(.*\.tmp\.\d+)")); }
+
+void remove_checkpoints(const std::string& folder) {
+  remove_all_of(matching(folder, R"(checkpoint(-\d{10})?\.h5)"));
+  remove_leftovers(folder);
+}
+
+}  // namespace petaflow

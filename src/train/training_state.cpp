@@ -1,0 +1,43 @@
+#include "train/training_state.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+std::string to_text(const TrainingState& state) {
+  nlohmann::json json = {{"step", state.step},
+                         {"epoch", state.epoch},
+                         {"epoch_step", state.epoch_step},
+                         {"validation_due", state.validation_due},
+                         {"steps_per_epoch", state.steps_per_epoch},
+                         {"ended", state.ended},
+                         {"since_best", state.since_best},
+                         {"interval_steps", state.interval_steps},
+                         {"interval_loss", state.interval_loss}};
+  if (state.best) json["best"] = *state.best;
+  return json.dump();
+}
+
+TrainingState state_from_text(const std::string& text, const std::string& path) {
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    TrainingState state;
+    json.at("step").get_to(state.step);
+    json.at("epoch").get_to(state.epoch);
+    json.at("epoch_step").get_to(state.epoch_step);
+    json.at("validation_due").get_to(state.validation_due);
+    json.at("steps_per_epoch").get_to(state.steps_per_epoch);
+    json.at("ended").get_to(state.ended);
+    json.at("since_best").get_to(state.since_best);
+    json.at("interval_steps").get_to(state.interval_steps);
+    json.at("interval_loss").get_to(state.interval_loss);
+    if (json.contains("best")) state.best = json.at("best").get<double>();
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    user_error("{}: the state of the training cannot be read: {}", path, error.what());
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,181 @@
+// Interrupted runs: whatever ended them, the resumed run ends with the weights of one that was never interrupted.
+#include <cmath>
+#include <fstream>
+#include <random>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "io/checkpoint.hpp"
+#include "program.hpp"
+
+namespace petaflow {
+namespace {
+
+class Resume : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_EQ(run("generate small.toml").code, 0);
+  }
+
+  /// 24 steps with all that has a state: dropout, augmentation, Adam, a schedule, a best validation.
+  std::string training(const std::string& name, const std::string& more = "") const {
+    return "train small.toml run.name=" + name +
+           " train.epochs=4 train.deterministic=true train.shards=4 model.dropout=0.2 augment.roll_phi=true"
+           " schedule.name=cosine stop.keep_best=true log.interval=3 checkpoint.interval=2 checkpoint.keep=3 " +
+           more;
+  }
+
+  void expect_same_end(const std::string& name) {
+    const Checkpoint a = load_checkpoint((folder_ / "runs/whole/checkpoint.h5").string());
+    const Checkpoint b = load_checkpoint((folder_ / "runs" / name / "checkpoint.h5").string());
+    EXPECT_EQ(a.training, b.training);
+    ASSERT_EQ(a.weights.size(), b.weights.size());
+    for (std::size_t i = 0; i < a.weights.size(); ++i) EXPECT_EQ(a.weights[i].values, b.weights[i].values);
+    ASSERT_EQ(a.training_arrays.size(), b.training_arrays.size());
+    for (std::size_t i = 0; i < a.training_arrays.size(); ++i) {
+      EXPECT_EQ(a.training_arrays[i].name, b.training_arrays[i].name);
+      EXPECT_EQ(a.training_arrays[i].values, b.training_arrays[i].values);
+    }
+    EXPECT_EQ(losses(name), losses("whole"));
+  }
+
+  /// Every line of the log without what depends on the clock.  Validation losses are sums over ranks: to 6 digits.
+  std::vector<nlohmann::json> losses(const std::string& name) const {
+    std::vector<nlohmann::json> all;
+    std::ifstream file(folder_ / "runs" / name / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      nlohmann::json json = nlohmann::json::parse(line);
+      json.erase("samples_per_s");
+      json.erase("gflops");
+      if (json.contains("validation"))
+        json["validation"]["loss"] = std::round(1e6 * double{json["validation"]["loss"]});
+      all.push_back(json);
+    }
+    return all;
+  }
+
+  std::size_t files(const std::string& name, const std::string& word) const {
+    std::size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(folder_ / "runs" / name)) {
+      if (entry.path().filename().string().find(word) != std::string::npos) ++count;
+    }
+    return count;
+  }
+};
+
+TEST_F(Resume, ARunWithoutCheckpointStartsFromTheBeginning) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  const Outcome fresh = run(training("fresh") + " --resume");
+  EXPECT_EQ(fresh.code, 0) << fresh.err;
+  expect_same_end("fresh");
+  EXPECT_EQ(files("fresh", "checkpoint-"), 3U);  // checkpoint.keep
+  EXPECT_TRUE(fs::is_symlink(folder_ / "runs/fresh/checkpoint.h5"));
+}
+
+TEST_F(Resume, AnEndedRunIsLeftAlone) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  const auto before = fs::last_write_time(folder_ / "runs/whole/metrics.jsonl");
+  const Outcome again = run(training("whole") + " --resume");
+  EXPECT_EQ(again.code, 0);
+  EXPECT_NE(again.out.find("nothing is left to do"), std::string::npos) << again.out;
+  EXPECT_EQ(fs::last_write_time(folder_ / "runs/whole/metrics.jsonl"), before);
+  EXPECT_EQ(run(training("whole")).code, 1);  // neither --resume nor --overwrite
+  EXPECT_EQ(run(training("whole") + " --resume --overwrite").code, 1);
+}
+
+TEST_F(Resume, KilledRunsEndAlike) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  std::minstd_rand random(7);
+  for (const int ranks : {1, 2}) {
+    const std::string name = "killed" + std::to_string(ranks);
+    Outcome outcome;
+    for (int kill = 0; kill < 4; ++kill) {
+      const double delay_s = 0.2 + 0.1 * static_cast<double>(random() % 10);
+      outcome = run(training(name) + " --resume", ranks, "timeout -s KILL " + std::to_string(delay_s));
+      // mpirun is dead, its ranks need not be.
+      while (std::system(("pkill -KILL -f [r]un.name=" + name).c_str()) == 0) usleep(10000);
+    }
+    outcome = run(training(name) + " --resume", ranks);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect_same_end(name);
+    EXPECT_EQ(files(name, ".tmp."), 0U);
+  }
+}
+
+TEST_F(Resume, TheNumberOfRanksMayChange) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  ASSERT_EQ(run(training("part", "run.wall_time=0.001")).code, 3);
+  const Outcome rest = run(training("part") + " --resume", 2);
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find("changed since the checkpoint: run.wall_time = 0.0 (was 0.001)"), std::string::npos)
+      << rest.out;
+  expect_same_end("part");
+}
+
+TEST_F(Resume, RequestsToStopEndTheRunInOrder) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  for (const std::string signal : {"TERM", "USR1"}) {
+    const std::string name = "stopped_" + signal;
+    Outcome outcome;
+    int stops = 0;
+    for (double delay_s = 0.3; delay_s < 20 && outcome.code != 0; delay_s += 0.1) {
+      outcome = run(training(name) + " --resume", 1,
+                    "timeout --preserve-status -s " + signal + " " + std::to_string(delay_s));
+      if (outcome.code == 3) ++stops;
+    }
+    EXPECT_GT(stops, 0);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect_same_end(name);
+  }
+  const Outcome limited = run(training("limited", "run.wall_time=0.001"));
+  EXPECT_EQ(limited.code, 3) << limited.err;
+  EXPECT_NE(limited.out.find("stopped by run.wall_time after step 1;"), std::string::npos) << limited.out;
+  EXPECT_EQ(run(training("limited") + " --resume").code, 0);
+  expect_same_end("limited");
+}
+
+TEST_F(Resume, ADamagedCheckpointIsPassedOver) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  ASSERT_EQ(run(training("damaged", "run.wall_time=0.001")).code, 3);
+  ASSERT_EQ(run(training("damaged", "train.steps=5") + " --resume").code, 0);
+  const fs::path newest = folder_ / "runs/damaged/checkpoint-0000000005.h5";
+  ASSERT_TRUE(fs::exists(newest));
+  fs::resize_file(newest, fs::file_size(newest) / 2);
+  const Outcome outcome = run(training("damaged") + " --resume");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("passed over"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("going on from runs/damaged/checkpoint-0000000004.h5"), std::string::npos) << outcome.out;
+}
+
+TEST_F(Resume, AFullDiskLosesNothing) {
+  const std::string large = " model.filters=[128,128,128,128]";
+  ASSERT_EQ(run(training("whole", "train.steps=3") + large).code, 0);
+  // A limit of 6 MiB on the size of files stands for it: the log fits, and the files of MPI; checkpoints do not.
+  const Outcome full =
+      run(training("whole") + large + " --resume", 1, "bash -c 'trap \"\" XFSZ; ulimit -f 6144; exec \"$@\"' bash");
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_NE(full.out.find("no checkpoint after step 4"), std::string::npos) << full.out;
+  EXPECT_NE(full.err.find("a checkpoint takes"), std::string::npos) << full.err;
+  EXPECT_EQ(files("whole", ".tmp."), 0U);
+  EXPECT_TRUE(fs::exists(folder_ / "runs/whole/checkpoint-0000000003.h5"));
+  EXPECT_EQ(run("evaluate runs/whole test.h5").code, 0);
+  EXPECT_EQ(run(training("whole") + large + " --resume").code, 0);
+}
+
+TEST_F(Resume, AnotherRunIsRefused) {
+  ASSERT_EQ(run(training("whole", "train.steps=3")).code, 0);
+  const auto refused = [&](const std::string& more) {
+    const Outcome outcome = run(training("whole", more) + " --resume");
+    EXPECT_EQ(outcome.code, 1) << more;
+    return outcome.err;
+  };
+  EXPECT_NE(refused("train.batch=8").find("steps per epoch"), std::string::npos);
+  EXPECT_NE(refused("optimizer.name=sgd").find("another optimizer"), std::string::npos);
+  EXPECT_NE(refused("model.filters=[4,4]").find("another model"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace petaflow
