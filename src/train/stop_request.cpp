@@ -9,7 +9,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 volatile std::sig_atomic_t caught_signal = 0;
-const Clock::time_point program_start = Clock::now();
+const Clock::time_point kProgramStart = Clock::now();
 double wall_time_s = 0;
 
 extern "C" void note_signal(int signal) {
@@ -27,7 +27,7 @@ void limit_wall_time(double seconds) { wall_time_s = seconds; }
 
 StopRequest stop_request() {
   if (caught_signal != 0) return StopRequest::kSignal;
-  const double elapsed_s = std::chrono::duration<double>(Clock::now() - program_start).count();
+  const double elapsed_s = std::chrono::duration<double>(Clock::now() - kProgramStart).count();
   return wall_time_s > 0 && elapsed_s >= wall_time_s ? StopRequest::kWallTime : StopRequest::kNone;
 }
 
