@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,16 @@ class CommError : public Error {
  public:
   explicit CommError(const std::string& message) : Error(ErrorKind::kFailure, message) {}
 };
+
+/// What happens where ranks wait for each other.
+struct HangOptions {
+  double limit_s = 0;  // a rank that waits so long ends all of them with kHangExitCode; 0: never
+  /// Whether this process has been told to end; a rank that goes on waiting then says for whom.  May be empty.
+  std::function<bool()> interrupted = {};
+  /// Takes one line on the rank that speaks.
+  std::function<void(const std::string&)> say = {};
+};
+inline constexpr int kHangExitCode = 2;
 
 /// A group of ranks.  Every collective is called by all ranks in the same order; arrays are host memory.
 /// Every function throws a CommError naming the call where the transport reports an error.
@@ -55,6 +66,8 @@ class Communicator {
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
 
   virtual void barrier() = 0;
+  /// From now on a rank that waits too long finds out who is missing, says so, and ends all ranks.
+  virtual void watch_hangs(HangOptions options) = 0;
   /// Ends all ranks at once, for a rank that fails where the others cannot be asked.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };

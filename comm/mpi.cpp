@@ -2,21 +2,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include <mpi.h>
 
 #include "base/error.hpp"
+#include "comm/hang_watch.hpp"
 
 namespace petaflow {
 namespace {
-
-void check_mpi(int status, const char* call) {
-  if (status == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(status, text, &length);
-  throw CommError(fmt::format("{} failed: {}", call, text));
-}
 
 // Elements per call: counts are int in MPI 3.
 constexpr std::size_t kLargestCount = std::size_t{1} << 30;
@@ -48,6 +42,7 @@ class MpiCommunicator final : public Communicator {
     MpiComm node;
     check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, node.address()),
               "MPI_Comm_split_type");
+    watch_ = std::make_unique<HangWatch>(comm_.get());
     check_mpi(MPI_Comm_rank(node.get(), &node_rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(node.get(), &node_size_), "MPI_Comm_size");
   }
@@ -80,25 +75,29 @@ class MpiCommunicator final : public Communicator {
   }
 
   void wait_all() override {
-    check_mpi(MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
-    requests_.clear();
+    watch_->begin_collective();
+    watch_->wait(requests_, "all-reduce");
   }
 
   void send(std::span<const float> values, int to) override {
     for_each_part(values, [&](const float* part, int count) {
-      check_mpi(MPI_Send(part, count, MPI_FLOAT, to, 0, comm_.get()), "MPI_Send");
+      complete("send",
+               [&](MPI_Request* request) { return MPI_Isend(part, count, MPI_FLOAT, to, 0, comm_.get(), request); });
     });
   }
 
   void receive(std::span<float> values, int from) override {
     for_each_part(values, [&](float* part, int count) {
-      check_mpi(MPI_Recv(part, count, MPI_FLOAT, from, 0, comm_.get(), MPI_STATUS_IGNORE), "MPI_Recv");
+      complete("receive",
+               [&](MPI_Request* request) { return MPI_Irecv(part, count, MPI_FLOAT, from, 0, comm_.get(), request); });
     });
   }
 
   void broadcast(std::span<std::byte> bytes, int root) override {
+    watch_->begin_collective();
     for_each_part(bytes, [&](std::byte* part, int count) {
-      check_mpi(MPI_Bcast(part, count, MPI_BYTE, root, comm_.get()), "MPI_Bcast");
+      complete("broadcast",
+               [&](MPI_Request* request) { return MPI_Ibcast(part, count, MPI_BYTE, root, comm_.get(), request); });
     });
   }
 
@@ -106,23 +105,33 @@ class MpiCommunicator final : public Communicator {
     PETAFLOW_REQUIRE(bytes.size() <= kLargestCount, "{} bytes to gather from a rank", bytes.size());
     const int count = static_cast<int>(bytes.size());
     std::vector<int> counts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0);
-    check_mpi(MPI_Gather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_.get()), "MPI_Gather");
+    watch_->begin_collective();
+    complete("gather", [&](MPI_Request* request) {
+      return MPI_Igather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_.get(), request);
+    });
     if (rank_ != 0) {
-      check_mpi(MPI_Send(bytes.data(), count, MPI_BYTE, 0, 1, comm_.get()), "MPI_Send");
+      complete("gather", [&](MPI_Request* request) {
+        return MPI_Isend(bytes.data(), count, MPI_BYTE, 0, 1, comm_.get(), request);
+      });
       return {};
     }
     std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
     all[0].assign(bytes.begin(), bytes.end());
     for (std::size_t from = 1; from < all.size(); ++from) {  // one at a time: the sum of the counts may pass an int
       all[from].resize(static_cast<std::size_t>(counts[from]));
-      check_mpi(
-          MPI_Recv(all[from].data(), counts[from], MPI_BYTE, static_cast<int>(from), 1, comm_.get(), MPI_STATUS_IGNORE),
-          "MPI_Recv");
+      complete("gather", [&](MPI_Request* request) {
+        return MPI_Irecv(all[from].data(), counts[from], MPI_BYTE, static_cast<int>(from), 1, comm_.get(), request);
+      });
     }
     return all;
   }
 
-  void barrier() override { check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier"); }
+  void barrier() override {
+    watch_->begin_collective();
+    complete("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_.get(), request); });
+  }
+
+  void watch_hangs(HangOptions options) override { watch_->set_options(std::move(options)); }
 
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -139,17 +148,37 @@ class MpiCommunicator final : public Communicator {
 
   template <class T>
   void all_reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
+    watch_->begin_collective();
     for_each_part(values, [&](T* part, int count) {
-      check_mpi(MPI_Allreduce(MPI_IN_PLACE, part, count, type, op, comm_.get()), "MPI_Allreduce");
+      complete("all-reduce", [&](MPI_Request* request) {
+        return MPI_Iallreduce(MPI_IN_PLACE, part, count, type, op, comm_.get(), request);
+      });
     });
+  }
+
+  /// Starts one operation and waits for it.
+  template <class Start>
+  void complete(const char* call, Start&& start) {
+    std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
+    check_mpi(start(request.data()), call);
+    watch_->wait(request, call);
   }
 
   MpiComm comm_;
   int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
   std::vector<MPI_Request> requests_;
+  std::unique_ptr<HangWatch> watch_;
 };
 
 }  // namespace
+
+void check_mpi(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw CommError(fmt::format("{} failed: {}", call, text));
+}
 
 bool mpi_is_running() {
   int initialised = 0, finalised = 0;

@@ -9,6 +9,8 @@ namespace petaflow {
 
 /// Whether MPI is started and not yet ended.
 bool mpi_is_running();
+/// Throws a CommError naming the call where an MPI function has not returned MPI_SUCCESS.
+void check_mpi(int status, const char* call);
 /// Ranks of MPI_COMM_WORLD; MPI must be running.
 int mpi_world_size();
 

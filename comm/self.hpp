@@ -24,6 +24,7 @@ class SelfCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) override;
   void barrier() override {}
+  void watch_hangs(HangOptions) override {}
   [[noreturn]] void abort(int exit_code) override;
 };
 

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <functional>
-#include <regex>
 
 #include "base/error.hpp"
+#include "data/files.hpp"
 #include "io/atomic_file.hpp"
 
 namespace petaflow {
@@ -14,12 +13,15 @@ namespace {
 
 const std::string kLink = "checkpoint.h5";
 
-// The entries of the folder whose name matches, in order of name.
+// Ten digits: names sort like numbers.
+constexpr const char* kCheckpoints = "checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9].h5";
+
+// The entries of the folder whose name matches a glob pattern, in order of name.
 std::vector<fs::path> matching(const fs::path& folder, const std::string& pattern) {
   std::vector<fs::path> found;
   std::error_code status;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, status)) {
-    if (std::regex_match(entry.path().filename().string(), std::regex(pattern))) found.push_back(entry.path());
+    if (name_matches(pattern, entry.path().string())) found.push_back(entry.path());
   }
   std::ranges::sort(found);
   return found;
@@ -37,7 +39,7 @@ void remove_all_of(const std::vector<fs::path>& paths) {
 
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> paths;
-  for (const fs::path& path : matching(folder, R"(checkpoint-\d{10}\.h5)")) paths.push_back(path.string());
+  for (const fs::path& path : matching(folder, kCheckpoints)) paths.push_back(path.string());
   std::ranges::reverse(paths);
   return paths;
 }
@@ -56,10 +58,11 @@ std::string save_to_folder(const std::string& folder, std::int64_t step, const C
   return path;
 }
 
-void remove_leftovers(const std::string& folder) { remove_all_of(matching(folder, R"(.*\.tmp\.\d+)")); }
+void remove_leftovers(const std::string& folder) { remove_all_of(matching(folder, "*.tmp.[0-9]*")); }
 
 void remove_checkpoints(const std::string& folder) {
-  remove_all_of(matching(folder, R"(checkpoint(-\d{10})?\.h5)"));
+  remove_all_of(matching(folder, kLink));
+  remove_all_of(matching(folder, kCheckpoints));
   remove_leftovers(folder);
 }
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 
+#include "base/activity.hpp"
 #include "config/document.hpp"
 #include "io/progress.hpp"
 #include "train/agree.hpp"
@@ -82,6 +83,7 @@ int command_train(Job& job) {
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<MetricsLog> metrics;
+  const Activity activity("opening data");
   agree(*job.comm, [&] {
     if (job.options.data.train.empty()) user_error("data.train is empty: name the files to train on");
     train = job.app.open(job.options.data.train, "data.train", DataRole::kTrain);

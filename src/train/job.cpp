@@ -1,10 +1,13 @@
 #include "train/job.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <utility>
 
 #include "io/log.hpp"
 #include "train/agree.hpp"
+#include "train/stop_request.hpp"
 
 namespace petaflow {
 
@@ -13,6 +16,17 @@ Job::Job(Application& application, std::unique_ptr<Communicator> communicator, C
   context.threads = context.space.concurrency();
   declare(schema, options);
   app.declare(schema);
+}
+
+void Job::watch_hangs() {
+  HangOptions hangs;
+  hangs.limit_s = options.run.hang_timeout;
+  hangs.interrupted = [] { return stop_request() == StopRequest::kSignal; };
+  hangs.say = [this](const std::string& text) {
+    log_status("");
+    std::fprintf(stderr, "%s: %s\n", app.name().c_str(), text.c_str());
+  };
+  comm->watch_hangs(std::move(hangs));
 }
 
 void Job::load_input() {
@@ -25,6 +39,7 @@ void Job::load_input() {
     }
     check(options, comm->size());
   });
+  watch_hangs();
 }
 
 void Job::load_text(const std::string& config, const std::string& where) {
@@ -42,6 +57,7 @@ void Job::load_text(const std::string& config, const std::string& where) {
     options.train.batch = std::max<std::int64_t>(options.train.batch, comm->size());
     check(options, comm->size());
   });
+  watch_hangs();
 }
 
 void Job::say_line(const std::string& text) const {

@@ -51,6 +51,9 @@ struct Job {
   Context context;
   CommonOptions options;
   Schema schema;
+
+ private:
+  void watch_hangs();
 };
 
 }  // namespace petaflow

@@ -9,6 +9,7 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("run.name", options.run.name);
   schema.add("run.folder", options.run.folder, not_empty());
+  schema.add("run.hang_timeout", options.run.hang_timeout, at_least(0));
   schema.add("run.wall_time", options.run.wall_time, at_least(0));
 
   DataOptions& data = options.data;

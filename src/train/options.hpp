@@ -13,7 +13,8 @@ namespace petaflow {
 struct RunOptions {
   std::string name;  // folder below `folder`; empty: the input file's name
   std::string folder = "runs";
-  double wall_time = 0;  // s after which the run ends with a checkpoint; 0: no limit
+  double hang_timeout = 900;  // s that a rank waits for others before it ends the run; 0: for ever
+  double wall_time = 0;       // s after which the run ends with a checkpoint; 0: no limit
 };
 
 struct DataOptions {

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/activity.hpp"
 #include "train/agree.hpp"
 #include "train/weights.hpp"
 
@@ -90,6 +91,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
 }
 
 StepResult TrainStep::run(Loader& loader, float learning_rate) {
+  const Activity activity("training", step_);
   // What has gone wrong on this rank; it goes on communicating, so that all learn of it at the end of the step.
   std::exception_ptr error;
   const auto attempt = [&](const auto& work) {
@@ -134,6 +136,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   }
   {
     const Stopwatch watch(context_, times_.communication);
+    const Activity summing("summing gradients");
     gradient_ = exchange_->finish();
     const StopRequest request = stop_request();
     counts[0] = error || !std::isfinite(mine) ? 1 : 0;

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/activity.hpp"
 #include "base/region.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
@@ -192,6 +193,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
 // Judges the weights, and ends the run where the target is reached or patience ended.
 StopRequest Trainer::validate() {
   const StopOptions& options = job_.options.stop;
+  const Activity activity("validation", state_.step);
   const Predictions predictions = predictor_->run();
   if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
   // Of the metric to stop by, from rank 0 to all: value, whether higher is better.
@@ -269,6 +271,7 @@ void Trainer::save_if_due() {
 }
 
 void Trainer::save_at_end() {
+  const Activity activity("writing the last checkpoint");
   agree(*job_.comm, [&] {
     if (!job_.is_root() || saved_step_ == state_.step) return;
     const std::string path = save_to_folder(job_.run_folder(), state_.step, checkpoint(), job_.options.checkpoint.keep);
