@@ -57,6 +57,12 @@ void HangWatch::send(const Note& note, int to, Tag tag) {
   MPI_Isend(&sent.note, sizeof sent.note, MPI_BYTE, to, tag, comm_, &sent.request);
 }
 
+void HangWatch::send_to_all(const Note& note, Tag tag) {
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != rank_) send(note, rank, tag);
+  }
+}
+
 bool HangWatch::listen(const Note& own) {
   bool trouble = false;
   for (int there = 1; there != 0;) {
@@ -67,6 +73,8 @@ bool HangWatch::listen(const Note& own) {
     MPI_Recv(&note, sizeof note, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE);
     if (status.MPI_TAG == kRollCall) {
       send(own, status.MPI_SOURCE, kNote);
+    } else if (status.MPI_TAG == kEnd) {
+      ended_ = true;
     } else {
       if (!roll_.empty()) roll_[static_cast<std::size_t>(status.MPI_SOURCE)] = note;
       trouble = trouble || (note.late && note.operation == operation_);
@@ -147,15 +155,13 @@ void HangWatch::wait(std::vector<MPI_Request>& requests, const char* call) {
       told = true;
       if (witness) {
         roll_.resize(static_cast<std::size_t>(size_));
-        for (int rank = 0; rank < size_; ++rank) {
-          if (rank != rank_) send(own, rank, kRollCall);
-        }
+        send_to_all(own, kRollCall);
       }
       for (const int to : witnesses_) {
         if (to != rank_) send(own, to, kNote);
       }
     }
-    if (waited_s < speech_s || spoken) continue;
+    if (waited_s < speech_s || spoken || ended_) continue;
     const auto here = [&](int rank) { return rank < rank_ && roll_[static_cast<std::size_t>(rank)].operation >= 0; };
     if (witness && std::ranges::any_of(witnesses_, here)) {  // it speaks; should it fail to, we do
       if (waited_s < speech_s + 2 * grace_s) continue;
@@ -166,7 +172,9 @@ void HangWatch::wait(std::vector<MPI_Request>& requests, const char* call) {
     options_.say(fmt::format("rank {} ({}) has waited {:.1f} s for other ranks, {}; missing: {}", rank_,
                              hosts_[static_cast<std::size_t>(rank_)], waited_s, where,
                              witness ? missing(own) : "unknown, no rank answers"));
-    if (late) MPI_Abort(MPI_COMM_WORLD, kHangExitCode);  // otherwise whoever interrupted us ends the run
+    if (!late) continue;  // whoever interrupted us ends the run
+    send_to_all(own, kEnd);
+    MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
   }
 }
 

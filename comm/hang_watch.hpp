@@ -43,9 +43,10 @@ class HangWatch {
     Note note;
     MPI_Request request;
   };
-  enum Tag { kNote, kRollCall };
+  enum Tag { kNote, kRollCall, kEnd };
 
   void send(const Note& note, int to, Tag tag);
+  void send_to_all(const Note& note, Tag tag);
   /// Takes what has come; true where another rank has waited too long in this operation.
   bool listen(const Note& own);
   std::string missing(const Note& own) const;
@@ -58,6 +59,7 @@ class HangWatch {
   std::int64_t operation_ = 0;
   std::deque<Sent> sent_;
   std::vector<Note> roll_;  // on a witness that has called it: by rank
+  bool ended_ = false;      // a rank has spoken and ends the run
 };
 
 }  // namespace petaflow

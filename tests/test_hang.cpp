@@ -13,8 +13,9 @@ class Hang : public Program {
     // bash becomes timeout, whose child is mpirun, whose children are the ranks.
     const std::string victim =
         "$(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " + std::string(first ? "head" : "tail") + " -n 1)";
-    return run("train small.toml run.name=hang --overwrite train.steps=100000000 run.hang_timeout=2", ranks,
-               "bash -c '(sleep 3; kill -" + signal + " " + victim + ") & exec timeout -s KILL 30 \"$@\"' bash");
+    return run(
+        "train small.toml run.name=hang --overwrite train.steps=100000000 train.validate_epochs=0 run.hang_timeout=2",
+        ranks, "bash -c '(sleep 3; kill -" + signal + " " + victim + ") & exec timeout -s KILL 30 \"$@\"' bash");
   }
 };
 
