@@ -79,9 +79,11 @@ std::int64_t EpilogueDesc::saved_bytes_per_sample() const {
 
 Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved)
     : desc_(desc), bias_(bias), y_(y), dy_(dy), saved_(saved), rows_are_d_(desc.v.d > 1) {
-  PETAFLOW_REQUIRE(desc.pool.window.volume() <= CodeBits<std::uint16_t>::kIndex + 1, "a pooling window of {} pixels",
-                   desc.pool.window.volume());
+  PETAFLOW_REQUIRE(desc.pool.kind == PoolKind::kAverage || desc.pool.window.volume() <= kLargestMaxWindow,
+                   "a pooling window of {} pixels", desc.pool.window.volume());
 }
+
+static_assert(CodeBits<std::uint16_t>::kIndex + 1 == kLargestMaxWindow);
 
 RowRange Epilogue::v_rows(const RowRange& y_rows) const {
   const PoolGeometry& pool = desc_.pool;

@@ -51,6 +51,9 @@ struct RowRange {
   std::int64_t rows() const { return end - begin; }
 };
 
+/// A maximum is over so many pixels at most: what its 14-bit codes can tell apart.
+inline constexpr std::int64_t kLargestMaxWindow = 16384;
+
 /// The epilogue of one stage.  v is given as a dense buffer that holds the rows `v_rows` of the samples `rows`
 /// (n, rows, ..., C); y and saved are whole.
 class Epilogue {

@@ -1,5 +1,6 @@
 // HDF5 wrapper: types, chunks, attributes, and every kind of file that is not what it should be.
 #include <gtest/gtest.h>
+#include <hdf5.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -28,6 +29,45 @@ struct StorageCase {
 };
 
 class Hdf5Types : public testing::TestWithParam<StorageCase> {};
+
+/// Contiguous f32 data are read around HDF5: not from the file that only links to them.
+TEST(Hdf5, LinksIntoOtherFilesAreFollowed) {
+  const ScratchFolder folder;
+  {
+    auto data = Hdf5File::create(folder / "data.h5");
+    data.write<float>("x", {1000}, ramp(1000));
+    data.close();
+    auto links = Hdf5File::create(folder / "links.h5");
+    links.write<float>("other", {5000}, std::vector<float>(5000, 7));
+    links.close();
+    const hid_t file = H5Fopen((folder / "links.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    ASSERT_GE(H5Lcreate_external("data.h5", "/x", file, "x", H5P_DEFAULT, H5P_DEFAULT), 0);
+    H5Fclose(file);
+  }
+  EXPECT_EQ(Hdf5File::open(folder / "links.h5").read<float>("x"), ramp(1000));
+}
+
+/// As h5py stores NumPy's booleans.
+TEST(Hdf5, BooleansAreIntegers) {
+  const ScratchFolder folder;
+  {
+    const hid_t file = H5Fcreate((folder / "b.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hid_t type = H5Tenum_create(H5T_STD_I8LE);
+    const std::int8_t no = 0, yes = 1, values[3] = {1, 0, 1};
+    H5Tenum_insert(type, "FALSE", &no);
+    H5Tenum_insert(type, "TRUE", &yes);
+    const hsize_t count = 3;
+    const hid_t space = H5Screate_simple(1, &count, nullptr);
+    const hid_t set = H5Dcreate2(file, "flags", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Fclose(file);
+  }
+  EXPECT_EQ(Hdf5File::open(folder / "b.h5").read<std::int32_t>("flags"), (std::vector<std::int32_t>{1, 0, 1}));
+  EXPECT_EQ(Hdf5File::open(folder / "b.h5").read<float>("flags"), (std::vector<float>{1, 0, 1}));
+}
 
 TEST_P(Hdf5Types, WhatIsWrittenIsRead) {
   const ScratchFolder folder;

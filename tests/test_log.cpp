@@ -251,7 +251,7 @@ TEST_F(Files, MetricsThatCannotBeWritten) {
   EXPECT_EQ(folder.second, "cannot write " + folder_ + "/none/metrics.jsonl: No such file or directory");
   MetricsLog full("/dev/full");
   const auto disk = error([&] { full.write({{"step", 1}}); });
-  EXPECT_EQ(disk.first, ErrorKind::kFailure);
+  EXPECT_EQ(disk.first, ErrorKind::kUser);
   EXPECT_EQ(disk.second, "cannot write /dev/full: No space left on device");
 }
 
@@ -282,7 +282,7 @@ TEST_F(Files, AtomicWriteThatFails) {
   EXPECT_EQ(folder.second, "cannot write " + folder_ + "/none/a: No such file or directory");
   std::filesystem::create_directory(folder_ + "/taken");
   const auto taken = error([&] { write_file_atomically(folder_ + "/taken", "x"); });
-  EXPECT_EQ(taken.first, ErrorKind::kFailure);
+  EXPECT_EQ(taken.first, ErrorKind::kUser);
   EXPECT_EQ(taken.second, "cannot write " + folder_ + "/taken: Is a directory");
   EXPECT_EQ(files(), 1U);  // no temporary is left
 }

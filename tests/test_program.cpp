@@ -42,11 +42,11 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   int steps = 0, validations = 0;
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line);
+    EXPECT_GT(json["loss"], 0);
     if (json.contains("validation")) {
       ++validations;
     } else {
       EXPECT_EQ(json["step"], ++steps);
-      EXPECT_GT(json["loss"], 0);
     }
   }
   EXPECT_EQ(steps, 12);
@@ -70,6 +70,8 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   const Hdf5File scores = Hdf5File::open((folder_ / "scores.h5").string());
   EXPECT_EQ(scores.read<float>("score").size(), 32U);
   EXPECT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 1);
+  EXPECT_EQ(run("predict runs/small test.h5 -o test.h5 --overwrite").code, 1);  // its own input
+  EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);
 }
 
 TEST_F(Program, SummaryAndBenchNeedNoData) {
@@ -104,6 +106,12 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_one("train small.toml run.folder=train.h5", "train.h5");
   expect_one("evaluate nothing test.h5", "nothing");
   expect_one("train small.toml kernels.conv=abacus", "abacus");
+  expect_one("train small.toml stop.metric=acuracy stop.patience=2", "auc, accuracy, loss");
+  expect_one("train small.toml train.batch=1000000000000", "train.batch");
+  expect_one("train small.toml optimizer.beta1=1", "optimizer.beta1");
+  expect_one("train small.toml 'run.name=\"a\\u0000b\"'", "without zero characters");
+  expect_one("generate small.toml data.train=new.h5 data.validation=./new.h5 --overwrite", "another set");
+  expect_one("train small.toml run.name=" + std::string(300, 'x'), "200 characters");
 
   const Outcome ranks = run("train small.toml train.deterministic=true train.shards=2", 3);
   EXPECT_EQ(ranks.code, 1);
@@ -127,6 +135,10 @@ TEST_F(Program, DivergenceIsAFailure) {
     EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
     EXPECT_NE(outcome.err.find("the loss is"), std::string::npos) << outcome.err;
   }
+  // The last update is nobody's next step: it must not be saved.
+  const Outcome last = run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd train.steps=1");
+  EXPECT_EQ(last.code, 2) << last.err;
+  EXPECT_FALSE(fs::exists(folder_ / "runs/small/checkpoint.h5"));
 }
 
 }  // namespace

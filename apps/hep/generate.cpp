@@ -11,6 +11,7 @@
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
+#include "train/stop_request.hpp"
 
 namespace petaflow::hep {
 namespace {
@@ -80,6 +81,7 @@ void write_file(const std::string& path, const std::string& title, const Generat
   const auto pixels = static_cast<std::size_t>(size * size);
   std::vector<float> images(3 * kBlock * pixels);
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    if (stop_request() != StopRequest::kNone) failure("stopped by a signal; {} was not written", title);
     const std::int64_t n = std::min(kBlock, count - begin);
     float* const planes[3] = {images.data(), images.data() + kBlock * pixels, images.data() + 2 * kBlock * pixels};
     using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>>;

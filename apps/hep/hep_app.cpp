@@ -1,5 +1,6 @@
 #include "hep/hep_app.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 #include "data/files.hpp"
 #include "hep/evaluation_table.hpp"
 #include "hep/generate.hpp"
+#include "io/atomic_file.hpp"
 #include "io/log.hpp"
 #include "train/classification.hpp"
 
@@ -65,6 +67,16 @@ std::unique_ptr<Dataset> HepApplication::open(const std::vector<std::string>& fi
                                                  : HepLabels::kOptional;
   if (role != DataRole::kTrain) options.loss_weight = "none";
   auto set = std::make_unique<HepSet>(options, expand_files(files, what));
+  const std::string phi_axis = set->data().phi_axis() == ImageAxis::kW ? "columns" : "rows";
+  if (role == DataRole::kTrain && data.phi_axis.empty()) data.phi_axis = phi_axis;
+  if (!data.phi_axis.empty() && phi_axis != data.phi_axis) {
+    user_error("{}: phi runs along the {} of the images in {}, but along the {} in the training set", what, phi_axis,
+               set->paths().front(), data.phi_axis);
+  }
+  if (options_.model.periodic_width && phi_axis != "columns") {
+    user_error("model.periodic_width closes the images in their width, but phi runs along the {} in {}", phi_axis,
+               set->paths().front());
+  }
   if (role == DataRole::kTrain && options.scale == "max") {
     data.maxima.assign(set->data().maxima().begin(), set->data().maxima().end());
   }
@@ -73,7 +85,7 @@ std::unique_ptr<Dataset> HepApplication::open(const std::vector<std::string>& fi
 
 std::function<void(std::span<float>, RandomSequence&)> HepApplication::augmentation(const Dataset& train) const {
   AugmentOptions augment = options_.augment;
-  if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta) return {};
+  if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta && augment.energy_jitter == 0) return {};
   const HepData& data = as_hep(train).data();
   augment.phi = data.phi_axis();
   if (augment.roll_phi && !data.phi_is_whole()) {
@@ -153,6 +165,7 @@ void HepApplication::generate(const CommonOptions& options, bool overwrite) cons
   const Part parts[] = {{"data.train", options.data.train, keys.train},
                         {"data.validation", options.data.validation, keys.validation},
                         {"data.test", options.data.test, keys.test}};
+  std::vector<std::filesystem::path> written;
   for (const Part& part : parts) {  // everything is checked before the first event is made
     if (part.events == 0) continue;
     if (part.files.size() != 1 || part.files[0].find_first_of("*?[") != std::string::npos) {
@@ -161,6 +174,11 @@ void HepApplication::generate(const CommonOptions& options, bool overwrite) cons
     }
     if (std::filesystem::exists(part.files[0]) && !overwrite) {
       user_error("{} exists; name another file in {}, or --overwrite to replace it", part.files[0], part.key);
+    }
+    check_output(part.files[0]);
+    written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(part.files[0])));
+    if (std::ranges::count(written, written.back()) > 1) {
+      user_error("{} names {}, which another set is to be written to", part.key, part.files[0]);
     }
   }
   std::int64_t first = 0;  // sets share no event

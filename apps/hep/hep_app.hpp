@@ -17,6 +17,7 @@ class HepApplication final : public Application {
   std::unique_ptr<Dataset> open(const std::vector<std::string>& files, const std::string& what, DataRole role) override;
   std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const override;
   std::vector<Predictor::View> views(const Dataset& data) const override;
+  std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
   Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const override;
   PredictionRows rows(const Dataset& data, const Predictions& predictions) const override;
   void generate(const CommonOptions& options, bool overwrite) const override;

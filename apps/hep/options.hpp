@@ -18,6 +18,7 @@ struct DataKeys {
   std::int64_t height = 64, width = 64;  // of the network's images
   bool crop = false;                     // larger images lose their last rows and columns; otherwise they are refused
   double cache_gb = 4;                   // sets up to this size are held in memory
+  std::string phi_axis;                  // of the images, "rows" or "columns"; empty: found in data.train
   std::vector<double> maxima;            // what normalise = "max" divides by; empty: measured on data.train
   HepDataOptions options = default_options();
 
@@ -53,10 +54,11 @@ struct Options {
 inline void declare(Schema& schema, Options& options) {
   DataKeys& data = options.data;
   schema.add("data.format", data.options.file.format, one_of({"auto", "all_events", "sc17", "class_files"}));
-  schema.add("data.channels", data.channels, at_least(1));
-  schema.add("data.height", data.height, at_least(1));
-  schema.add("data.width", data.width, at_least(1));
+  schema.add("data.channels", data.channels, in_range(1, 1024));
+  schema.add("data.height", data.height, in_range(1, 65536));
+  schema.add("data.width", data.width, in_range(1, 65536));
   schema.add("data.crop", data.crop);
+  schema.add("data.phi_axis", data.phi_axis, one_of({"", "rows", "columns"}));
   schema.add("data.channel_names", data.options.file.channel_names, not_empty());
   schema.add("data.suffix", data.options.file.suffix);
   schema.add("data.dataset", data.options.file.dataset);
@@ -65,17 +67,17 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("data.pedestal", data.options.pedestal, one_of({"none", "phi_median"}));
   schema.add("data.clip", data.options.clip);
   schema.add("data.transforms", data.options.transforms, one_of({"none", "linear", "signed_log"}));
-  schema.add("data.units", data.options.units, positive());
+  schema.add("data.units", data.options.units, in_range(1e-12, 1e12));
   schema.add("data.normalise", data.options.scale, one_of({"none", "max"}));
   schema.add("data.maxima", data.maxima, positive());
   schema.add("data.loss_weight", data.options.loss_weight, one_of({"none", "weight", "normweight"}));
   schema.add("data.cache_gb", data.cache_gb, at_least(0));
 
   schema.add("model.kind", options.model.kind, one_of({"cnn", "linear"}));
-  schema.add("model.filters", options.model.filters, at_least(1));
+  schema.add("model.filters", options.model.filters, in_range(1, 65536));
   schema.add("model.dropout", options.model.dropout, in_range(0, 0.99));
   schema.add("model.global_pool", options.model.global_pool, one_of({"average", "max"}));
-  schema.add("model.hidden", options.model.hidden, at_least(1));
+  schema.add("model.hidden", options.model.hidden, in_range(1, 65536));
   schema.add("model.head_dropout", options.model.head_dropout, in_range(0, 0.99));
   schema.add("model.periodic_width", options.model.periodic_width);
   schema.add("model.negative_slope", options.model.negative_slope, in_range(0, 1));
@@ -85,17 +87,17 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("augment.mirror_eta", options.augment.mirror_eta);
   schema.add("augment.energy_jitter", options.augment.energy_jitter, in_range(0, 10));
 
-  schema.add("generate.train", options.generate.train, at_least(0));
-  schema.add("generate.validation", options.generate.validation, at_least(0));
-  schema.add("generate.test", options.generate.test, at_least(0));
+  schema.add("generate.train", options.generate.train, in_range(0, 1e8));
+  schema.add("generate.validation", options.generate.validation, in_range(0, 1e8));
+  schema.add("generate.test", options.generate.test, in_range(0, 1e8));
   schema.add("generate.seed", options.generate.seed, at_least(0));
   schema.add("generate.gzip", options.generate.gzip, in_range(0, 9));
   schema.add("generate.signal_fraction", options.generator.signal_fraction, in_range(0, 1));
-  schema.add("generate.gluino_mass_gev", options.generator.gluino_mass_gev, positive());
-  schema.add("generate.neutralino_mass_gev", options.generator.neutralino_mass_gev, positive());
-  schema.add("generate.signal_cross_section_pb", options.generator.signal_cross_section_pb, positive());
-  schema.add("generate.luminosity_per_pb", options.generator.luminosity_per_pb, positive());
-  schema.add("generate.soft_hadrons", options.generator.soft_hadrons, at_least(0));
+  schema.add("generate.gluino_mass_gev", options.generator.gluino_mass_gev, in_range(100, 4000));
+  schema.add("generate.neutralino_mass_gev", options.generator.neutralino_mass_gev, in_range(1, 4000));
+  schema.add("generate.signal_cross_section_pb", options.generator.signal_cross_section_pb, in_range(1e-9, 1e9));
+  schema.add("generate.luminosity_per_pb", options.generator.luminosity_per_pb, in_range(1e-9, 1e12));
+  schema.add("generate.soft_hadrons", options.generator.soft_hadrons, in_range(0, 1e5));
 
   schema.add("evaluate.weighted", options.evaluate.weighted);
   schema.add("evaluate.mirrors", options.evaluate.mirrors);

@@ -22,6 +22,11 @@ Check in_range(double low, double high) {
   return {fmt::format("between {} and {}", low, high), [=](double value) { return value >= low && value <= high; }};
 }
 
+Check from_to_below(double low, double high) {
+  return {fmt::format("at least {} and below {}", low, high),
+          [=](double value) { return value >= low && value < high; }};
+}
+
 Check one_of(std::vector<std::string> words) {
   std::string text = "one of ";
   for (const std::string& word : words) text += (&word == words.data() ? "" : ", ") + to_toml(word);

@@ -16,7 +16,8 @@ struct Check {
 
 Check at_least(double low);
 Check positive();
-Check in_range(double low, double high);  // both ends belong to it
+Check in_range(double low, double high);       // both ends belong to it
+Check from_to_below(double low, double high);  // high does not
 Check one_of(std::vector<std::string> words);
 Check not_empty();  // a string with at least one character
 

@@ -61,6 +61,7 @@ std::string why_not(const T& value, const Check& check) {
   }
   bool holds = true;
   if constexpr (std::is_same_v<T, std::string>) {
+    if (value.find('\0') != std::string::npos) return "text without zero characters";
     holds = !check.word || check.word(value);
   } else if constexpr (!std::is_same_v<T, bool>) {
     holds = !check.number || check.number(static_cast<double>(value));

@@ -163,7 +163,8 @@ void HepData::fill_cache() {
   cache_ = std::move(cache);
 }
 
-void HepData::pedestals(const HepFile& file, const float* plane, std::vector<float>& per_eta) const {
+void HepData::pedestals(const HepFile& file, std::int64_t event, const float* plane,
+                        std::vector<float>& per_eta) const {
   const bool phi_is_column = file.phi_axis == ImageAxis::kW;
   const std::int64_t etas = phi_is_column ? file.height : file.width, phis = phi_is_column ? file.width : file.height;
   per_eta.assign(static_cast<std::size_t>(etas), 0.0F);
@@ -174,7 +175,11 @@ void HepData::pedestals(const HepFile& file, const float* plane, std::vector<flo
   for (std::int64_t eta = 0; eta < etas; ++eta) {
     for (std::int64_t phi = 0; phi < phis; ++phi) {
       const std::int64_t row = phi_is_column ? eta : phi, column = phi_is_column ? phi : eta;
-      ring[static_cast<std::size_t>(phi)] = plane[row * row_step + column * column_step];
+      const float x = plane[row * row_step + column * column_step];
+      if (!std::isfinite(x)) {
+        user_error("{}: event {} has the value {} at row {}, column {}", file.path, event, x, row, column);
+      }
+      ring[static_cast<std::size_t>(phi)] = x;
     }
     const auto middle = ring.begin() + phis / 2;
     std::nth_element(ring.begin(), middle, ring.end());
@@ -192,7 +197,7 @@ void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t coun
   for (std::int64_t event = 0; event < count; ++event) {
     for (std::int64_t c = 0; c < stored; ++c) {
       const float unit = units_[static_cast<std::size_t>(c)], inverse = 1.0F / unit;
-      pedestals(file, raw.data() + file.raw_index(count, event, c, 0), pedestal);
+      pedestals(file, first + event, raw.data() + file.raw_index(count, event, c, 0), pedestal);
       for (std::int64_t row = 0; row < height_; ++row) {
         const float* const from = raw.data() + file.raw_index(count, event, c, row);
         float* const to = pixels.data() + ((event * height_ + row) * width_) * channels_ + c;

@@ -81,8 +81,8 @@ class HepData final : public Dataset {
   void convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
                std::span<float> pixels) const;
 
-  /// Of one channel of one event as read: one per eta, zeros where none are subtracted.
-  void pedestals(const HepFile& file, const float* plane, std::vector<float>& per_eta) const;
+  /// Of one channel of one event (its number in the file) as read: one per eta, zeros where none are subtracted.
+  void pedestals(const HepFile& file, std::int64_t event, const float* plane, std::vector<float>& per_eta) const;
 
   std::vector<HepFile> files_;
   std::vector<HepEvent> events_;

@@ -29,14 +29,26 @@ void move_into_place(const std::string& temporary, const std::string& path) {
   if (std::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     unlink(temporary.c_str());
-    failure("cannot write {}: {}", path, std::strerror(error));
+    user_error("cannot write {}: {}", path, std::strerror(error));
   }
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   const int error = sync(folder.empty() ? "." : folder.string(), O_RDONLY | O_DIRECTORY);
-  if (error != 0) failure("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
+  if (error != 0) user_error("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
 }
 
 }  // namespace
+
+void check_output(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty()) user_error("the name of a file to write is empty");
+  if (fs::is_directory(path)) user_error("{} is a folder; name a file to write", path);
+  fs::path folder = fs::absolute(path).parent_path();
+  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();  // the rest can be made
+  if (!fs::is_directory(folder)) user_error("{} cannot be written: {} is not a folder", path, folder.string());
+  if (access(folder.c_str(), W_OK | X_OK) != 0) {
+    user_error("{} cannot be written: {}: {}", path, folder.string(), std::strerror(errno));
+  }
+}
 
 std::string temporary_name(const std::string& path) { return path + ".tmp." + std::to_string(getpid()); }
 
@@ -44,7 +56,7 @@ void write_all(int file, std::string_view text, const std::string& path) {
   while (!text.empty()) {
     const ssize_t n = write(file, text.data(), text.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) failure("cannot write {}: {}", path, std::strerror(n < 0 ? errno : ENOSPC));
+    if (n <= 0) user_error("cannot write {}: {}", path, std::strerror(n < 0 ? errno : ENOSPC));
     text.remove_prefix(static_cast<std::size_t>(n));
   }
 }
@@ -53,7 +65,7 @@ void publish_file(const std::string& temporary, const std::string& path) {
   const int error = sync(temporary, O_RDONLY);
   if (error != 0) {
     unlink(temporary.c_str());
-    failure("cannot write {}: {}", path, std::strerror(error));
+    user_error("cannot write {}: {}", path, std::strerror(error));
   }
   move_into_place(temporary, path);
 }
@@ -62,7 +74,7 @@ void publish_link(const std::string& target, const std::string& path) {
   const std::string temporary = temporary_name(path);
   unlink(temporary.c_str());
   if (symlink(target.c_str(), temporary.c_str()) != 0) {
-    failure("cannot make the link {}: {}", path, std::strerror(errno));
+    user_error("cannot make the link {}: {}", path, std::strerror(errno));
   }
   move_into_place(temporary, path);
 }
@@ -81,7 +93,7 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   if (close(file) != 0) {  // NFS reports a full disk here
     const int error = errno;
     unlink(temporary.c_str());
-    failure("cannot write {}: {}", path, std::strerror(error));
+    user_error("cannot write {}: {}", path, std::strerror(error));
   }
   publish_file(temporary, path);
 }

@@ -9,18 +9,23 @@ namespace petaflow {
 /// The name, in the same folder, under which a file is written before it is published.
 std::string temporary_name(const std::string& path);
 
+/// Throws a user error where a file of that name could not be written: no name, a folder, a folder of it that is not
+/// there or not ours to write.
+void check_output(const std::string& path);
+
 /// Brings a closed file to the disk, renames it to path (replacing what was there) and brings the folder's entry to the
-/// disk.  Throws a failure that names the file; the temporary is removed then.
+/// disk.  Throws a user error that names the file; the temporary is removed then.
 void publish_file(const std::string& temporary, const std::string& path);
 
-/// Makes path a symbolic link to target, replacing what was there in one move.  Throws a failure that names the link.
+/// Makes path a symbolic link to target, replacing what was there in one move.  Throws a user error that names the
+/// link.
 void publish_link(const std::string& target, const std::string& path);
 
-/// Writes text to path: after a crash it holds the old text or the new.  Throws a user error where the folder cannot be
-/// written, a failure where the disk is full.
+/// Writes text to path: after a crash it holds the old text or the new.  Throws a user error where it cannot be
+/// written (no folder, a full disk).
 void write_file_atomically(const std::string& path, std::string_view text);
 
-/// Writes all bytes to an open file descriptor; throws a failure that names path.
+/// Writes all bytes to an open file descriptor; throws a user error that names path.
 void write_all(int file, std::string_view text, const std::string& path);
 
 }  // namespace petaflow

@@ -103,14 +103,15 @@ std::string room(const std::string& path, const Checkpoint& checkpoint) {
                      1e-6 * static_cast<double>(space.available), folder.string());
 }
 
-/// Reads arrays of a group and compares their checksums; false where one has none.
-bool read_arrays(const Hdf5File& file, const std::string& group, const std::vector<std::string>& names,
+/// Reads arrays of a group and compares their checksums; false where one has none, which is an error in our own files.
+bool read_arrays(const Hdf5File& file, const std::string& group, const std::vector<std::string>& names, bool ours,
                  std::vector<NamedArray>& arrays) {
   bool checked = true;
   for (const std::string& name : names) {
     const std::string full = group + name;
     NamedArray array{name, file.dataset(full).info().dims, file.read<float>(full)};
     const auto expected = file.integer_attribute(full, "crc32");
+    if (!expected && ours) user_error("{} is corrupt: data set {} has lost its checksum", file.path(), full);
     if (!expected) checked = false;
     if (expected && *expected != crc32_of(array.values)) {
       user_error("{} is corrupt: data set {} has checksum {:08x}, {:08x} was written", file.path(), full,
@@ -158,8 +159,8 @@ Checkpoint load_checkpoint(const std::string& path) {
   checkpoint.config = texts.config;
   checkpoint.provenance = texts.provenance;
   checkpoint.training = texts.training;
-  checkpoint.checked = read_arrays(file, kWeights, names, checkpoint.weights);
-  read_arrays(file, kTraining, lines(texts.training_names), checkpoint.training_arrays);
+  checkpoint.checked = read_arrays(file, kWeights, names, schema > 1, checkpoint.weights);
+  read_arrays(file, kTraining, lines(texts.training_names), schema > 1, checkpoint.training_arrays);
   return checkpoint;
 }
 

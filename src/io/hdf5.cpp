@@ -19,11 +19,28 @@ using hdf5::Lock;
 
 namespace hdf5 {
 
+namespace {
+
+// What a driver says of a failed call, without its addresses: "file write failed: time = ..., error message = 'No space
+// left on device', buf = 0x..." becomes "file write failed (No space left on device)".
+std::string brief(const std::string& description) {
+  const std::size_t details = description.find(": time = ");
+  if (details == std::string::npos) return description;
+  constexpr std::string_view kMessage = "error message = '";
+  const std::size_t found = description.find(kMessage);
+  if (found == std::string::npos) return description.substr(0, details);
+  const std::size_t begin = found + kMessage.size();
+  return fmt::format("{} ({})", description.substr(0, details),
+                     description.substr(begin, description.find('\'', begin) - begin));
+}
+
+}  // namespace
+
 std::string error_text() {
   std::string text;
   const auto add = [](unsigned, const H5E_error2_t* error, void* to) -> herr_t {
     auto& out = *static_cast<std::string*>(to);
-    if (error->desc != nullptr && *error->desc != '\0') out += (out.empty() ? "" : "; ") + std::string(error->desc);
+    if (error->desc != nullptr && *error->desc != '\0') out += (out.empty() ? "" : "; ") + brief(error->desc);
     return 0;
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, add, &text);

@@ -73,12 +73,20 @@ Hdf5Class class_of(hid_t type) {
     case H5T_FLOAT:
       return Hdf5Class::kFloat;
     case H5T_INTEGER:
+    case H5T_ENUM:  // of integers; NumPy's booleans
       return Hdf5Class::kInteger;
     case H5T_STRING:
       return Hdf5Class::kText;
     default:
       return Hdf5Class::kOther;
   }
+}
+
+/// The name of the file that holds an object.
+std::string file_name(hid_t object) {
+  std::string name(static_cast<std::size_t>(std::max<ssize_t>(0, H5Fget_name(object, nullptr, 0))), '\0');
+  H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
 }
 
 /// HDF5's chunk cache is 1 MB by default: a chunk above it is read and decompressed again for each row.  This one holds
@@ -179,8 +187,9 @@ Hdf5Dataset::Impl::Impl(std::shared_ptr<Hdf5File::Impl> file_in, std::string nam
     check(static_cast<bool>(id), "{}: {} is not a readable data set", file->path, name);
   }
   const bool plain = layout == H5D_CONTIGUOUS && H5Tequal(type, H5T_IEEE_F32LE) > 0;
-  if (plain && file->descriptor >= 0 && std::endian::native == std::endian::little) {
-    const haddr_t at = H5Dget_offset(id);  // undefined for data that were never written or lie in another file
+  const bool here = file_name(id) == file_name(file->id);  // a link may lead into another file
+  if (plain && here && file->descriptor >= 0 && std::endian::native == std::endian::little) {
+    const haddr_t at = H5Dget_offset(id);  // undefined for data that were never written or are stored outside
     if (at != HADDR_UNDEF) offset = static_cast<std::int64_t>(at);
   }
 }

@@ -26,7 +26,13 @@ MetricsLog::MetricsLog(std::string path) : path_(std::move(path)) {
 MetricsLog::~MetricsLog() { close(file_); }
 
 void MetricsLog::write(const nlohmann::json& object) {
-  write_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
+  const off_t size = lseek(file_, 0, SEEK_END);
+  try {
+    write_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
+  } catch (const Error&) {
+    if (ftruncate(file_, size) != 0) throw;  // half a line goes; where it cannot, the next line begins after it
+    throw;
+  }
 }
 
 }  // namespace petaflow

@@ -15,8 +15,8 @@ class MetricsLog {
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
 
-  /// Appends a line; it is in the file when this returns.  NaN and infinity become null.  Throws a failure where the
-  /// file cannot take it (disk full).
+  /// Appends a line; it is in the file when this returns.  NaN and infinity become null.  Throws an error
+  /// where the file cannot take it (disk full), and leaves no part of the line.
   void write(const nlohmann::json& object);
 
  private:

@@ -1,6 +1,7 @@
 #include "train/agree.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <span>
 #include <vector>
@@ -14,6 +15,8 @@ Error to_error(const std::exception_ptr& exception) {
     return error;
   } catch (const std::bad_alloc&) {
     return {ErrorKind::kFailure, "out of memory; use a smaller train.batch, or more ranks on more nodes"};
+  } catch (const std::filesystem::filesystem_error& error) {
+    return {ErrorKind::kUser, error.what()};
   } catch (const std::exception& error) {
     return {ErrorKind::kFailure, error.what()};
   } catch (...) {

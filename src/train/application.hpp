@@ -73,6 +73,8 @@ class Application {
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }
 
+  /// Names of the metrics that evaluate() may give, besides "loss".
+  virtual std::vector<std::string> metrics() const = 0;
   /// On rank 0; `data` is what open() gave.
   virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;

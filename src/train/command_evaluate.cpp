@@ -25,7 +25,7 @@ int command_evaluate(Job& job) {
     json["files"] = job.line.files;
     json["samples"] = data->size();
     json["loss"] = predictions.loss;
-    print(job, job.line.json ? json.dump(2)
+    print(job, job.line.json ? json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
                              : fmt::format("{} on {} samples: loss {:.4f}\n{}", job.line.input, data->size(),
                                            predictions.loss, evaluation.table));
   });

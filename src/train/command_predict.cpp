@@ -1,6 +1,7 @@
 // predict RUN FILE... -o OUT.h5: the score of every sample, with where it came from.
 #include <filesystem>
 
+#include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "train/agree.hpp"
@@ -44,8 +45,18 @@ int command_predict(Job& job) {
   std::unique_ptr<Dataset> data;
   std::unique_ptr<Predictor> predictor;
   agree(*job.comm, [&] {
-    if (std::filesystem::exists(job.line.output) && !job.line.overwrite) {
-      user_error("{} exists; choose another name, or --overwrite to replace it", job.line.output);
+    check_output(job.line.output);
+    if (std::filesystem::exists(job.line.output)) {
+      if (!job.line.overwrite) {
+        user_error("{} exists; choose another name, or --overwrite to replace it", job.line.output);
+      }
+      std::vector<std::string> inputs = expand_files(job.line.files, "FILE");
+      inputs.push_back(trained.path);
+      for (const std::string& input : inputs) {
+        if (std::filesystem::equivalent(input, job.line.output)) {
+          user_error("{} is read by this command: the scores need another file", job.line.output);
+        }
+      }
     }
     data = job.app.open(job.line.files, "FILE", DataRole::kPredict);
     check_shape(*data, job.app.sample_shape(), "FILE");

@@ -1,6 +1,9 @@
 // train INPUT: everything is validated, then the run folder is made, then the network learns.
+#include <algorithm>
 #include <map>
 #include <optional>
+
+#include <fmt/ranges.h>
 
 #include "base/activity.hpp"
 #include "config/document.hpp"
@@ -22,6 +25,14 @@ void load_initial_weights(Job& job, Network& network) {
   const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, path);
   agree(*job.comm, [&] { set_weights(network, job.context, checkpoint.weights, path); });
   job.say("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
+}
+
+void check_metric(const Job& job) {
+  std::vector<std::string> names = job.app.metrics();
+  names.emplace_back("loss");
+  const std::string& metric = job.options.stop.metric;
+  if (metric.empty() || std::ranges::find(names, metric) != names.end()) return;
+  user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, job.app.name(), fmt::join(names, ", "));
 }
 
 // Keys whose values are not those of the checkpoint: the run goes on with the new ones.
@@ -92,6 +103,7 @@ int command_train(Job& job) {
       validation = job.app.open(job.options.data.validation, "data.validation", DataRole::kEvaluate);
       check_shape(*validation, job.app.sample_shape(), "data.validation");
     }
+    check_metric(job);
     loss = job.app.loss();
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
@@ -107,6 +119,11 @@ int command_train(Job& job) {
     job.say("going on from {}", resumed->path);
   }
   if (job.line.check) {
+    agree(*job.comm, [&] {
+      if (!job.is_root()) return;
+      check_all(*train);
+      if (validation) check_all(*validation);
+    });
     say_estimate(job, *trainer, *step);
     return kDone;
   }

@@ -37,6 +37,7 @@ void Job::load_input() {
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
       user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
     }
+    if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
     check(options, comm->size());
   });
   watch_hangs();

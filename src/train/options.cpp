@@ -23,7 +23,7 @@ void declare(Schema& schema, CommonOptions& options) {
   TrainOptions& train = options.train;
   schema.add("train.epochs", train.epochs, at_least(0));
   schema.add("train.steps", train.steps, at_least(0));
-  schema.add("train.batch", train.batch, at_least(1));
+  schema.add("train.batch", train.batch, in_range(1, 1e7));
   schema.add("train.seed", train.seed, at_least(0));
   schema.add("train.init", train.init);
   schema.add("train.deterministic", train.deterministic);
@@ -32,12 +32,12 @@ void declare(Schema& schema, CommonOptions& options) {
 
   OptimizerOptions& optimizer = options.optimizer;
   schema.add("optimizer.name", optimizer.name, one_of({"adam", "sgd"}));
-  schema.add("optimizer.lr", optimizer.lr, at_least(0));
-  schema.add("optimizer.momentum", optimizer.momentum, in_range(0, 1));
-  schema.add("optimizer.beta1", optimizer.beta1, in_range(0, 1));
-  schema.add("optimizer.beta2", optimizer.beta2, in_range(0, 1));
+  schema.add("optimizer.lr", optimizer.lr, in_range(0, 1e30));
+  schema.add("optimizer.momentum", optimizer.momentum, from_to_below(0, 1));
+  schema.add("optimizer.beta1", optimizer.beta1, from_to_below(0, 1));
+  schema.add("optimizer.beta2", optimizer.beta2, from_to_below(0, 1));
   schema.add("optimizer.epsilon", optimizer.epsilon, positive());
-  schema.add("optimizer.weight_decay", optimizer.weight_decay, at_least(0));
+  schema.add("optimizer.weight_decay", optimizer.weight_decay, in_range(0, 1e30));
   schema.add("optimizer.clip_norm", optimizer.clip_norm, at_least(0));
 
   ScheduleOptions& schedule = options.schedule;

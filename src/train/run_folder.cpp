@@ -24,7 +24,7 @@ void check_run_folder(Job& job) {
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     const fs::path folder = job.run_folder();
-    const bool exists = fs::exists(folder);
+    const bool exists = fs::exists(folder) || fs::is_symlink(folder);
     if (exists && !fs::is_directory(folder)) {
       user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
                  folder.string());
@@ -135,7 +135,7 @@ std::string provenance(const Job& job) {
                                {"threads_per_rank", job.context.threads},
                                {"host", host.data()},
                                {"time", time.data()}};
-  return json.dump();
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path need not be UTF-8
 }
 
 }  // namespace petaflow

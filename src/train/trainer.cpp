@@ -177,17 +177,28 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   if (!has_first || interval_samples_ > step.samples) {
     result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
   }
-  if (metrics_ != nullptr) {
+  {
     const nlohmann::json line = {{"step", state_.step},
                                  {"epoch", state_.epoch},
                                  {"loss", state_.interval_loss / static_cast<double>(state_.interval_steps)},
                                  {"lr", schedule_.rate(state_.step - 1)},
                                  {"samples_per_s", rate},
                                  {"gflops", gflops}};
-    metrics_->write(line);
+    log(line);
   }
   state_.interval_steps = interval_samples_ = 0;
   state_.interval_loss = interval_s_ = 0;
+}
+
+// A run is not lost because a line cannot be written: it is kept, and tried again with the next one.
+void Trainer::log(const nlohmann::json& line) {
+  if (metrics_ == nullptr) return;
+  unwritten_.push_back(line);
+  try {
+    for (; !unwritten_.empty(); unwritten_.pop_front()) metrics_->write(unwritten_.front());
+  } catch (const Error& error) {
+    if (unwritten_.size() == 1) job_.say("warning: {}; the run goes on", error.what());
+  }
 }
 
 // Judges the weights, and ends the run where the target is reached or patience ended.
@@ -217,8 +228,9 @@ StopRequest Trainer::validate() {
       text += fmt::format(" {} {:.4f}", m.name, m.value);
     }
     job_.say("epoch {} validation:{}", state_.epoch, text);
-    const nlohmann::json line = {{"step", state_.step}, {"epoch", state_.epoch}, {"validation", values}};
-    if (metrics_ != nullptr) metrics_->write(line);
+    const nlohmann::json line = {
+        {"step", state_.step}, {"epoch", state_.epoch}, {"loss", result_.loss}, {"validation", values}};
+    log(line);
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
@@ -247,6 +259,12 @@ Checkpoint Trainer::checkpoint() const {
   checkpoint.provenance = provenance(job_);
   checkpoint.training = to_text(state_);
   checkpoint.training_arrays = step_.optimizer_arrays();
+  for (const NamedArray& array : arrays_of(network.parameters(), network.weights())) {
+    if (!std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) {
+      failure("after step {} {} is not finite; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+              state_.step, array.name);
+    }
+  }
   if (best_weights_.empty()) {
     checkpoint.weights = weights_of(network);
   } else {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "io/checkpoint.hpp"
 #include "io/metrics_log.hpp"
@@ -55,6 +58,7 @@ class Trainer {
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
+  void log(const nlohmann::json& line);
   Checkpoint checkpoint() const;
   void save_if_due();
   void save_at_end();
@@ -72,6 +76,7 @@ class Trainer {
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best
   std::int64_t saved_step_ = -1;
+  std::deque<nlohmann::json> unwritten_;
   FitResult result_;
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
   double interval_s_ = 0;

@@ -6,6 +6,14 @@
 
 namespace petaflow {
 
+/// Throws a user error where a maximum is over more pixels than its codes can tell apart.
+inline void check_max(PoolKind kind, std::int64_t pixels) {
+  if (kind == PoolKind::kMax && pixels > kLargestMaxWindow) {
+    user_error("a maximum over {} pixels: at most {} are possible; pool in two layers, or take the average", pixels,
+               kLargestMaxWindow);
+  }
+}
+
 /// Maximum or average over windows: x (N, C, D, H, W) -> y (N, C, D', H', W'), D' = (D + 2 pad - window) / stride + 1.
 /// Max pooling ignores padding; averages count it as zeros.
 class Pool final : public Layer {
@@ -26,6 +34,7 @@ class Pool final : public Layer {
     if (2 * pad.d > window.d || 2 * pad.h > window.h || 2 * pad.w > window.w) {
       user_error("the padding of a pooling window of {} must be at most half of it", to_string(window));
     }
+    check_max(geometry_.kind, window.volume());
     return {x.n, x.c, out.d, out.h, out.w};
   }
   void lower(Lowering& ops) const override { ops.append(PoolOp{geometry_}); }
@@ -39,7 +48,10 @@ class GlobalPool final : public Layer {
  public:
   explicit GlobalPool(PoolKind kind) : kind_(kind) {}
 
-  Shape output(const Shape& x) const override { return {x.n, x.c, 1, 1, 1}; }
+  Shape output(const Shape& x) const override {
+    check_max(kind_, x.pixels());
+    return {x.n, x.c, 1, 1, 1};
+  }
   void lower(Lowering& ops) const override {
     ops.append(PoolOp{{kind_, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}}});  // a window of 0 is the whole map
   }
