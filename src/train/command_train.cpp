@@ -4,6 +4,8 @@
 #include "train/commands.hpp"
 #include "train/peak.hpp"
 #include "train/run_folder.hpp"
+#include "train/run_report.hpp"
+#include "train/run_results.hpp"
 #include "train/stop_signal.hpp"
 #include "train/trainer.hpp"
 #include "train/weights.hpp"
@@ -40,9 +42,8 @@ void say_estimate(Job& job, Trainer& trainer, TrainStep& step) {
   job.say("everything is in order; nothing was written");
 }
 
-void say_rates(Job& job, const FitResult& result, TrainStep& step) {
+void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) {
   const Rates& rates = result.rates;
-  const double peak = measure_peak_gflops(job.context);
   job.say("{} steps, {} samples in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
           rates.steps, rates.samples, rates.seconds, rates.sustained_samples_per_s, rates.sustained_gflops,
           rates.peak_gflops);
@@ -50,6 +51,16 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step) {
   job.say("stages of a pass of {} samples on rank 0, whose processor reaches {:.0f} GFLOP/s ({} threads):\n{}",
           step.network().batch(), peak, job.context.threads,
           stage_table(step.network(), rates.steps * step.share().passes, peak));
+}
+
+void leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
+                   double peak) {
+  agree(*job.comm, [&] { write_performance(job, result, step, peak); });
+  if (!result.stopped) write_evaluation(job, step.network(), loss, validation);  // stopped: there is no time for it
+  agree(*job.comm, [&] {
+    if (job.is_root()) write_report(job.app, job.run_folder());
+  });
+  job.say("wrote {}/{}", job.run_folder(), kReportFile);
 }
 
 }  // namespace
@@ -101,7 +112,9 @@ int command_train(Job& job) {
     job.say("wrote {}", path);
     if (result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
   });
-  if (result.steps > 0) say_rates(job, result, *step);
+  const double peak = measure_peak_gflops(job.context);
+  if (result.steps > 0) say_rates(job, result, *step, peak);
+  leave_results(job, result, *step, *loss, validation.get(), peak);
   if (result.stopped) job.say("stopped by a signal after step {}", result.steps);
   return result.stopped ? kStopped : kDone;
 }

@@ -54,6 +54,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("stop.keep_best", stop.keep_best);
 
   schema.add("log.interval", options.log.interval, at_least(1));
+  schema.add("log.trace_steps", options.log.trace_steps, at_least(0));
 
   schema.add("comm.backend", options.comm.backend, one_of({"auto", "mpi", "self"}));
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());

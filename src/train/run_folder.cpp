@@ -2,20 +2,31 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "base/build_info.hpp"
 #include "io/atomic_file.hpp"
 #include "train/agree.hpp"
+#include "train/manifest.hpp"
 
 namespace petaflow {
 namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(kEventsPrefix)) files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace
 
 void check_run_folder(Job& job) {
   agree(*job.comm, [&] {
@@ -49,40 +60,22 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job) {
     std::error_code status;
     fs::create_directories(folder, status);
     if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
-    for (const char* file : {kCheckpointFile, kMetricsFile, kConfigFile}) {
+    for (const char* file : {kCheckpointFile, kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile,
+                             kEvaluationFile, kTraceFile, kReportFile}) {
       fs::remove(folder / file, status);
       if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
     }
+    for (const fs::path& events : event_files(folder)) {
+      fs::remove(events, status);
+      if (status) user_error("cannot remove {}: {}", events.string(), status.message());
+    }
     write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
-    metrics = std::make_unique<MetricsLog>((folder / kMetricsFile).string());
+    metrics = std::make_unique<MetricsLog>((folder / kMetricsFile).string(), folder.string());
   });
+  write_manifest(job);
   return metrics;
 }
 
-std::string provenance(const Job& job) {
-  const BuildInfo& build = build_info();
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  std::array<char, 64> time{};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  const nlohmann::json json = {{"application", job.app.name()},
-                               {"input", job.line.input},
-                               {"overrides", job.line.overrides},
-                               {"version", build.version},
-                               {"commit", build.commit},
-                               {"compiler", build.compiler},
-                               {"flags", build.flags},
-                               {"kokkos", build.kokkos},
-                               {"onednn", build.onednn},
-                               {"mpi", build.mpi},
-                               {"ranks", job.comm->size()},
-                               {"threads_per_rank", job.context.threads},
-                               {"host", host.data()},
-                               {"time", time.data()}};
-  return json.dump();
-}
+std::string provenance(const Job& job) { return describe_process(job).dump(); }
 
 }  // namespace petaflow

@@ -8,6 +8,7 @@
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "train/agree.hpp"
+#include "train/run_folder.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -33,6 +34,16 @@ LoaderOptions augmented(LoaderOptions options, const Application& app, const Dat
 
 std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_epoch) {
   return options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
+}
+
+/// Of rank 0, where there is no other tool that listens to Kokkos.
+StepTrace trace_of(const Job& job) {
+  const std::int64_t steps = job.is_root() ? job.options.log.trace_steps : 0;
+  if (steps > 0 && StepTrace::tool_is_loaded()) {
+    job.say("no {}: a tool of Kokkos is loaded and takes its calls", kTraceFile);
+    return StepTrace(0, "");
+  }
+  return StepTrace(steps, job.run_folder() + "/" + kTraceFile);
 }
 
 }  // namespace
@@ -70,13 +81,16 @@ FitResult Trainer::fit() {
   ProgressOptions options;
   options.total = total_steps_;
   options.interval = job_.options.log.interval;
+  StepTrace trace = trace_of(job_);
   const auto progress = job_.is_root() && !job_.line.json ? std::make_unique<Progress>(options) : nullptr;
 
   for (std::int64_t epoch = 0; result_.steps < total_steps_ && !stop; ++epoch) {
     loader_.start_epoch(epoch);
     for (std::int64_t s = 0; s < per_epoch && result_.steps < total_steps_ && !stop; ++s) {
       const Kokkos::Timer timer;
+      trace.begin_step(result_.steps);
       const StepResult step = step_.run(loader_, schedule_.rate(result_.steps));
+      trace.end_step();
       after_step(step, epoch, timer.seconds());
       if (progress) {
         progress->update(result_.steps, result_.rates.samples, fmt::format("epoch {} loss {:.4f}", epoch, step.loss));
@@ -96,6 +110,7 @@ FitResult Trainer::fit() {
     job_.say("kept the weights of the best validation ({:.4f})", *best_);
   }
 
+  trace.finish();
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (result_.steps > 1 && later_s > 0) {

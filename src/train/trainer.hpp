@@ -12,6 +12,7 @@
 #include "train/predictor.hpp"
 #include "train/report.hpp"
 #include "train/schedule.hpp"
+#include "train/trace.hpp"
 #include "train/train_step.hpp"
 
 namespace petaflow {
