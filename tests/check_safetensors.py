@@ -46,7 +46,7 @@ with small_run() as folder:
         ours = torch.softmax(twin(torch.tensor(images, dtype=torch.float32)), 1)[:, 1].numpy()
     with h5py.File(folder / "scores.h5") as file:
         theirs = file["score"][:]
-    assert theirs.std() > 0, "all scores are the same: nothing to compare"
+    assert numpy.ptp(theirs) > 0.05, "all scores are much the same: nothing to compare"
     difference = numpy.abs(ours - theirs).max()
     print(f"{len(theirs)} scores between {theirs.min():.4f} and {theirs.max():.4f}; largest difference {difference:.1e}")
     if difference > 1e-5:

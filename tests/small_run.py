@@ -21,8 +21,10 @@ width = 16
 [model]
 filters = [4, 6, 5]
 [train]
-epochs = 3
+epochs = 10
 batch = 16
+[optimizer]
+lr = 2e-2
 [log]
 interval = 2
 [generate]

@@ -68,7 +68,7 @@ std::string readable(double value, int digits) {
       mantissa.pop_back();
       ++exponent;
     }
-    const std::string power = power_of_ten(exponent);
+    std::string power = power_of_ten(exponent);
     if (mantissa == "1") return power;
     if (mantissa[0] == '-') mantissa = "−" + mantissa.substr(1);
     return mantissa + "×" + power;

@@ -189,8 +189,8 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
           pen = false;
           continue;
         }
-        path += (pen ? "L" : "M") + number(x(mark.x[i])) + " " + number(y(mark.y[i]));
-        pen = true;
+        path += (pen ? "L" : "M") + number(x(mark.x[i])) + " " + number(y(mark.y[i])) + (pen ? "" : "h0");
+        pen = true;  // h0: a point that stands alone is a dot
       }
       const char* const kind = mark.stroke == Stroke::kFull ? "" : mark.stroke == Stroke::kFaint ? " faint" : " dashed";
       out = fmt::format("<path class=\"line {}{}\" d=\"{}\"/>\n", mark.tone, kind, path);

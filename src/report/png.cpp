@@ -35,16 +35,16 @@ std::string deflated(const std::string& bytes) {
 }  // namespace
 
 Colour heat_colour(double t) {
-  static constexpr double stops[][3] = {{11, 11, 26},  {43, 20, 90},   {101, 26, 128}, {160, 47, 119},
-                                        {215, 78, 88}, {244, 127, 64}, {253, 186, 82}, {252, 244, 186}};
-  constexpr int kLast = std::size(stops) - 1;
+  static constexpr double kStops[][3] = {{11, 11, 26},  {43, 20, 90},   {101, 26, 128}, {160, 47, 119},
+                                         {215, 78, 88}, {244, 127, 64}, {253, 186, 82}, {252, 244, 186}};
+  constexpr int kLast = std::size(kStops) - 1;
   const double at = std::clamp(std::isnan(t) ? 0.0 : t, 0.0, 1.0) * kLast;
   const int below = std::min(static_cast<int>(at), kLast - 1);
   const double part = at - below;
   Colour colour{};
   for (std::size_t c = 0; c < 3; ++c) {
     colour[c] =
-        static_cast<std::uint8_t>(std::lround(stops[below][c] + part * (stops[below + 1][c] - stops[below][c])));
+        static_cast<std::uint8_t>(std::lround(kStops[below][c] + part * (kStops[below + 1][c] - kStops[below][c])));
   }
   return colour;
 }

@@ -78,10 +78,11 @@ std::string mpi_library() {
 
 nlohmann::json data_files(const std::vector<std::string>& names, const std::string& what) {
   nlohmann::json files = nlohmann::json::array();
-  std::vector<std::string> paths = names;
+  std::vector<std::string> paths;
   try {
     if (!names.empty()) paths = expand_files(names, what);
-  } catch (const Error&) {  // a test set that is made later; listed as it was named
+  } catch (const Error&) {
+    paths = names;  // of a test set that is made later
   }
   for (const std::string& path : paths) {
     struct stat status{};

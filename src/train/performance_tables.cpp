@@ -13,6 +13,8 @@ namespace {
 
 using Row = std::vector<std::string>;
 
+constexpr const char* kPartTones[] = {"s6", "s1", "s4", "s2", "s5", "s3", "s7", "s8"};
+
 double seconds_of(const nlohmann::json& parts, const std::string& name) {
   for (const nlohmann::json& part : parts) {
     if (part.value("part", "") == name) return part.value("seconds", 0.0);
@@ -25,7 +27,6 @@ std::string percent(double part, double whole, int decimals = 0) {
 }
 
 std::string bar(const nlohmann::json& parts) {
-  static constexpr const char* tones[] = {"s6", "s1", "s4", "s2", "s5", "s3", "s7", "s8"};
   double total = 0;
   for (const nlohmann::json& part : parts) total += part.value("seconds", 0.0);
   if (!(total > 0)) return "";
@@ -33,7 +34,7 @@ std::string bar(const nlohmann::json& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const double share = parts[i].value("seconds", 0.0) / total;
     const std::string text = percent(share, 1);
-    html += fmt::format("<span class=\"{}\" style=\"flex:{:.4f}\" title=\"{} {}\">{}</span>", tones[i % 8], share,
+    html += fmt::format("<span class=\"{}\" style=\"flex:{:.4f}\" title=\"{} {}\">{}</span>", kPartTones[i % 8], share,
                         html_escape(parts[i].value("part", "")), text,
                         share > 0.07 ? "<b>" + text + "</b>" : std::string());
   }
@@ -41,10 +42,10 @@ std::string bar(const nlohmann::json& parts) {
 }
 
 std::string bars(const std::vector<const RunRecord*>& runs) {
-  static constexpr const char* tones[] = {"s6", "s1", "s4", "s2", "s5", "s3", "s7", "s8"};
   std::vector<LegendEntry> entries;
   const nlohmann::json& parts = runs[0]->performance["time"];
-  for (std::size_t i = 0; i < parts.size(); ++i) entries.push_back({parts[i].value("part", ""), tones[i % 8], "block"});
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    entries.push_back({parts[i].value("part", ""), kPartTones[i % 8], "block"});
   std::string html = legend_html(entries);
   for (const RunRecord* run : runs) {
     if (runs.size() > 1) html += "<div class=\"bar-name\">" + html_escape(run->name) + "</div>\n";

@@ -292,7 +292,8 @@ std::string environment_section(const Runs& runs) {
     std::string text;
     const nlohmann::json libraries = m.value("libraries", nlohmann::json::object());
     for (const auto& [name, version] : libraries.items()) {
-      text += (text.empty() ? "" : ", ") + name + " " + version.get<std::string>();
+      // "Open MPI v4.1.4" names itself.
+      text += (text.empty() ? "" : ", ") + (name == "MPI" ? "" : name + " ") + version.get<std::string>();
     }
     return html_escape(text);
   });
