@@ -85,6 +85,15 @@ if(NOT TARGET tomlplusplus::tomlplusplus)  # header only, and older packages bri
   target_include_directories(tomlplusplus::tomlplusplus SYSTEM INTERFACE ${TOMLPLUSPLUS_INCLUDE_DIR})
 endif()
 
+find_path(ISAL_INCLUDE_DIR isa-l/crc.h DOC "Folder that holds isa-l/crc.h")  # Intel's storage library brings no CMake file
+find_library(ISAL_LIBRARY isal DOC "The library of ISA-L")
+if(NOT ISAL_INCLUDE_DIR OR NOT ISAL_LIBRARY)
+  message(FATAL_ERROR "ISA-L (CRC-32C) was not found. ${how_to_install}")
+endif()
+add_library(isal::isal UNKNOWN IMPORTED)
+set_target_properties(isal::isal PROPERTIES IMPORTED_LOCATION ${ISAL_LIBRARY})
+target_include_directories(isal::isal SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
+
 if(PETAFLOW_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

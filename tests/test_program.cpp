@@ -19,7 +19,7 @@ std::size_t count(const std::string& text, const std::string& word) {
 
 TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
   EXPECT_EQ(run("").code, 0);
-  for (const char* command : {"generate", "train", "evaluate", "predict", "summary", "bench"}) {
+  for (const char* command : {"generate", "train", "evaluate", "predict", "summary", "bench", "report", "export"}) {
     EXPECT_NE(run("").out.find(command), std::string::npos);
     const Outcome help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0);

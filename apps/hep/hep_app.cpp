@@ -109,15 +109,29 @@ std::vector<Predictor::View> HepApplication::views(const Dataset& data) const {
   return views;
 }
 
+ScoredSet HepApplication::scored(const HepData& data, const Predictions& predictions) const {
+  ScoredSet set;
+  set.score = log_odds(predictions);
+  for (const HepEvent& event : data.events()) {
+    set.label.push_back(event.label);
+    if (options_.evaluate.weighted && data.has_weights()) set.weight.push_back(event.weight);
+  }
+  return set;
+}
+
+std::string HepApplication::curves(const Dataset& data, const Predictions& predictions) const {
+  const HepData& hep = as_hep(data).data();
+  const HepDataOptions& options = options_.data.options;
+  const ImageScale scale{options.transforms.front(), options.units.front(), static_cast<double>(hep.maxima().front())};
+  return report_curves(hep, scored(hep, predictions), scale).dump();
+}
+
 Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const {
   const HepData& hep = as_hep(data).data();
   const bool full = depth == Depth::kFull;
-  ScoredSet set;
-  set.score = log_odds(predictions);
+  const ScoredSet set = scored(hep, predictions);
   std::vector<std::uint8_t> selected;
   for (const HepEvent& event : hep.events()) {
-    set.label.push_back(event.label);
-    if (options_.evaluate.weighted && hep.has_weights()) set.weight.push_back(event.weight);
     if (full && hep.has_selection()) selected.push_back(event.pass_sr ? 1 : 0);
   }
   ClassificationOptions options;

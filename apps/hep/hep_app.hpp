@@ -1,6 +1,7 @@
 // The HEP application: new physics against background in calorimeter images.
 #pragma once
 
+#include "hep/hep_report.hpp"
 #include "hep/options.hpp"
 #include "train/application.hpp"
 
@@ -20,9 +21,14 @@ class HepApplication final : public Application {
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
   Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const override;
   PredictionRows rows(const Dataset& data, const Predictions& predictions) const override;
+  std::string curves(const Dataset& data, const Predictions& predictions) const override;
+  std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }
+  void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
   void generate(const CommonOptions& options, bool overwrite) const override;
 
  private:
+  ScoredSet scored(const HepData& data, const Predictions& predictions) const;
+
   Options options_;
 };
 

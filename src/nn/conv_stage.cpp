@@ -114,7 +114,9 @@ void ConvStage::forward(const Context& context) {
 }
 
 void ConvStage::backward(const Context& context, float* gradient) {
+  const Kokkos::Timer timer;
   backward_weights(context, gradient);
+  backward_weights_s += timer.seconds();
   if (options_.wants_dx) backward_data(context);
 }
 

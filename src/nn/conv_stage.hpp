@@ -39,6 +39,7 @@ class ConvStage final : public Stage {
   std::string describe_backward_data() const override { return describe(data_); }
   std::string describe_backward_weights() const override { return describe(weights_); }
   std::vector<std::string> refusals() const override;
+  StageKind kind() const override { return StageKind::kConvolution; }
 
  private:
   struct PassPlan {

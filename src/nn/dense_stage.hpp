@@ -34,6 +34,7 @@ class DenseStage final : public Stage {
   std::string describe_backward_data() const override { return data_.kernel ? data_.kernel->detail() : "-"; }
   std::string describe_backward_weights() const override { return weights_.kernel ? weights_.kernel->detail() : "-"; }
   std::vector<std::string> refusals() const override;
+  StageKind kind() const override { return StageKind::kDense; }
 
  private:
   Epilogue epilogue() const;

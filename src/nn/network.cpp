@@ -127,6 +127,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     report.backward_data = stage.wants_dx && options.backward ? stage.stage->describe_backward_data() : "-";
     report.backward_weights = options.backward ? stage.stage->describe_backward_weights() : "-";
     report.refusals = stage.stage->refusals();
+    report.kind = stage.stage->kind();
     report.forward_flop = stage.forward_flop;
     report.backward_flop = options.backward ? stage.forward_flop * (stage.wants_dx ? 2 : 1) : 0;
     report.saved_bytes = options.backward ? stage.stage->saved_bytes() : 0;
@@ -164,7 +165,8 @@ void Network::refresh(const Context& context) {
 
 void Network::forward(const Context& context) {
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    const Stopwatch watch(reports_[i].forward_s);
+    double other_s = 0;  // of predictions
+    const Stopwatch watch(context.training ? reports_[i].forward_s : other_s);
     arena_.enter(static_cast<int>(i));
     stages_[i]->forward(context);
   }
@@ -192,10 +194,15 @@ void Network::backward(const Context& context, float* gradient,
   }
 }
 
-std::vector<StageReport> Network::report() const { return reports_; }
+std::vector<StageReport> Network::report() const {
+  std::vector<StageReport> reports = reports_;
+  for (std::size_t i = 0; i < stages_.size(); ++i) reports[i].backward_weights_s = stages_[i]->backward_weights_s;
+  return reports;
+}
 
 void Network::reset_times() {
   for (StageReport& report : reports_) report.forward_s = report.backward_s = 0;
+  for (const auto& stage : stages_) stage->backward_weights_s = 0;
 }
 
 double Network::forward_flop() const {

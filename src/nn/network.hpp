@@ -32,7 +32,10 @@ struct StageReport {
   std::vector<std::string> refusals;                     // why faster implementations were passed over
   double forward_flop = 0, backward_flop = 0;            // of one batch
   std::size_t saved_bytes = 0, scratch_bytes = 0;
-  double forward_s = 0, backward_s = 0;  // accumulated wall time
+  StageKind kind = StageKind::kPointwise;
+  // Wall time of training passes, added up: forward, backward, and of backward the part for the parameters' gradients
+  // (convolutions only).
+  double forward_s = 0, backward_s = 0, backward_weights_s = 0;
 };
 
 class Network {

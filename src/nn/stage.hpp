@@ -27,6 +27,8 @@ struct StageParameter {
   std::int64_t offset = 0;  // into the flat weights and gradients
 };
 
+enum class StageKind { kConvolution, kDense, kPointwise };
+
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -48,8 +50,11 @@ class Stage {
   virtual std::string describe_backward_data() const { return "kokkos"; }
   virtual std::string describe_backward_weights() const { return "-"; }
   virtual std::vector<std::string> refusals() const { return {}; }
+  /// What its arithmetic is, for tables by category.
+  virtual StageKind kind() const { return StageKind::kPointwise; }
 
   StageBuffers buffers;
+  double backward_weights_s = 0;  // wall time of backward() that went into the parameters' gradients, added up
 };
 
 }  // namespace petaflow

@@ -14,8 +14,10 @@
 #include "data/dataset.hpp"
 #include "nn/graph.hpp"
 #include "nn/loss.hpp"
+#include "report/page.hpp"
 #include "train/options.hpp"
 #include "train/predictor.hpp"
+#include "train/run_record.hpp"
 
 namespace petaflow {
 
@@ -78,6 +80,15 @@ class Application {
   /// On rank 0; `data` is what open() gave.
   virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
+
+  /// What the report of a run shows of predictions beside their judgement (curves, histograms, pictures): a compact
+  /// JSON object, kept in the run folder.  On rank 0.
+  virtual std::string curves(const Dataset& /*data*/, const Predictions& /*predictions*/) const { return "{}"; }
+  /// The most important results of a run, for the head of its report.
+  virtual std::vector<KeyNumber> key_numbers(const RunRecord& /*run*/) const { return {}; }
+  /// The application's sections of a report, from what evaluate() and curves() left in the folders of the runs.  A run
+  /// without an evaluation is left out; runs[i] has the colour "s<i + 1>".
+  virtual void add_sections(Page& /*page*/, const std::vector<RunRecord>& /*runs*/) const {}
 
   /// Writes a small valid data set to the files that the keys data.train, data.validation and data.test name, on rank
   /// 0.

@@ -69,6 +69,16 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   bench.add_option("--steps", line.steps, "steps to measure")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   bench.add_flag("--json", line.json, "print JSON");
 
+  CLI::App& report = add_command(program, "report", "Make the report of runs again, from their folders alone");
+  report.add_option("RUN", line.files, "run folders; several are shown side by side")->required();
+  report.add_option("-o,--output", line.output,
+                    "HTML file to write (default: report.html in the folder of the one run)");
+
+  CLI::App& save = add_command(program, "export", "Write the weights as safetensors, which PyTorch loads");
+  save.add_option("RUN", line.input, "run folder or checkpoint")->required();
+  save.add_option("-o,--output", line.output, "safetensors file to write")->required();
+  save.add_flag("--overwrite", line.overwrite, "replace the output file");
+
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
     program.parse(reversed);

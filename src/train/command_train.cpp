@@ -12,6 +12,8 @@
 #include "train/commands.hpp"
 #include "train/peak.hpp"
 #include "train/run_folder.hpp"
+#include "train/run_report.hpp"
+#include "train/run_results.hpp"
 #include "train/stop_request.hpp"
 #include "train/trainer.hpp"
 #include "train/weights.hpp"
@@ -69,9 +71,8 @@ void say_estimate(Job& job, Trainer& trainer, TrainStep& step) {
   job.say("everything is in order; nothing was written");
 }
 
-void say_rates(Job& job, const FitResult& result, TrainStep& step) {
+void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) {
   const Rates& rates = result.rates;
-  const double peak = measure_peak_gflops(job.context);
   job.say("{} steps, {} samples in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
           rates.steps, rates.samples, rates.seconds, rates.sustained_samples_per_s, rates.sustained_gflops,
           rates.peak_gflops);
@@ -79,6 +80,16 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step) {
   job.say("stages of a pass of {} samples on rank 0, whose processor reaches {:.0f} GFLOP/s ({} threads):\n{}",
           step.network().batch(), peak, job.context.threads,
           stage_table(step.network(), rates.steps * step.share().passes, peak));
+}
+
+void leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
+                   double peak) {
+  agree(*job.comm, [&] { write_performance(job, result, step, peak); });
+  write_evaluation(job, step.network(), loss, validation);
+  agree(*job.comm, [&] {
+    if (job.is_root()) write_report(job.app, job.run_folder());
+  });
+  job.say("wrote {}/{}", job.run_folder(), kReportFile);
 }
 
 }  // namespace
@@ -134,12 +145,16 @@ int command_train(Job& job) {
 
   metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
   const FitResult result = trainer->fit(metrics.get());
+  if (result.stopped != StopRequest::kNone) {  // whoever asked for it does not wait for more
+    job.say("stopped by {} after step {}; --resume goes on from there",
+            result.stopped == StopRequest::kSignal ? "a signal" : "run.wall_time", result.steps);
+    return kStopped;
+  }
   if (job.is_root() && result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
-  if (result.rates.steps > 0) say_rates(job, result, *step);
-  if (result.stopped == StopRequest::kNone) return kDone;
-  job.say("stopped by {} after step {}; --resume goes on from there",
-          result.stopped == StopRequest::kSignal ? "a signal" : "run.wall_time", result.steps);
-  return kStopped;
+  const double peak = measure_peak_gflops(job.context);
+  if (result.rates.steps > 0) say_rates(job, result, *step, peak);
+  leave_results(job, result, *step, *loss, validation.get(), peak);
+  return kDone;
 }
 
 }  // namespace petaflow

@@ -13,6 +13,8 @@ int command_evaluate(Job& job);
 int command_predict(Job& job);
 int command_summary(Job& job);
 int command_bench(Job& job);
+int command_report(Job& job);
+int command_export(Job& job);
 
 /// One line of text to stdout on rank 0: what a command is for, where log lines may be off.
 void print(const Job& job, const std::string& text);

@@ -19,8 +19,8 @@ struct CommandLine {
   std::string command;                 // "train"
   std::string input;                   // input file, or run folder or checkpoint
   std::vector<std::string> overrides;  // key=value
-  std::vector<std::string> files;      // evaluate, predict
-  std::string output;                  // predict
+  std::vector<std::string> files;      // evaluate, predict; report: run folders
+  std::string output;                  // predict, report, export
   bool check = false, overwrite = false, resume = false, json = false;
   std::int64_t steps = 20;  // bench
 };

@@ -56,6 +56,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("stop.keep_best", stop.keep_best);
 
   schema.add("log.interval", options.log.interval, at_least(1));
+  schema.add("log.trace_steps", options.log.trace_steps, at_least(0));
 
   schema.add("checkpoint.interval", options.checkpoint.interval, at_least(0));
   schema.add("checkpoint.keep", options.checkpoint.keep, at_least(1));

@@ -63,7 +63,8 @@ struct StopOptions {
 };
 
 struct LogOptions {
-  std::int64_t interval = 10;  // steps between lines
+  std::int64_t interval = 10;    // steps between lines
+  std::int64_t trace_steps = 3;  // steps in trace.json; 0: none
 };
 
 struct CheckpointOptions {

@@ -63,14 +63,20 @@ std::string stage_table(const Network& network, std::int64_t passes, double peak
 }
 
 nlohmann::json stage_json(const Network& network, std::int64_t passes, double peak_gflops) {
+  static constexpr const char* kKinds[] = {"convolution", "dense", "pointwise"};
   nlohmann::json stages = nlohmann::json::array();
   const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
   for (const StageReport& stage : network.report()) {
     const double forward = stage.forward_s / count, backward = stage.backward_s / count;
     const double seconds = forward + backward, flop = stage.forward_flop + stage.backward_flop;
     stages.push_back({{"stage", stage.name},
+                      {"kind", kKinds[static_cast<std::size_t>(stage.kind)]},
+                      {"forward", stage.forward},
+                      {"backward_data", stage.backward_data},
+                      {"backward_weights", stage.backward_weights},
                       {"forward_ms", 1e3 * forward},
                       {"backward_ms", 1e3 * backward},
+                      {"backward_weights_ms", 1e3 * stage.backward_weights_s / count},
                       {"forward_flop", stage.forward_flop},
                       {"backward_flop", stage.backward_flop},
                       {"gflops", seconds > 0 ? 1e-9 * flop / seconds : 0},

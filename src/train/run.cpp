@@ -24,7 +24,8 @@ void complain(const std::string& program, const std::string& text) {
 int run_command(Job& job) {
   static const std::map<std::string, int (*)(Job&)> commands = {
       {"generate", command_generate}, {"train", command_train},     {"evaluate", command_evaluate},
-      {"predict", command_predict},   {"summary", command_summary}, {"bench", command_bench}};
+      {"predict", command_predict},   {"summary", command_summary}, {"bench", command_bench},
+      {"report", command_report},     {"export", command_export}};
   return commands.at(job.line.command)(job);
 }
 

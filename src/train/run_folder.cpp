@@ -2,23 +2,34 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "base/build_info.hpp"
 #include "io/atomic_file.hpp"
 #include "train/agree.hpp"
 #include "train/checkpoint_folder.hpp"
+#include "train/manifest.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(kEventsPrefix)) files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace
 
 void check_run_folder(Job& job) {
   agree(*job.comm, [&] {
@@ -101,41 +112,25 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
       cut_metrics(log, *resumed_step);
     } else {
       remove_checkpoints(folder.string());
-      for (const char* file : {kMetricsFile, kConfigFile}) {
+      for (const char* file :
+           {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile, kReportFile}) {
         fs::remove(folder / file, status);
         if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
       }
+      for (const fs::path& events : event_files(folder)) {
+        fs::remove(events, status);
+        if (status) user_error("cannot remove {}: {}", events.string(), status.message());
+      }
     }
     write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
-    metrics = std::make_unique<MetricsLog>(log);
+    metrics = std::make_unique<MetricsLog>(log, folder.string());
   });
+  write_manifest(job);
   return metrics;
 }
 
 std::string provenance(const Job& job) {
-  const BuildInfo& build = build_info();
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  std::array<char, 64> time{};
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  std::strftime(time.data(), time.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  const nlohmann::json json = {{"application", job.app.name()},
-                               {"input", job.line.input},
-                               {"overrides", job.line.overrides},
-                               {"version", build.version},
-                               {"commit", build.commit},
-                               {"compiler", build.compiler},
-                               {"flags", build.flags},
-                               {"kokkos", build.kokkos},
-                               {"onednn", build.onednn},
-                               {"mpi", build.mpi},
-                               {"ranks", job.comm->size()},
-                               {"threads_per_rank", job.context.threads},
-                               {"host", host.data()},
-                               {"time", time.data()}};
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);  // a path need not be UTF-8
+  return describe_process(job).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace petaflow

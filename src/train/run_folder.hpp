@@ -15,6 +15,12 @@ namespace petaflow {
 /// Files of a run folder.
 inline constexpr const char* kConfigFile = "config.toml";
 inline constexpr const char* kMetricsFile = "metrics.jsonl";
+inline constexpr const char* kManifestFile = "manifest.json";         // write_manifest()
+inline constexpr const char* kPerformanceFile = "performance.json";   // write_performance()
+inline constexpr const char* kEvaluationFile = "evaluation.json";     // write_evaluation()
+inline constexpr const char* kTraceFile = "trace.json";               // StepTrace
+inline constexpr const char* kReportFile = "report.html";             // write_report()
+inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // EventFile
 
 /// On all ranks: throws a user error where the folder exists without --overwrite or --resume, or could not be written.
 /// Changes nothing.

@@ -101,15 +101,18 @@ FitResult Trainer::fit(MetricsLog* metrics) {
   options.total = total_steps_;
   options.first = state_.step;
   options.interval = job_.options.log.interval;
+  start_trace();
   const auto progress = job_.is_root() && !job_.line.json ? std::make_unique<Progress>(options) : nullptr;
   while (result_.stopped == StopRequest::kNone && !finished()) {
     if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
     if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
   }
+  trace([&] { trace_->finish(); });
   save_at_end();
   if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
 
   result_.steps = state_.step;
+  result_.ended_early = state_.ended;
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (rates.steps > 1 && later_s > 0) {
@@ -121,12 +124,35 @@ FitResult Trainer::fit(MetricsLog* metrics) {
   return result_;
 }
 
+// On rank 0, where there is no other tool that listens to Kokkos.
+void Trainer::start_trace() {
+  if (!job_.is_root() || job_.options.log.trace_steps == 0) return;
+  if (StepTrace::tool_is_loaded()) {
+    job_.say("no {}: a tool of Kokkos is loaded and takes its calls", kTraceFile);
+    return;
+  }
+  trace_ = std::make_unique<StepTrace>(job_.options.log.trace_steps, job_.run_folder() + "/" + kTraceFile);
+}
+
+// A run is not lost because its trace cannot be written.
+void Trainer::trace(const std::function<void()>& call) {
+  if (!trace_) return;
+  try {
+    call();
+  } catch (const Error& error) {
+    job_.say("warning: {}; the run goes on", error.what());
+    trace_.reset();
+  }
+}
+
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
   loader_.start_epoch(state_.epoch, state_.epoch_step);
   while (!state_.validation_due) {
     const Kokkos::Timer timer;
+    trace([&] { trace_->begin_step(state_.step); });
     const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
+    trace([&] { trace_->end_step(); });
     after_step(step, timer.seconds());
     if (progress != nullptr) {
       progress->update(state_.step, result_.rates.samples,
@@ -158,7 +184,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.step += 1;
   state_.epoch_step += 1;
   state_.validation_due = state_.epoch_step == steps_per_epoch() || state_.step == total_steps_;
-  result_.loss = step.loss;
+  state_.loss = step.loss;
   result_.rates.steps += 1;
   result_.rates.samples += step.samples;
   result_.rates.seconds += seconds;
@@ -229,7 +255,7 @@ StopRequest Trainer::validate() {
     }
     job_.say("epoch {} validation:{}", state_.epoch, text);
     const nlohmann::json line = {
-        {"step", state_.step}, {"epoch", state_.epoch}, {"loss", result_.loss}, {"validation", values}};
+        {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
     log(line);
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,14 +18,15 @@
 #include "train/report.hpp"
 #include "train/schedule.hpp"
 #include "train/stop_request.hpp"
+#include "train/trace.hpp"
 #include "train/train_step.hpp"
 #include "train/training_state.hpp"
 
 namespace petaflow {
 
 struct FitResult {
-  std::int64_t steps = 0;  // done in all, those before a resume included
-  double loss = 0;         // of the last step
+  std::int64_t steps = 0;    // done in all, those before a resume included
+  bool ended_early = false;  // by target or patience
   StopRequest stopped = StopRequest::kNone;
   std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
   Rates rates;                           // of this process
@@ -59,6 +61,8 @@ class Trainer {
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
   void log(const nlohmann::json& line);
+  void start_trace();
+  void trace(const std::function<void()>& call);
   Checkpoint checkpoint() const;
   void save_if_due();
   void save_at_end();
@@ -78,6 +82,7 @@ class Trainer {
   std::int64_t saved_step_ = -1;
   std::deque<nlohmann::json> unwritten_;
   FitResult result_;
+  std::unique_ptr<StepTrace> trace_;   // null: none
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
   double interval_s_ = 0;
   double first_step_s_ = 0;

@@ -14,6 +14,7 @@ std::string to_text(const TrainingState& state) {
                          {"steps_per_epoch", state.steps_per_epoch},
                          {"ended", state.ended},
                          {"since_best", state.since_best},
+                         {"loss", state.loss},
                          {"interval_steps", state.interval_steps},
                          {"interval_loss", state.interval_loss}};
   if (state.best) json["best"] = *state.best;
@@ -31,6 +32,7 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
     json.at("steps_per_epoch").get_to(state.steps_per_epoch);
     json.at("ended").get_to(state.ended);
     json.at("since_best").get_to(state.since_best);
+    json.at("loss").get_to(state.loss);
     json.at("interval_steps").get_to(state.interval_steps);
     json.at("interval_loss").get_to(state.interval_loss);
     if (json.contains("best")) state.best = json.at("best").get<double>();

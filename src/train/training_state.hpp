@@ -20,6 +20,8 @@ struct TrainingState {
   std::optional<double> best;        // of the metric to stop by
   std::int64_t since_best = 0;       // validations
 
+  double loss = 0;  // of the last step
+
   // Since the last line of metrics.
   std::int64_t interval_steps = 0;
   double interval_loss = 0;  // sum over steps

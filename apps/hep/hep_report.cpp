@@ -1,0 +1,374 @@
+#include "hep/hep_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "report/html.hpp"
+#include "report/png.hpp"
+
+namespace petaflow::hep {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kClasses[2] = {"background", "signal"};
+
+double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
+
+/// Neighbours that a plot could not tell apart are left out.
+json roc_json(const ScoredSet& set) {
+  std::vector<double> background, signal;
+  const std::vector<RocPoint> points = roc_curve(set);
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double b = points[i].background_rate, s = points[i].signal_efficiency;
+    const bool last = i + 1 == points.size();
+    const bool near = !signal.empty() && std::abs(s - signal.back()) < 0.003 &&
+                      std::abs(std::log(std::max(b, 1e-9) / std::max(background.back(), 1e-9))) < 0.02;
+    if (near && !last) continue;
+    background.push_back(rounded(b));
+    signal.push_back(rounded(s));
+  }
+  return {{"background", background}, {"signal", signal}};
+}
+
+json histogram_json(const ScoredSet& set) {
+  constexpr std::size_t kBins = 60;
+  std::vector<float> sorted = set.score;
+  std::ranges::sort(sorted);
+  const auto quantile = [&](double q) {
+    return static_cast<double>(sorted[static_cast<std::size_t>(q * static_cast<double>(sorted.size() - 1))]);
+  };
+  const double low = quantile(0.005), high = std::max(low + 1e-3, quantile(0.995));
+  std::vector<double> counts[2] = {std::vector<double>(kBins), std::vector<double>(kBins)};
+  double all[2] = {0, 0};
+  for (std::size_t i = 0; i < set.score.size(); ++i) {
+    const double at = (static_cast<double>(set.score[i]) - low) / (high - low) * kBins;
+    const auto bin = static_cast<std::size_t>(std::clamp(at, 0.0, kBins - 1.0));
+    const double weight = set.weight.empty() ? 1 : set.weight[i];
+    const auto label = static_cast<std::size_t>(set.label[i]);
+    counts[label][bin] += weight;
+    all[label] += weight;
+  }
+  json histogram = {{"low", low}, {"high", high}};
+  for (std::size_t label = 0; label < 2; ++label) {
+    for (double& count : counts[label]) count = rounded(count / all[label]);
+    histogram[kClasses[label]] = counts[label];
+  }
+  return histogram;
+}
+
+/// The first channel with phi to the right and eta upwards, as the file has it.
+struct Picture {
+  std::vector<float> values;
+  std::int64_t height = 0, width = 0;
+};
+
+Picture picture(const HepData& data, std::int64_t index, const ImageScale& scale) {
+  const auto [channels, depth, height, width] = data.sample_dims();
+  std::vector<float> pixels(static_cast<std::size_t>(channels * depth * height * width));
+  data.read(index, pixels);
+  const bool transpose = data.phi_axis() == ImageAxis::kH;
+  Picture result{std::vector<float>(static_cast<std::size_t>(height * width)), transpose ? width : height,
+                 transpose ? height : width};
+  for (std::int64_t row = 0; row < height; ++row) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      double value =
+          scale.maximum * static_cast<double>(pixels[static_cast<std::size_t>((row * width + column) * channels)]);
+      if (scale.transform == "linear") value *= scale.unit;
+      if (scale.transform == "signed_log") value = std::copysign(std::expm1(std::abs(value)) * scale.unit, value);
+      const std::int64_t eta = transpose ? column : row, phi = transpose ? row : column;
+      result.values[static_cast<std::size_t>((result.height - 1 - eta) * result.width + phi)] =
+          static_cast<float>(value);
+    }
+  }
+  return result;
+}
+
+/// One typical event of each class, one near the other class, and the worst mistake.
+std::vector<std::pair<std::size_t, std::string>> chosen_events(const ScoredSet& set) {
+  std::vector<std::pair<std::size_t, std::string>> chosen;
+  for (const int label : {1, 0}) {
+    std::vector<std::size_t> events;
+    for (std::size_t i = 0; i < set.label.size(); ++i) {
+      if (set.label[i] == label) events.push_back(i);
+    }
+    if (events.empty()) continue;
+    // From the most signal-like to the least.
+    std::ranges::stable_sort(events, [&](std::size_t a, std::size_t b) { return set.score[a] > set.score[b]; });
+    if (label == 0) std::ranges::reverse(events);
+    const std::string name = kClasses[label];
+    chosen.emplace_back(events[events.size() / 2], "typical " + name);
+    chosen.emplace_back(events[events.size() * 9 / 10], "uncertain " + name);
+    chosen.emplace_back(events.back(), label == 1 ? "worst signal" : "worst background");
+  }
+  return chosen;
+}
+
+json events_json(const HepData& data, const ScoredSet& set, const ImageScale& scale) {
+  const auto chosen = chosen_events(set);
+  std::vector<Picture> pictures;
+  float highest = 0;
+  for (const auto& [index, what] : chosen) {
+    pictures.push_back(picture(data, static_cast<std::int64_t>(index), scale));
+    highest = std::max(highest, *std::ranges::max_element(pictures.back().values));
+  }
+  if (!(highest > 0)) return nullptr;
+  constexpr double kDecades = 3;
+  const double lowest = highest * std::pow(10.0, -kDecades);
+  json events = {{"low", lowest}, {"high", highest}, {"format", data.format()}, {"whole", data.phi_is_whole()}};
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    Picture& shown = pictures[i];
+    for (float& value : shown.values) {
+      value = value > 0 ? static_cast<float>(std::log10(static_cast<double>(value) / lowest) / kDecades) : 0.0F;
+    }
+    const double odds = static_cast<double>(set.score[chosen[i].first]);
+    const HepEvent& event = data.events()[chosen[i].first];
+    events["list"].push_back({{"what", chosen[i].second},
+                              {"log_odds", rounded(odds)},
+                              {"file", event.file},
+                              {"index", event.index},
+                              {"passes_cuts", data.has_selection() ? json(event.pass_sr) : json()},
+                              {"height", shown.height},
+                              {"width", shown.width},
+                              {"png", png_uri(heat_png(shown.values, shown.height, shown.width))}});
+  }
+  return events;
+}
+
+// ---- Page ----
+
+const json* evaluation_of(const RunRecord& run, const char* part) {
+  if (!run.evaluation.is_object() || !run.evaluation.contains(part) || !run.evaluation[part].is_object())
+    return nullptr;
+  return &run.evaluation[part];
+}
+
+std::string with_error(const json& object, const std::string& name, int digits = 4) {
+  if (!object.contains(name) || !object[name].is_number()) return "";
+  const json error = object.value(name + "_error", json());
+  const std::string value = grouped(object[name].get<double>(), digits);
+  return error.is_number() ? value + " ± " + grouped(error.get<double>(), digits) : value;
+}
+
+std::string percent(double rate) { return readable(100 * rate, 2) + " %"; }
+
+/// Columns of the page's runs that have an evaluation: position on the page and record.
+using Judged = std::vector<std::pair<std::size_t, const RunRecord*>>;
+
+std::string tone(std::size_t run) { return fmt::format("s{}", run % 8 + 1); }
+
+std::string roc_figure(const Judged& runs, std::size_t on_page) {
+  Plot plot({"signal efficiency", false, 0.0, 1.0}, {"background rejection  1 / background rate", true, 1.0});
+  const json* cuts = nullptr;
+  for (const auto& [position, run] : runs) {
+    const json* curves = evaluation_of(*run, "curves");
+    if (curves == nullptr || !curves->contains("roc")) continue;
+    std::vector<double> x = (*curves)["roc"]["signal"], y;
+    for (const double rate : (*curves)["roc"]["background"]) y.push_back(rate > 0 ? 1 / rate : NAN);
+    plot.line(x, y, tone(position), on_page > 1 ? run->name : "network");
+    const json& judgement = run->evaluation["judgement"];
+    if (cuts == nullptr && judgement.contains("selection")) cuts = &judgement["selection"];
+  }
+  std::string caption =
+      "Background rejection against signal efficiency; a better classifier lies further to the upper right.";
+  const double rate = cuts == nullptr ? 0 : cuts->value("background_rate", 0.0);
+  if (rate > 0) {
+    plot.star(cuts->value("signal_efficiency", 0.0), 1 / rate, "ink", "cut selection");
+    plot.rule_y(1 / rate, "");
+    caption +=
+        " Star: the cut selection of the search; the dotted line is its background rate of " + percent(rate) + ".";
+  }
+  return figure(plot, caption);
+}
+
+std::string score_figure(std::size_t on_page, const RunRecord& run) {
+  const json* curves = evaluation_of(run, "curves");
+  if (curves == nullptr || !curves->contains("scores")) return "";
+  const json& scores = (*curves)["scores"];
+  const double low = scores["low"], high = scores["high"];
+  Plot plot({"log-odds of signal  ln p / (1 − p)", false, low, high}, {"share of events per bin", true});
+  for (const char* name : {"background", "signal"}) {
+    const std::vector<double> heights = scores[name];
+    std::vector<double> edges;
+    for (std::size_t i = 0; i <= heights.size(); ++i) {
+      edges.push_back(low + (high - low) * static_cast<double>(i) / static_cast<double>(heights.size()));
+    }
+    plot.histogram(edges, heights, name, name);
+  }
+  if (curves->contains("threshold")) {
+    plot.rule_x((*curves)["threshold"], "cuts’ background rate");
+  }
+  return figure(plot,
+                fmt::format("Network output for signal and background{}. Events beyond the ends are in the first and "
+                            "the last bin.",
+                            on_page > 1 ? " of " + html_escape(run.name) : ""));
+}
+
+std::string result_table(const Judged& runs, std::size_t on_page) {
+  std::vector<std::vector<std::string>> rows = {{""}};
+  for (const auto& [position, run] : runs) rows[0].push_back(on_page > 1 ? html_escape(run->name) : "value");
+  const auto add = [&](const std::string& what, const auto& value_of) {
+    std::vector<std::string> row = {what};
+    bool any = false;
+    for (const auto& [position, run] : runs) {
+      const std::string value = value_of(run->evaluation["judgement"]);
+      any |= !value.empty();
+      row.push_back(value.empty() ? "–" : value);
+    }
+    if (any) rows.push_back(row);
+  };
+  add("area under the ROC curve", [](const json& j) { return with_error(j, "auc"); });
+  add("accuracy", [](const json& j) { return with_error(j, "accuracy"); });
+  const json& first = runs.front().second->evaluation["judgement"];
+  for (std::size_t i = 0; i < first.value("at_background_rate", json::array()).size(); ++i) {
+    const double rate = first["at_background_rate"][i].value("background_rate", 0.0);
+    add("signal efficiency at a background rate of " + percent(rate), [&](const json& j) {
+      for (const json& at : j.value("at_background_rate", json::array())) {
+        if (at.value("background_rate", 0.0) == rate) return with_error(at, "signal_efficiency");
+      }
+      return std::string();
+    });
+  }
+  const auto cuts = [](const char* key, int digits = 4) {
+    return [=](const json& j) {
+      return j.contains("selection") ? with_error(j["selection"], key, digits) : std::string();
+    };
+  };
+  add("cut selection: background rate", cuts("background_rate", 5));
+  add("cut selection: signal efficiency", cuts("signal_efficiency"));
+  add("network at that rate: signal efficiency", cuts("score_signal_efficiency"));
+  add("gain in signal efficiency", cuts("difference"));
+  return table(rows, "Results with bootstrap errors. Rates that too few background events support are left out.");
+}
+
+/// "p = 0.98" of log-odds; close to 1 the distance from it.
+std::string probability(double log_odds) {
+  const double p = 1 / (1 + std::exp(-log_odds)), rest = 1 / (1 + std::exp(log_odds));
+  return rest < 0.01 ? "p = 1 − " + readable(rest, 2) : "p = " + readable(p, 2);
+}
+
+std::string events_figure(const RunRecord& run, std::size_t on_page) {
+  const json* curves = evaluation_of(run, "curves");
+  if (curves == nullptr || !curves->contains("events") || !(*curves)["events"].is_object()) return "";
+  const json& events = (*curves)["events"];
+  const bool known = events.value("format", "") == "all_events" && events.value("whole", false);
+  const bool in_mev = events.value("format", "") != "sc17";
+  std::string html = "<div class=\"side small\">\n";
+  for (const json& event : events["list"]) {
+    const double phi = known ? std::numbers::pi : event.value("width", 1.0);
+    const double eta = known ? 2.5 : event.value("height", 1.0);
+    const double phi_low = known ? -phi : 0, eta_low = known ? -eta : 0;
+    constexpr double kWidth = 320, kInner = kWidth - 62;
+    Plot plot({known ? "φ" : "φ bin"}, {known ? "η" : "η bin"}, kWidth,
+              kInner * (eta - eta_low) / (phi - phi_low) + 66);
+    plot.image(event["png"], phi_low, phi, eta_low, eta);
+    const std::string title = fmt::format("{}: {}", event["what"].get<std::string>(), probability(event["log_odds"]));
+    html += "<div><div class=\"panel\">" + html_escape(title) + "</div>" + plot.svg(html_escape(title)) + "</div>\n";
+  }
+  const double low = events["low"], high = events["high"], unit = in_mev ? 1e-3 : 1;
+  std::string stops;
+  for (int i = 0; i <= 10; ++i) {
+    const Colour c = heat_colour(i / 10.0);
+    stops += fmt::format("{}rgb({} {} {})", i == 0 ? "" : ",", c[0], c[1], c[2]);
+  }
+  html += fmt::format(
+      "</div>\n<div class=\"scale\"><span>≤ {}</span><i style=\"background:linear-gradient(90deg,{})\"></i>"
+      "<span>{}{}</span></div>\n",
+      readable(unit * low, 2), stops, readable(unit * high, 2), in_mev ? " GeV" : "");
+  return "<div class=\"wide\">" +
+         figure_of(html,
+                   fmt::format("Events of the {} set as {} sees them: the first channel, logarithmic colours; p is "
+                               "its probability of signal. Of each class: one from its middle, one of its "
+                               "uncertain tenth, and the worst mistake.",
+                               run.evaluation.value("set", "") == "data.test" ? "test" : "validation",
+                               on_page > 1 ? html_escape(run.name) : "the network")) +
+         "</div>\n";
+}
+
+}  // namespace
+
+nlohmann::json report_curves(const HepData& data, const ScoredSet& set, const ImageScale& scale) {
+  const auto [background, signal] = data.class_counts();
+  json curves = json::object();
+  if (set.score.empty()) return curves;
+  if (background > 0 && signal > 0) {
+    curves["roc"] = roc_json(set);
+    curves["scores"] = histogram_json(set);
+    if (data.has_selection()) {
+      double all = 0, passed = 0;
+      for (std::size_t i = 0; i < set.label.size(); ++i) {
+        if (set.label[i] != 0) continue;
+        const double weight = set.weight.empty() ? 1 : set.weight[i];
+        all += weight;
+        passed += data.events()[i].pass_sr ? weight : 0;
+      }
+      for (const RocPoint& point : roc_curve(set)) {
+        if (point.background_rate <= passed / all && std::isfinite(point.threshold))
+          curves["threshold"] = point.threshold;
+      }
+    }
+  }
+  curves["events"] = events_json(data, set, scale);
+  return curves;
+}
+
+std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
+  const json* judgement = evaluation_of(run, "judgement");
+  if (judgement == nullptr) return {};
+  std::vector<KeyNumber> numbers;
+  const auto error = [](const json& object, const char* name, int digits) {
+    const json value = object.value(name, json());
+    return value.is_number() ? "± " + grouped(value.get<double>(), digits) : std::string();
+  };
+  if (judgement->contains("auc") && (*judgement)["auc"].is_number()) {
+    const std::string set = run.evaluation.value("set", "") == "data.test" ? "test set" : "validation set";
+    numbers.push_back(
+        {"area under ROC", grouped((*judgement)["auc"], 4), error(*judgement, "auc_error", 4) + ", " + set});
+  }
+  if (judgement->contains("selection")) {
+    const json& cuts = (*judgement)["selection"];
+    if (cuts.contains("score_signal_efficiency") && cuts["score_signal_efficiency"].is_number()) {
+      numbers.push_back(
+          {"signal efficiency", percent(cuts["score_signal_efficiency"]),
+           fmt::format("cuts: {} at the same background", percent(cuts.value("signal_efficiency", 0.0)))});
+    }
+  }
+  return numbers;
+}
+
+void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
+  Judged judged;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (evaluation_of(runs[i], "judgement") != nullptr) judged.emplace_back(i, &runs[i]);
+  }
+  if (judged.empty()) return;
+  std::vector<std::pair<std::string, std::string>> sets;  // what was judged, by which runs
+  for (const auto& [position, run] : judged) {
+    const json& j = run->evaluation;
+    const std::string files = fmt::format("{}", fmt::join(j.value("files", std::vector<std::string>()), ", "));
+    const bool test = j.value("set", "") == "data.test";
+    const std::string set =
+        fmt::format("{} events of the {} set (<code>{}</code>), {} of them signal{}", grouped(j.value("samples", 0.0)),
+                    test ? "test" : "validation", html_escape(files),
+                    grouped(j["judgement"].value("signal_events", 0.0)), test ? "; training saw none of them" : "");
+    const auto same = std::ranges::find(sets, set, &std::pair<std::string, std::string>::first);
+    if (same == sets.end()) {
+      sets.emplace_back(set, html_escape(run->name));
+    } else {
+      same->second += ", " + html_escape(run->name);
+    }
+  }
+  std::string about;
+  for (const auto& [set, names] : sets) about += "<p>" + (sets.size() > 1 ? names + ": " : "") + set + ".</p>\n";
+  std::vector<std::string> figures = {roc_figure(judged, runs.size())};
+  for (const auto& [position, run] : judged) figures.push_back(score_figure(runs.size(), *run));
+  page.section("Result", about + side_by_side(figures) + result_table(judged, runs.size()));
+  const std::string pictures = events_figure(*judged.front().second, runs.size());
+  if (!pictures.empty()) page.section("Events", pictures);
+}
+
+}  // namespace petaflow::hep

@@ -1,0 +1,41 @@
+// What a run has left in its folder, for reports: whatever is there, of a finished run, one that goes on, or one that
+// was killed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace petaflow {
+
+/// A line of metrics.jsonl: means over the steps of an interval.
+struct TrainingPoint {
+  std::int64_t step = 0, epoch = 0;
+  double loss = 0, lr = 0, samples_per_s = 0, gflops = 0;  // NaN where the line has none
+};
+
+struct ValidationPoint {
+  std::int64_t step = 0, epoch = 0;
+  std::map<std::string, double> metrics;
+};
+
+struct RunRecord {
+  std::string folder, name;
+  std::string config;          // TOML, all keys; empty: not there
+  nlohmann::json manifest;     // null: not there, as the others
+  nlohmann::json performance;  // written when the training has ended (write_performance)
+  nlohmann::json evaluation;   // written at the end of the run (write_evaluation)
+  std::vector<TrainingPoint> training;
+  std::vector<ValidationPoint> validation;
+
+  bool finished() const { return performance.is_object(); }
+};
+
+/// Reads the folder of a run.  Where a resumed run repeated steps, the later lines count; a last line that was cut
+/// short does not.  Throws user errors: no such folder, no run in it, a file that is not what it should be.
+RunRecord read_run(const std::string& folder);
+
+}  // namespace petaflow

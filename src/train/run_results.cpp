@@ -1,0 +1,101 @@
+#include "train/run_results.hpp"
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "data/files.hpp"
+#include "io/atomic_file.hpp"
+#include "io/log.hpp"
+#include "train/agree.hpp"
+#include "train/commands.hpp"
+#include "train/run_folder.hpp"
+
+namespace petaflow {
+namespace {
+
+nlohmann::json to_json(const StepTimes& times) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const auto& [name, seconds] : parts(times)) json.push_back({{"part", name}, {"seconds", seconds}});
+  return json;
+}
+
+/// Whether every file of data.test is there.
+bool has_test_set(const DataOptions& data) {
+  if (data.test.empty()) return false;
+  try {
+    for (const std::string& file : expand_files(data.test, "data.test")) {
+      if (!std::filesystem::exists(file)) return false;
+    }
+  } catch (const Error&) {  // a pattern that matches nothing
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void write_performance(const Job& job, const FitResult& result, TrainStep& step, double peak_gflops) {
+  if (!job.is_root()) return;
+  const Network& network = step.network();
+  const Rates& rates = result.rates;
+  const nlohmann::json json = {
+      {"end", result.ended_early ? "target" : "done"},
+      {"last_step", result.steps},
+      {"steps", rates.steps},
+      {"samples", rates.samples},
+      {"seconds", rates.seconds},
+      {"samples_per_s", rates.sustained_samples_per_s},
+      {"gflops", rates.sustained_gflops},
+      {"best_gflops", rates.peak_gflops},
+      {"peak_gflops_per_rank", peak_gflops},
+      {"ranks", job.comm->size()},
+      {"threads_per_rank", job.context.threads},
+      {"batch", job.options.train.batch},
+      {"pass", network.batch()},
+      {"passes_per_step", step.share().passes},
+      {"parameters", network.parameter_elements()},
+      {"flop_per_sample", flop_per_sample(network)},
+      {"arena_bytes", network.arena_bytes()},
+      {"peak_resident_bytes", peak_resident_bytes()},
+      {"time", to_json(result.times)},  // of all steps, mean over ranks
+      {"time_of_rank_0", to_json(step.times())},
+      {"stages", stage_json(network, rates.steps * step.share().passes, peak_gflops)}};  // per pass, on rank 0
+  write_file_atomically(job.run_folder() + "/" + kPerformanceFile, json.dump(1) + "\n");
+}
+
+void write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
+  const bool test = broadcast_text(*job.comm, job.is_root() && has_test_set(job.options.data) ? "test" : "") == "test";
+  if (!test && validation == nullptr) return;
+  const Dataset* data = validation;
+  std::unique_ptr<Dataset> opened;
+  std::unique_ptr<Predictor> predictor;
+  try {
+    agree(*job.comm, [&] {
+      if (test) {
+        opened = job.app.open(job.options.data.test, "data.test", DataRole::kEvaluate);
+        check_shape(*opened, job.app.sample_shape(), "data.test");
+        data = opened.get();
+      }
+      predictor = std::make_unique<Predictor>(*job.comm, job.context, network, loss, *data, job.options.data,
+                                              job.app.views(*data));
+    });
+    const Predictions predictions = predictor->run();
+    agree(*job.comm, [&] {
+      if (!job.is_root()) return;
+      const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
+      nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
+                             {"files", test ? job.options.data.test : job.options.data.validation},
+                             {"samples", data->size()},
+                             {"loss", predictions.loss},
+                             {"judgement", nlohmann::json::parse(evaluation.json)},
+                             {"curves", nlohmann::json::parse(job.app.curves(*data, predictions))}};
+      for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
+      write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
+    });
+  } catch (const AgreedError& error) {
+    if (job.is_root()) log_warning("the report has no evaluation: {}", error.what());
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,316 @@
+// Texts, pictures and plots of reports where they can be wrong; the records and reports of whole, unfinished and
+// damaged runs.
+#include <zlib.h>
+
+#include <cmath>
+#include <cstring>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "hep/hep_app.hpp"
+#include "report/html.hpp"
+#include "report/page.hpp"
+#include "report/plot.hpp"
+#include "report/png.hpp"
+#include "scratch_folder.hpp"
+#include "train/performance_tables.hpp"
+#include "train/run_record.hpp"
+#include "train/run_report.hpp"
+
+namespace petaflow {
+namespace {
+
+using test::ScratchFolder;
+using test::write_bytes;
+
+// ---- Texts ----
+
+TEST(Html, EscapesEveryMarkAndControlCharacters) {
+  EXPECT_EQ(html_escape("<b>&\"'é"), "&lt;b&gt;&amp;&quot;&#39;é");
+  EXPECT_EQ(html_escape(std::string("a\0\x1b", 3)), "a\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST(Html, WritesNumbersForPeople) {
+  EXPECT_EQ(grouped(1234567.891, 2), "1,234,567.89");
+  EXPECT_EQ(grouped(-999.6), "−1,000");
+  EXPECT_EQ(grouped(-0.001, 1), "0.0");
+  EXPECT_EQ(grouped(NAN), "–");
+  EXPECT_EQ(readable(0), "0");
+  EXPECT_EQ(readable(0.0312345, 3), "0.0312");
+  EXPECT_EQ(readable(1428.5, 2), "1,428");
+  EXPECT_EQ(readable(-12.5, 3), "−12.5");
+  EXPECT_EQ(readable(1.234e-7, 2), "1.2×10⁻⁷");
+  EXPECT_EQ(readable(9.99e-12, 2), "10⁻¹¹");
+  EXPECT_EQ(readable(-3e9, 2), "−3×10⁹");
+}
+
+// ---- Pictures ----
+
+std::uint32_t word(const std::string& bytes, std::size_t at) {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<std::uint8_t>(bytes.at(at + i));
+  return value;
+}
+
+TEST(Png, HasValidChunksAndTheRowsOfThePicture) {
+  const std::vector<float> values = {0, 0.5F, 1, -1, 7, NAN};
+  const std::string png = heat_png(values, 2, 3);
+  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
+  std::string rows, names;
+  for (std::size_t at = 8; at < png.size();) {
+    const std::size_t size = word(png, at);
+    const std::string body = png.substr(at + 4, size + 4);
+    EXPECT_EQ(word(png, at + 8 + size),
+              crc32(0, reinterpret_cast<const Bytef*>(body.data()), static_cast<uInt>(body.size())));
+    names += body.substr(0, 4) + " ";
+    if (body.starts_with("IHDR")) {
+      EXPECT_EQ(word(body, 4), 3U);
+      EXPECT_EQ(word(body, 8), 2U);
+    }
+    if (body.starts_with("IDAT")) rows = body.substr(4);
+    at += size + 12;
+  }
+  EXPECT_EQ(names, "IHDR PLTE IDAT IEND ");
+  std::string pixels(64, '\0');
+  uLongf length = pixels.size();
+  ASSERT_EQ(uncompress(reinterpret_cast<Bytef*>(pixels.data()), &length, reinterpret_cast<const Bytef*>(rows.data()),
+                       rows.size()),
+            Z_OK);
+  EXPECT_EQ(pixels.substr(0, length), std::string("\0\0\x40\x7F\0\0\x7F\0", 8));  // a filter byte, then three colours
+}
+
+TEST(Png, Base64IsThatOfRfc4648) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
+  EXPECT_EQ(base64("\xFF\xFE\xFD"), "//79");
+}
+
+TEST(Png, HeatColoursRiseInLightness) {
+  double before = -1;
+  for (int i = 0; i <= 20; ++i) {
+    const Colour c = heat_colour(i / 20.0);
+    const double lightness = 0.2126 * c[0] + 0.7152 * c[1] + 0.0722 * c[2];
+    EXPECT_GT(lightness, before);
+    before = lightness;
+  }
+}
+
+// ---- Plots ----
+
+std::vector<std::string> labels(const std::vector<Tick>& all) {
+  std::vector<std::string> result;
+  for (const Tick& tick : all) {
+    if (!tick.label.empty()) result.push_back(tick.label);
+  }
+  return result;
+}
+
+TEST(Ticks, AreRoundNumbers) {
+  EXPECT_EQ(labels(ticks(0, 1, false, false)), (std::vector<std::string>{"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}));
+  EXPECT_EQ(labels(ticks(-3, 12, false, false)), (std::vector<std::string>{"0", "5", "10"}));
+  EXPECT_EQ(labels(ticks(0.97, 0.985, false, false)), (std::vector<std::string>{"0.970", "0.975", "0.980", "0.985"}));
+  EXPECT_EQ(labels(ticks(1, 3, false, true)), (std::vector<std::string>{"1", "2", "3"}));
+  EXPECT_EQ(labels(ticks(0, 12000, false, false)), (std::vector<std::string>{"0", "5,000", "10,000"}));
+}
+
+TEST(Ticks, OfLogarithmicAxesAreDecades) {
+  EXPECT_EQ(labels(ticks(0.001, 1, true, false)), (std::vector<std::string>{"0.001", "0.01", "0.1", "1"}));
+  EXPECT_EQ(labels(ticks(1, 20, true, false)), (std::vector<std::string>{"1", "2", "5", "10", "20"}));
+  EXPECT_EQ(labels(ticks(1e-12, 1, true, false)),
+            (std::vector<std::string>{"10⁻¹²", "10⁻¹⁰", "10⁻⁸", "10⁻⁶", "10⁻⁴", "10⁻²", "1"}));
+  EXPECT_EQ(ticks(1, 100, true, false).size(), 19U);
+}
+
+TEST(Plot, BreaksLinesAtWhatCannotBeDrawn) {
+  Plot plot({"x"}, {"y", true});
+  const std::vector<double> x = {0, 1, 2, 3, 4}, y = {1, 10, 0, NAN, 100};
+  plot.line(x, y, "s1", "<&>");
+  const std::string svg = plot.svg("a \"plot\"");
+  EXPECT_HOLDS(svg, "aria-label=\"a 'plot'\"");
+  const std::size_t path = svg.find("class=\"line s1\"");
+  ASSERT_NE(path, std::string::npos);
+  const std::string d = svg.substr(path, svg.find("/>", path) - path);
+  EXPECT_EQ(std::count(d.begin(), d.end(), 'M'), 2);
+  EXPECT_EQ(std::count(d.begin(), d.end(), 'L'), 1);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_HOLDS(figure(plot, ""), "&lt;&amp;&gt;");
+}
+
+TEST(Plot, ThinsLongLinesButKeepsTheirExtremes) {
+  std::vector<double> x(100'000), y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i), y[i] = 0.5;
+  y[77'777] = 1;
+  Plot thinned({"x"}, {"y", false, 0.0, 1.0});
+  thinned.line(x, y, "s1", "");
+  const std::string svg = thinned.svg("");
+  EXPECT_LT(svg.size(), 30'000U);
+  EXPECT_HOLDS(svg, " 26.0L");  // the top of the axes
+}
+
+TEST(Plot, StandsWithoutAnyPoint) {
+  Plot plot({"x", true}, {"y"});
+  plot.line({}, {}, "s1", "nothing");
+  EXPECT_EQ(plot.svg("").find("nan"), std::string::npos);
+}
+
+TEST(Page, TablesWithoutHeadHaveNone) {
+  EXPECT_EQ(table({{"", ""}, {"a", "b"}}, "").find("<thead>"), std::string::npos);
+  EXPECT_HOLDS(table({{"", "head"}, {"a", "b"}}, ""), "<thead>");
+}
+
+// ---- Runs ----
+
+/// The folder of a run with a line of metrics every ten steps.
+struct RunFolder {
+  explicit RunFolder(const ScratchFolder& scratch, const std::string& name) : path(scratch / name) {
+    std::filesystem::create_directory(path);
+    write_bytes(path + "/config.toml", "[train]\nbatch = 8\n[run]\nname = \"" + name.substr(0, 1) + "\"\n");
+  }
+  void metrics(const std::vector<int>& steps, const std::string& end = "") const {
+    std::string text;
+    for (const int step : steps) {
+      text += nlohmann::json{{"step", step}, {"epoch", step / 20}, {"loss", 1.0 / step}, {"lr", 0.1}}.dump() + "\n";
+      if (step % 20 == 0) {
+        text += nlohmann::json{{"step", step}, {"epoch", step / 20 - 1}, {"validation", {{"auc", 0.9}, {"loss", 0.5}}}}
+                    .dump() +
+                "\n";
+      }
+    }
+    write_bytes(path + "/metrics.jsonl", text + end);
+  }
+  std::string path;
+};
+
+const char* const kPerformance = R"({"end": "done", "last_step": 40, "steps": 40, "samples": 320, "seconds": 4.0,
+  "samples_per_s": 80.0, "gflops": 1.0, "best_gflops": 2.0, "peak_gflops_per_rank": 10.0, "ranks": 1, "batch": 8,
+  "passes_per_step": 2, "pass": 4, "parameters": 10, "flop_per_sample": 1e6,
+  "time": [{"part": "forward", "seconds": 1.0}, {"part": "backward", "seconds": 3.0}],
+  "time_of_rank_0": [{"part": "forward", "seconds": 1.0}, {"part": "backward", "seconds": 3.0}],
+  "stages": [{"stage": "conv1 + relu", "kind": "convolution", "forward_ms": 10, "backward_ms": 30,
+              "backward_weights_ms": 12, "forward_flop": 1e6, "backward_flop": 2e6},
+             {"stage": "fc", "kind": "dense", "forward_ms": 1, "backward_ms": 2, "forward_flop": 1e3,
+              "backward_flop": 2e3}]})";
+
+TEST(RunRecord, TakesTheLaterOfRepeatedSteps) {
+  const ScratchFolder scratch;
+  const RunFolder folder(scratch, "run");
+  folder.metrics({10, 20, 30, 40, 20, 30}, R"({"step": 40, "lo)");  // resumed after step 10, then killed
+  const RunRecord run = read_run(folder.path);
+  ASSERT_EQ(run.training.size(), 3U);
+  EXPECT_EQ(run.training[1].step, 20);
+  EXPECT_EQ(run.training[2].step, 30);
+  ASSERT_EQ(run.validation.size(), 1U);  // the one of step 40 is not reached again
+  EXPECT_EQ(run.validation[0].step, 20);
+  EXPECT_FALSE(run.finished());
+}
+
+TEST(RunRecord, ForgetsTheEndOfAnEarlierPart) {
+  const ScratchFolder scratch;
+  const RunFolder folder(scratch, "run");
+  write_bytes(folder.path + "/performance.json", kPerformance);
+  folder.metrics({10, 20, 30, 40});
+  EXPECT_TRUE(read_run(folder.path).finished());
+  folder.metrics({10, 20, 30, 40, 50});
+  EXPECT_FALSE(read_run(folder.path).finished());
+}
+
+TEST(RunRecord, SaysWhatIsNoRun) {
+  const ScratchFolder scratch;
+  EXPECT_HOLDS(test::error_of([&] { read_run(scratch / "missing"); }), "missing");
+  EXPECT_HOLDS(test::error_of([&] { read_run(scratch.path()); }), "holds no run");
+  const RunFolder folder(scratch, "run");
+  write_bytes(folder.path + "/manifest.json", "{\"a\": ");
+  EXPECT_HOLDS(test::error_of([&] { read_run(folder.path); }), "manifest.json");
+}
+
+TEST(WorkCategories, AddUpToTheStep) {
+  const std::vector<WorkCategory> categories = work_categories(nlohmann::json::parse(kPerformance));
+  ASSERT_EQ(categories.size(), 5U);
+  EXPECT_EQ(categories[0].name, "convolutions, forward");
+  EXPECT_DOUBLE_EQ(categories[0].ms, 20);  // two passes
+  EXPECT_DOUBLE_EQ(categories[1].ms, 36);
+  EXPECT_DOUBLE_EQ(categories[2].ms, 24);
+  for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(categories[static_cast<std::size_t>(i)].flop, 2e6);
+  EXPECT_DOUBLE_EQ(categories[3].ms, 6);
+  EXPECT_DOUBLE_EQ(categories[4].ms, 100 - 86);  // the rest of forward and backward
+  double sum = 0;
+  for (const WorkCategory& category : categories) sum += category.ms;
+  EXPECT_DOUBLE_EQ(sum, 100);
+}
+
+bool is_well_formed(const std::string& html) {
+  std::vector<std::string> open;
+  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
+    const std::size_t end = html.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = html.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(tag[0] == '/' ? 1 : 0, tag.find_first_of(" \n/", 1) - (tag[0] == '/' ? 1 : 0));
+    if (tag[0] == '!' || tag.ends_with("/") || name == "meta" || name == "br") continue;
+    if (tag[0] != '/') {
+      open.push_back(name);
+    } else if (open.empty() || open.back() != tag.substr(1)) {
+      ADD_FAILURE() << "<" << tag << "> closes " << (open.empty() ? "nothing" : open.back());
+      return false;
+    } else {
+      open.pop_back();
+    }
+  }
+  return open.empty();
+}
+
+TEST(RunReport, HasNoPlaceForStrangeNames) {
+  const ScratchFolder scratch;
+  const RunFolder folder(scratch, "<b>&\"");
+  folder.metrics({10, 20, 30, 40});
+  write_bytes(folder.path + "/performance.json", kPerformance);
+  write_bytes(folder.path + "/manifest.json",
+              R"({"command_line": ["hep", "<script>"], "environment": {"OMP_X": "<i>"}, "libraries": {"<u>": "<s>"},
+                 "data": {"train": [{"path": "<a>.h5", "size_bytes": 3, "modified": "<td>"}]}, "processor": "<p>",
+                 "binding": [{"rank": 0, "host": "<h5>", "cores": "0", "threads": 1}]})");
+  hep::HepApplication app;
+  const std::string one = run_report(app, {read_run(folder.path)});
+  const std::string two = run_report(app, {read_run(folder.path), read_run(folder.path)});
+  for (const std::string& html : {one, two}) {
+    EXPECT_HOLDS(html, "&lt;b&gt;&amp;&quot;");
+    for (const char* tag : {"<b>&\"", "<script>", "<i>", "<u>", "<s>", "<a>", "<h5>"}) {
+      EXPECT_EQ(html.find(tag), std::string::npos) << tag;
+    }
+    EXPECT_TRUE(is_well_formed(html));
+    for (const char* outside : {"http:", "https:", "src=", "<link", "@import"}) {
+      EXPECT_EQ(html.find(outside), std::string::npos) << outside;
+    }
+  }
+}
+
+TEST(RunReport, ShowsSeveralRunsAndUnfinishedOnes) {
+  const ScratchFolder scratch;
+  const RunFolder whole(scratch, "alpha"), going(scratch, "beta"), new_one(scratch, "gamma");
+  whole.metrics({10, 20, 30, 40});
+  write_bytes(whole.path + "/performance.json", kPerformance);
+  going.metrics({10, 20}, R"({"step": 3)");
+  hep::HepApplication app;
+  const std::string html = run_report(app, {read_run(whole.path), read_run(going.path), read_run(new_one.path)});
+  EXPECT_TRUE(is_well_formed(html));
+  EXPECT_HOLDS(html, "3 runs of hep");
+  EXPECT_HOLDS(html, "finished after 40 steps");
+  EXPECT_HOLDS(html, "not finished: last line at step 20");
+  EXPECT_HOLDS(html, "Keys in which the runs differ");
+  EXPECT_HOLDS(html, "convolutions, gradient of weights");
+  const std::string alone = run_report(app, {read_run(new_one.path)});
+  EXPECT_HOLDS(alone, "No step has been logged yet");
+  EXPECT_TRUE(is_well_formed(alone));
+}
+
+TEST(RunReport, NamesTheRunOfADamagedFile) {
+  const ScratchFolder scratch;
+  const RunFolder folder(scratch, "run");
+  write_bytes(folder.path + "/manifest.json", R"({"ranks": "many"})");
+  hep::HepApplication app;
+  EXPECT_HOLDS(test::error_of([&] { run_report(app, {read_run(folder.path)}); }), folder.path);
+}
+
+}  // namespace
+}  // namespace petaflow
