@@ -156,15 +156,20 @@ std::vector<double> steps_of(const RunRecord& run) {
   return steps;
 }
 
-std::string loss_figure(const Runs& runs) {
+/// The highest value by the lowest one above zero.
+double spread(const Runs& runs, double TrainingPoint::* field) {
   double low = INFINITY, high = 0;
   for (const RunRecord& run : runs) {
-    for (const TrainingPoint& point : run.training) {
-      if (point.loss > 0) low = std::min(low, point.loss);
-      if (std::isfinite(point.loss)) high = std::max(high, point.loss);
+    for (const double value : column(run, field)) {
+      if (value > 0) low = std::min(low, value);
+      if (std::isfinite(value)) high = std::max(high, value);
     }
   }
-  Plot plot({"step", false, 0.0}, {"loss", high > 8 * low});
+  return high / low;
+}
+
+std::string loss_figure(const Runs& runs) {
+  Plot plot({"step", false, 0.0}, {"loss", spread(runs, &TrainingPoint::loss) > 8});
   bool validated = false;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const RunRecord& run = runs[r];
@@ -227,12 +232,10 @@ std::string simple_figure(const Runs& runs, double TrainingPoint::* field, const
   return any ? figure(plot, caption) : "";
 }
 
-std::string training_section(const Runs& all) {
-  Runs runs;  // colours are by place on the page, so that none is left out here
-  bool any = false;
-  for (const RunRecord& run : all) any |= !run.training.empty();
-  if (!any) return "<p>No step has been logged yet.</p>\n";
-  runs = all;
+std::string training_section(const Runs& runs) {
+  if (std::ranges::all_of(runs, [](const RunRecord& run) { return run.training.empty(); })) {
+    return "<p>No step has been logged yet.</p>\n";
+  }
   std::vector<std::string> figures = {loss_figure(runs)};
   std::set<std::string> names;
   for (const RunRecord& run : runs) {
@@ -248,7 +251,10 @@ std::string training_section(const Runs& all) {
     for (const std::string& metric : metrics) figures.push_back(metric_figure(runs, {metric}));
   }
   figures.push_back(simple_figure(runs, &TrainingPoint::lr, {"learning rate", false, 0.0}, "Learning rate."));
-  figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, {"samples / s", false, 0.0},
+  Axis rate{"samples / s"};
+  rate.log = runs.size() > 1 && spread(runs, &TrainingPoint::samples_per_s) > 20;
+  if (!rate.log) rate.low = 0;
+  figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, rate,
                                   "Throughput over all ranks, between two lines of the log."));
   return side_by_side(figures);
 }
