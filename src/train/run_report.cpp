@@ -124,7 +124,7 @@ std::string comparison(const Application& app, const Runs& runs) {
       return std::string();
     });
   }
-  add("batch", [](const RunRecord& run) { return run.finished() ? run.performance["batch"].dump() : ""; });
+  add("batch", [](const RunRecord& run) { return run.finished() ? run.performance.at("batch").dump() : ""; });
   add("ranks and threads", hardware);
   add("commit", [](const RunRecord& run) { return text_at(run.manifest, "commit"); });
   return table(rows, "The runs of this page.", "full");
@@ -336,8 +336,8 @@ std::string environment_section(const Runs& runs) {
   for (const char* set : {"train", "validation", "test"}) {
     add(std::string("data.") + set, [&](const nlohmann::json& m) {
       constexpr std::size_t kShown = 6;
-      if (!m.contains("data") || !m["data"].contains(set)) return std::string();
-      const nlohmann::json& files = m["data"][set];
+      if (!m.contains("data") || !m.at("data").contains(set)) return std::string();
+      const nlohmann::json& files = m.at("data").at(set);
       std::string html;
       for (std::size_t i = 0; i < std::min(kShown, files.size()); ++i) {
         html += code(text_at(files[i], "path"));
