@@ -26,3 +26,5 @@ say "The linear model on events that it has not seen"
 $hep evaluate runs/hep_quick_linear data/hep_quick/test.h5
 say "The network on events that it has not seen, beside the cut selection"
 $hep evaluate runs/hep_quick data/hep_quick/test.h5
+say "Both of them on one page, for a browser"
+$hep report runs/hep_quick runs/hep_quick_linear -o runs/quickstart.html

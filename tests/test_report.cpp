@@ -310,6 +310,11 @@ TEST(RunReport, NamesTheRunOfADamagedFile) {
   write_bytes(folder.path + "/manifest.json", R"({"ranks": "many"})");
   hep::HepApplication app;
   EXPECT_HOLDS(test::error_of([&] { run_report(app, {read_run(folder.path)}); }), folder.path);
+  write_bytes(folder.path + "/manifest.json", "{}");
+  write_bytes(folder.path + "/performance.json", R"({"last_step": "ten"})");
+  EXPECT_HOLDS(test::error_of([&] { read_run(folder.path); }), folder.path);
+  write_bytes(folder.path + "/performance.json", R"({"last_step": 10, "steps": 10})");
+  EXPECT_HOLDS(test::error_of([&] { run_report(app, {read_run(folder.path)}); }), folder.path);
 }
 
 }  // namespace

@@ -73,6 +73,32 @@ TEST_F(RunFolder, HoldsManifestTraceEventsAndReport) {
   EXPECT_EQ(json_of("runs/small/evaluation.json")["set"], "data.validation");
 }
 
+TEST_F(RunFolder, OneClassAloneHasNoCurves) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string only = " 'data.test=[\"signal.h5\"]'";
+  ASSERT_EQ(run("generate small.toml generate.train=0 generate.validation=0 generate.signal_fraction=1.0" + only).code,
+            0);
+  const Outcome train = run("train small.toml" + only);
+  EXPECT_EQ(train.code, 0) << train.err;
+  const std::string report = text_of(folder_ / "runs/small/report.html");
+  EXPECT_NE(report.find("typical signal"), std::string::npos);
+  EXPECT_EQ(report.find("typical background"), std::string::npos);
+  EXPECT_EQ(report.find("background rejection"), std::string::npos);
+}
+
+TEST_F(RunFolder, ATestSetThatDoesNotFitIsAWarning) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  ASSERT_EQ(run("generate small.toml generate.train=0 generate.validation=0 data.height=8 data.width=8 "
+                "'data.test=[\"tiny.h5\"]'")
+                .code,
+            0);
+  const Outcome train = run("train small.toml 'data.test=[\"tiny.h5\"]'", 2);
+  EXPECT_EQ(train.code, 0) << train.err;
+  EXPECT_NE(train.err.find("warning: the report has no evaluation"), std::string::npos) << train.err;
+  EXPECT_FALSE(fs::exists(folder_ / "runs/small/evaluation.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "runs/small/report.html"));
+}
+
 TEST_F(RunFolder, ReportsSeveralRunsAndRefusesWhatIsNone) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   ASSERT_EQ(run("train small.toml").code, 0);

@@ -147,6 +147,12 @@ const json* evaluation_of(const RunRecord& run, const char* part) {
   return &run.evaluation[part];
 }
 
+/// 0 where there is no number: what has no value is null.
+double number(const json& object, const char* key) {
+  const json value = object.value(key, json());
+  return value.is_number() ? value.get<double>() : 0;
+}
+
 std::string with_error(const json& object, const std::string& name, int digits = 4) {
   if (!object.contains(name) || !object[name].is_number()) return "";
   const json error = object.value(name + "_error", json());
@@ -167,17 +173,18 @@ std::string roc_figure(const Judged& runs, std::size_t on_page) {
   for (const auto& [position, run] : runs) {
     const json* curves = evaluation_of(*run, "curves");
     if (curves == nullptr || !curves->contains("roc")) continue;
-    std::vector<double> x = (*curves)["roc"]["signal"], y;
-    for (const double rate : (*curves)["roc"]["background"]) y.push_back(rate > 0 ? 1 / rate : NAN);
+    std::vector<double> x = curves->at("roc").at("signal"), y;
+    for (const double rate : curves->at("roc").at("background")) y.push_back(rate > 0 ? 1 / rate : NAN);
     plot.line(x, y, tone(position), on_page > 1 ? run->name : "network");
-    const json& judgement = run->evaluation["judgement"];
-    if (cuts == nullptr && judgement.contains("selection")) cuts = &judgement["selection"];
+    const json& judgement = run->evaluation.at("judgement");
+    if (cuts == nullptr && judgement.contains("selection")) cuts = &judgement.at("selection");
   }
+  if (plot.legend().empty()) return "";  // one class alone has no curve
   std::string caption =
       "Background rejection against signal efficiency; a better classifier lies further to the upper right.";
-  const double rate = cuts == nullptr ? 0 : cuts->value("background_rate", 0.0);
+  const double rate = cuts == nullptr ? 0 : number(*cuts, "background_rate");
   if (rate > 0) {
-    plot.star(cuts->value("signal_efficiency", 0.0), 1 / rate, "ink", "cut selection");
+    plot.star(number(*cuts, "signal_efficiency"), 1 / rate, "ink", "cut selection");
     plot.rule_y(1 / rate, "");
     caption +=
         " Star: the cut selection of the search; the dotted line is its background rate of " + percent(rate) + ".";
@@ -188,8 +195,8 @@ std::string roc_figure(const Judged& runs, std::size_t on_page) {
 std::string score_figure(std::size_t on_page, const RunRecord& run) {
   const json* curves = evaluation_of(run, "curves");
   if (curves == nullptr || !curves->contains("scores")) return "";
-  const json& scores = (*curves)["scores"];
-  const double low = scores["low"], high = scores["high"];
+  const json& scores = curves->at("scores");
+  const double low = scores.at("low"), high = scores.at("high");
   Plot plot({"log-odds of signal  ln p / (1 − p)", false, low, high}, {"share of events per bin", true});
   for (const char* name : {"background", "signal"}) {
     const std::vector<double> heights = scores[name];
@@ -200,7 +207,7 @@ std::string score_figure(std::size_t on_page, const RunRecord& run) {
     plot.histogram(edges, heights, name, name);
   }
   if (curves->contains("threshold")) {
-    plot.rule_x((*curves)["threshold"], "cuts’ background rate");
+    plot.rule_x(curves->at("threshold"), "cuts’ background rate");
   }
   return figure(plot,
                 fmt::format("Network output for signal and background{}. Events beyond the ends are in the first and "
@@ -215,7 +222,7 @@ std::string result_table(const Judged& runs, std::size_t on_page) {
     std::vector<std::string> row = {what};
     bool any = false;
     for (const auto& [position, run] : runs) {
-      const std::string value = value_of(run->evaluation["judgement"]);
+      const std::string value = value_of(run->evaluation.at("judgement"));
       any |= !value.empty();
       row.push_back(value.empty() ? "–" : value);
     }
@@ -223,9 +230,9 @@ std::string result_table(const Judged& runs, std::size_t on_page) {
   };
   add("area under the ROC curve", [](const json& j) { return with_error(j, "auc"); });
   add("accuracy", [](const json& j) { return with_error(j, "accuracy"); });
-  const json& first = runs.front().second->evaluation["judgement"];
+  const json& first = runs.front().second->evaluation.at("judgement");
   for (std::size_t i = 0; i < first.value("at_background_rate", json::array()).size(); ++i) {
-    const double rate = first["at_background_rate"][i].value("background_rate", 0.0);
+    const double rate = first.at("at_background_rate").at(i).value("background_rate", 0.0);
     add("signal efficiency at a background rate of " + percent(rate), [&](const json& j) {
       for (const json& at : j.value("at_background_rate", json::array())) {
         if (at.value("background_rate", 0.0) == rate) return with_error(at, "signal_efficiency");
@@ -235,7 +242,7 @@ std::string result_table(const Judged& runs, std::size_t on_page) {
   }
   const auto cuts = [](const char* key, int digits = 4) {
     return [=](const json& j) {
-      return j.contains("selection") ? with_error(j["selection"], key, digits) : std::string();
+      return j.contains("selection") ? with_error(j.at("selection"), key, digits) : std::string();
     };
   };
   add("cut selection: background rate", cuts("background_rate", 5));
@@ -253,23 +260,24 @@ std::string probability(double log_odds) {
 
 std::string events_figure(const RunRecord& run, std::size_t on_page) {
   const json* curves = evaluation_of(run, "curves");
-  if (curves == nullptr || !curves->contains("events") || !(*curves)["events"].is_object()) return "";
-  const json& events = (*curves)["events"];
+  if (curves == nullptr || !curves->contains("events") || !curves->at("events").is_object()) return "";
+  const json& events = curves->at("events");
   const bool known = events.value("format", "") == "all_events" && events.value("whole", false);
   const bool in_mev = events.value("format", "") != "sc17";
   std::string html = "<div class=\"side small\">\n";
-  for (const json& event : events["list"]) {
+  for (const json& event : events.at("list")) {
     const double phi = known ? std::numbers::pi : event.value("width", 1.0);
     const double eta = known ? 2.5 : event.value("height", 1.0);
     const double phi_low = known ? -phi : 0, eta_low = known ? -eta : 0;
     constexpr double kWidth = 320, kInner = kWidth - 62;
     Plot plot({known ? "φ" : "φ bin"}, {known ? "η" : "η bin"}, kWidth,
               kInner * (eta - eta_low) / (phi - phi_low) + 66);
-    plot.image(event["png"], phi_low, phi, eta_low, eta);
-    const std::string title = fmt::format("{}: {}", event["what"].get<std::string>(), probability(event["log_odds"]));
+    plot.image(event.at("png"), phi_low, phi, eta_low, eta);
+    const std::string title =
+        fmt::format("{}: {}", event.at("what").get<std::string>(), probability(event.at("log_odds")));
     html += "<div><div class=\"panel\">" + html_escape(title) + "</div>" + plot.svg(html_escape(title)) + "</div>\n";
   }
-  const double low = events["low"], high = events["high"], unit = in_mev ? 1e-3 : 1;
+  const double low = events.at("low"), high = events.at("high"), unit = in_mev ? 1e-3 : 1;
   std::string stops;
   for (int i = 0; i <= 10; ++i) {
     const Colour c = heat_colour(i / 10.0);
@@ -324,17 +332,16 @@ std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
     const json value = object.value(name, json());
     return value.is_number() ? "± " + grouped(value.get<double>(), digits) : std::string();
   };
-  if (judgement->contains("auc") && (*judgement)["auc"].is_number()) {
+  if (judgement->contains("auc") && judgement->at("auc").is_number()) {
     const std::string set = run.evaluation.value("set", "") == "data.test" ? "test set" : "validation set";
     numbers.push_back(
-        {"area under ROC", grouped((*judgement)["auc"], 4), error(*judgement, "auc_error", 4) + ", " + set});
+        {"area under ROC", grouped(judgement->at("auc"), 4), error(*judgement, "auc_error", 4) + ", " + set});
   }
   if (judgement->contains("selection")) {
-    const json& cuts = (*judgement)["selection"];
-    if (cuts.contains("score_signal_efficiency") && cuts["score_signal_efficiency"].is_number()) {
-      numbers.push_back(
-          {"signal efficiency", percent(cuts["score_signal_efficiency"]),
-           fmt::format("cuts: {} at the same background", percent(cuts.value("signal_efficiency", 0.0)))});
+    const json& cuts = judgement->at("selection");
+    if (cuts.contains("score_signal_efficiency") && cuts.at("score_signal_efficiency").is_number()) {
+      numbers.push_back({"signal efficiency", percent(cuts.at("score_signal_efficiency")),
+                         fmt::format("cuts: {} at the same background", percent(number(cuts, "signal_efficiency")))});
     }
   }
   return numbers;
@@ -354,7 +361,7 @@ void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
     const std::string set =
         fmt::format("{} events of the {} set (<code>{}</code>), {} of them signal{}", grouped(j.value("samples", 0.0)),
                     test ? "test" : "validation", html_escape(files),
-                    grouped(j["judgement"].value("signal_events", 0.0)), test ? "; training saw none of them" : "");
+                    grouped(j.at("judgement").value("signal_events", 0.0)), test ? "; training saw none of them" : "");
     const auto same = std::ranges::find(sets, set, &std::pair<std::string, std::string>::first);
     if (same == sets.end()) {
       sets.emplace_back(set, html_escape(run->name));

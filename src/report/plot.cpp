@@ -245,8 +245,8 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
     }
     case Mark::Kind::kImage:
       out = fmt::format(
-          "<image href=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" preserveAspectRatio=\"none\"/>\n", mark.text,
-          number(x(mark.x[0])), number(y(mark.y[1])), number(x(mark.x[1]) - x(mark.x[0])),
+          "<image href=\"{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" preserveAspectRatio=\"none\"/>\n",
+          html_escape(mark.text), number(x(mark.x[0])), number(y(mark.y[1])), number(x(mark.x[1]) - x(mark.x[0])),
           number(y(mark.y[0]) - y(mark.y[1])));
       break;
   }

@@ -43,13 +43,13 @@ std::string bar(const nlohmann::json& parts) {
 
 std::string bars(const std::vector<const RunRecord*>& runs) {
   std::vector<LegendEntry> entries;
-  const nlohmann::json& parts = runs[0]->performance["time"];
+  const nlohmann::json& parts = runs[0]->performance.at("time");
   for (std::size_t i = 0; i < parts.size(); ++i)
     entries.push_back({parts[i].value("part", ""), kPartTones[i % 8], "block"});
   std::string html = legend_html(entries);
   for (const RunRecord* run : runs) {
     if (runs.size() > 1) html += "<div class=\"bar-name\">" + html_escape(run->name) + "</div>\n";
-    html += bar(run->performance["time"]);
+    html += bar(run->performance.at("time"));
   }
   return "<div class=\"wide\">" +
          figure_of(html,

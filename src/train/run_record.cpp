@@ -59,7 +59,7 @@ void read_metrics(const fs::path& path, RunRecord& run) {
 
 }  // namespace
 
-RunRecord read_run(const std::string& folder) {
+RunRecord read_run(const std::string& folder) try {
   const fs::path path(folder);
   if (!fs::is_directory(path)) user_error("{} is not the folder of a run", folder);
   RunRecord run;
@@ -81,6 +81,8 @@ RunRecord read_run(const std::string& folder) {
     run.performance = run.evaluation = nullptr;
   }
   return run;
+} catch (const nlohmann::json::exception& error) {
+  user_error("a JSON file of {} is not as petaflow writes it: {}", folder, error.what());
 }
 
 }  // namespace petaflow

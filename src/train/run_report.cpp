@@ -123,7 +123,7 @@ std::string comparison(const Application& app, const Runs& runs) {
       return std::string();
     });
   }
-  add("batch", [](const RunRecord& run) { return run.finished() ? run.performance["batch"].dump() : ""; });
+  add("batch", [](const RunRecord& run) { return run.finished() ? run.performance.at("batch").dump() : ""; });
   add("ranks and threads", hardware);
   add("commit", [](const RunRecord& run) { return text_at(run.manifest, "commit"); });
   return table(rows, "The runs of this page.", "full");
@@ -155,15 +155,20 @@ std::vector<double> steps_of(const RunRecord& run) {
   return steps;
 }
 
-std::string loss_figure(const Runs& runs) {
+/// The highest value by the lowest one above zero.
+double spread(const Runs& runs, double TrainingPoint::* field) {
   double low = INFINITY, high = 0;
   for (const RunRecord& run : runs) {
-    for (const TrainingPoint& point : run.training) {
-      if (point.loss > 0) low = std::min(low, point.loss);
-      if (std::isfinite(point.loss)) high = std::max(high, point.loss);
+    for (const double value : column(run, field)) {
+      if (value > 0) low = std::min(low, value);
+      if (std::isfinite(value)) high = std::max(high, value);
     }
   }
-  Plot plot({"step", false, 0.0}, {"loss", high > 8 * low});
+  return high / low;
+}
+
+std::string loss_figure(const Runs& runs) {
+  Plot plot({"step", false, 0.0}, {"loss", spread(runs, &TrainingPoint::loss) > 8});
   bool validated = false;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const RunRecord& run = runs[r];
@@ -226,12 +231,10 @@ std::string simple_figure(const Runs& runs, double TrainingPoint::* field, const
   return any ? figure(plot, caption) : "";
 }
 
-std::string training_section(const Runs& all) {
-  Runs runs;  // colours are by place on the page, so that none is left out here
-  bool any = false;
-  for (const RunRecord& run : all) any |= !run.training.empty();
-  if (!any) return "<p>No step has been logged yet.</p>\n";
-  runs = all;
+std::string training_section(const Runs& runs) {
+  if (std::ranges::all_of(runs, [](const RunRecord& run) { return run.training.empty(); })) {
+    return "<p>No step has been logged yet.</p>\n";
+  }
   std::vector<std::string> figures = {loss_figure(runs)};
   std::set<std::string> names;
   for (const RunRecord& run : runs) {
@@ -247,7 +250,10 @@ std::string training_section(const Runs& all) {
     for (const std::string& metric : metrics) figures.push_back(metric_figure(runs, {metric}));
   }
   figures.push_back(simple_figure(runs, &TrainingPoint::lr, {"learning rate", false, 0.0}, "Learning rate."));
-  figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, {"samples / s", false, 0.0},
+  Axis rate{"samples / s"};
+  rate.log = runs.size() > 1 && spread(runs, &TrainingPoint::samples_per_s) > 20;
+  if (!rate.log) rate.low = 0;
+  figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, rate,
                                   "Throughput over all ranks, between two lines of the log."));
   return side_by_side(figures);
 }
@@ -329,8 +335,8 @@ std::string environment_section(const Runs& runs) {
   for (const char* set : {"train", "validation", "test"}) {
     add(std::string("data.") + set, [&](const nlohmann::json& m) {
       constexpr std::size_t kShown = 6;
-      if (!m.contains("data") || !m["data"].contains(set)) return std::string();
-      const nlohmann::json& files = m["data"][set];
+      if (!m.contains("data") || !m.at("data").contains(set)) return std::string();
+      const nlohmann::json& files = m.at("data").at(set);
       std::string html;
       for (std::size_t i = 0; i < std::min(kShown, files.size()); ++i) {
         html += code(text_at(files[i], "path"));
