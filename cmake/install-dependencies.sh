@@ -6,28 +6,39 @@
 #   3. oneDNN >= 3.1: an installed one wins; then the distribution's; else the prebuilt one of PyPI in build/deps/onednn.
 # A second run checks and ends at once, without network.  Nothing outside the checkout is touched but the packages of step 1.
 #
-#   cmake/install-dependencies.sh [--no-packages] [--force]
+#   cmake/install-dependencies.sh [--no-packages] [--force] [--cuda CAPABILITY]
 #     --no-packages   skips step 1: the packages are there in another way (modules)
 #     --force         does steps 2 and 3 again
+#     --cuda          a Kokkos for GPUs instead of steps 2 and 3, in build/deps/kokkos-cuda-<capability>; 70: V100, 90: H100, H200.
+#                     Takes nvcc from PATH.
 # Environment: CMAKE_PREFIX_PATH, Kokkos_ROOT, dnnl_ROOT (where to look first), CXX, PETAFLOW_ARCH (value of -march, default native;
 # another one gets a Kokkos of its own, build/deps/kokkos-<arch>), PETAFLOW_ONEDNN=OFF, PETAFLOW_KOKKOSKERNELS=OFF.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . cmake/common.sh
 
-packages=1 force=0
-for argument in "$@"; do
-  case $argument in
+packages=1 force=0 cuda=
+while [ $# -gt 0 ]; do
+  case $1 in
     --no-packages) packages=0 ;;
     --force) force=1 ;;
-    *) sed -n '2,15s/^# \{0,1\}//p' "$0"; [ "$argument" = --help ] && exit 0; exit 1 ;;
+    --cuda) cuda=${2:-}; shift; [ "$cuda" = 70 ] || [ "$cuda" = 90 ] || die "--cuda takes 70 (V100) or 90 (H100, H200)." ;;
+    *) sed -n '2,17s/^# \{0,1\}//p' "$0"; [ "$1" = --help ] && exit 0; exit 1 ;;
   esac
+  shift
 done
 
 arch=${PETAFLOW_ARCH:-native}
 deps=$PWD/build/deps
 kokkos=$deps/kokkos
 [ "$arch" = native ] || kokkos+=-$arch
+if [ -n "$cuda" ]; then
+  kokkos=$deps/kokkos-cuda-$cuda
+  PETAFLOW_KOKKOSKERNELS=OFF
+  command -v nvcc >/dev/null || die "nvcc was not found: load a CUDA module or put its bin folder into PATH."
+  nvcc --list-gpu-arch | grep -qx "compute_$cuda" ||
+    die "$(nvcc --version | grep release | sed 's/.*release/CUDA/') does not compile for compute capability $cuda; the V100 (70) needs CUDA 12 or older, H100 and H200 (90) CUDA 11.8 or newer."
+fi
 work=$PWD/build/deps-work   # downloads and build folders; only the two source folders stay there
 mkdir -p "$deps" "$work"
 exec 8>build/deps.lock
@@ -46,9 +57,10 @@ meaning=$("$cxx" ${arch:+-march=$arch} -E -v -x c++ /dev/null 2>&1 | grep -o -- 
   die "The compiler $cxx does not know -march=$arch (PETAFLOW_ARCH)."
 system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
+[ -z "$cuda" ] || kokkos_key+=" cuda=$cuda $(nvcc --version | sed -n 's/.*release //p')"
 onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
 key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version ${CMAKE_PREFIX_PATH:-} ${Kokkos_ROOT:-} ${dnnl_ROOT:-}"
-stamp=$deps/installed-for-$arch
+stamp=$deps/installed-for-$arch${cuda:+-cuda-$cuda}
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
 fi
@@ -68,10 +80,15 @@ probe() {
 # ---- 2. Kokkos and Kokkos Kernels -------------------------------------------------------------------------------------------
 # build_kokkos SOURCES: both libraries from SOURCES/{kokkos,kokkos-kernels} into a staging prefix, then into place.
 build_kokkos() {
-  local staging=$work/kokkos-prefix jobs
+  local staging=$work/kokkos-prefix jobs compiler options=(-DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON)
   jobs=$(nproc)
+  compiler=$(command -v "$cxx")
+  if [ -n "$cuda" ]; then
+    compiler=$1/kokkos/bin/nvcc_wrapper
+    options+=(-DKokkos_ENABLE_CUDA=ON -DKokkos_ENABLE_CUDA_LAMBDA=ON -DKokkos_ENABLE_CUDA_CONSTEXPR=ON "-DKokkos_ARCH_$kokkos_gpu=ON")
+  fi
   local common=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX="$staging" -DCMAKE_INSTALL_LIBDIR=lib
-                -DCMAKE_CXX_COMPILER="$(command -v "$cxx")" -DCMAKE_CXX_STANDARD=20 -DCMAKE_POSITION_INDEPENDENT_CODE=ON
+                -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_STANDARD=20 -DCMAKE_POSITION_INDEPENDENT_CODE=ON
                 -DCMAKE_CXX_FLAGS="${arch:+-march=$arch} -w -include cstdint")   # GCC >= 13: its headers no longer bring it
   rm -rf "$staging" "$work/kokkos-build" "$work/kernels-build"
   kernels() {
@@ -84,7 +101,7 @@ build_kokkos() {
     }
   }
   {
-    cmake -S "$1/kokkos" -B "$work/kokkos-build" "${common[@]}" -DKokkos_ENABLE_SERIAL=ON -DKokkos_ENABLE_OPENMP=ON \
+    cmake -S "$1/kokkos" -B "$work/kokkos-build" "${common[@]}" "${options[@]}" \
           -DKokkos_ENABLE_TESTS=OFF -DKokkos_ENABLE_DEPRECATION_WARNINGS=OFF &&
       cmake --build "$work/kokkos-build" -j "$jobs" &&
       cmake --install "$work/kokkos-build" &&
@@ -141,6 +158,47 @@ write_source_entries() {
   find "$1" -type f -empty -delete
   [ -n "$(ls -A "$1")" ] || die "No package source of this release was found in /etc/apt to fetch the sources of Kokkos from."
 }
+
+# edit FILE EXPRESSION: a change by sed that must change something.
+edit() {
+  sed -i.before -E "$2" "$1"
+  ! cmp -s "$1" "$1.before" || die "$1 is not the one of Kokkos 3.4.1: the edit for CUDA does not apply." "$2"
+  rm "$1.before"
+}
+
+# sources_for_cuda: a copy of the sources in which Kokkos 3.4.1 meets CUDA 13 and C++20.
+sources_for_cuda() {
+  local sources=$work/trilinos-cuda kokkos
+  rm -rf "$sources"
+  mkdir "$sources"
+  cp -r "$work/trilinos/kokkos" "$sources"
+  kokkos=$sources/kokkos
+  # The conversions of half have become explicit: as for CUDA before 11.1.
+  edit "$kokkos/core/src/Cuda/Kokkos_Cuda_Half.hpp" 's/#if \(CUDA_VERSION < 11100\)/#if 1/'
+  # cudaMemPrefetchAsync takes a location, and flags.
+  edit "$kokkos/core/src/Cuda/Kokkos_CudaSpace.cpp" \
+    's/(cudaMemPrefetchAsync\(ptr, bytes, )space\.cuda_device\(\),/\1cudaMemLocation{cudaMemLocationTypeDevice, space.cuda_device()}, 0,/'
+  # The wrapper's own default architecture is unknown to CUDA 13; C++20 goes to nvcc and to the host compiler, as C++17 does.
+  edit "$kokkos/bin/nvcc_wrapper" "s/^default_arch=\"sm_35\"/default_arch=\"sm_$cuda\"/"
+  edit "$kokkos/bin/nvcc_wrapper" 's/^  --std=c\+\+17\|-std=c\+\+17\)/  --std=c++20|-std=c++20|--std=c++17|-std=c++17)/'
+  # It knows no Hopper: what it knows of Ampere holds.
+  [ "$cuda" = 70 ] || edit "$kokkos/cmake/kokkos_arch.cmake" "s/(CHECK_CUDA_ARCH\(AMPERE80 +)sm_80/\1sm_$cuda/"
+}
+
+if [ -n "$cuda" ]; then
+  found=$(probe kokkos | grep CUDA || true)
+  if [ -z "$found" ]; then
+    get_kokkos_sources
+    sources_for_cuda
+    [ "$cuda" = 70 ] && kokkos_gpu=VOLTA70 || kokkos_gpu=AMPERE80
+    say "Building Kokkos with CUDA for compute capability $cuda (log: build/log/kokkos.log)"
+    build_kokkos "$work/trilinos-cuda" || die_with_log "Kokkos did not build." "$logs/kokkos.log"
+    cp "$work/trilinos-cuda/kokkos/bin/nvcc_wrapper" "$kokkos/bin/"
+  fi
+  printf '%s\n' "$key" >"$stamp"
+  say "Ready: Kokkos with CUDA in $kokkos"
+  exit 0
+fi
 
 found=$(probe kokkos)
 if [ -z "$found" ] && [ $packages = 1 ] && package_exists libkokkos-dev; then

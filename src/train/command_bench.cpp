@@ -26,6 +26,7 @@ double median(std::vector<double> values) {
 
 int command_bench(Job& job) {
   job.load_input();
+  say_binding(job);
   std::unique_ptr<Dataset> data;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<TrainStep> step;

@@ -99,6 +99,7 @@ int command_train(Job& job) {
   if (!job.line.check) watch_stop_signals();
   limit_wall_time(job.options.run.wall_time);
   check_run_folder(job);
+  say_binding(job);
   const std::optional<ResumePoint> resumed = find_resume_point(job);
   std::unique_ptr<Dataset> train, validation;
   std::unique_ptr<Loss> loss;

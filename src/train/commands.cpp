@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "train/agree.hpp"
+#include "train/binding.hpp"
 #include "train/sync.hpp"
 #include "train/weights.hpp"
 
@@ -11,6 +12,12 @@ namespace petaflow {
 void print(const Job& job, const std::string& text) {
   if (!job.is_root()) return;
   if (std::puts(text.c_str()) == EOF || std::fflush(stdout) != 0) failure("cannot write to the standard output");
+}
+
+void say_binding(Job& job) {
+  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
+  if (bindings.size() > 1) job.say_line(binding_table(bindings));
+  for (const std::string& warning : binding_warnings(bindings)) job.say_line(warning);
 }
 
 void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {

@@ -19,6 +19,9 @@ int command_export(Job& job);
 /// One line of text to stdout on rank 0: what a command is for, where log lines may be off.
 void print(const Job& job, const std::string& text);
 
+/// On all ranks: the table of hosts, threads and cores where there are several ranks, and warnings of too few cores.
+void say_binding(Job& job);
+
 /// Throws a user error, naming both, where a data set's samples do not have the shape of the keys.
 void check_shape(const Dataset& data, const Shape& expected, const std::string& what);
 

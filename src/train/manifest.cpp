@@ -1,8 +1,6 @@
 #include "train/manifest.hpp"
 
-#include <sched.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <ctime>
@@ -17,6 +15,7 @@
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "train/agree.hpp"
+#include "train/binding.hpp"
 #include "train/run_folder.hpp"
 
 namespace petaflow {
@@ -28,20 +27,6 @@ std::string utc(std::time_t time) {
   gmtime_r(&time, &parts);
   std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
   return text.data();
-}
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with("model name") && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
-  }
-  return "unknown";
 }
 
 /// The arguments as the process got them, Kokkos' own among them.
@@ -98,27 +83,13 @@ nlohmann::json data_files(const std::vector<std::string>& names, const std::stri
 
 }  // namespace
 
-std::string bound_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return "unknown";
-  std::string text;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (!CPU_ISSET(core, &set)) continue;
-    const int first = core;
-    while (core + 1 < CPU_SETSIZE && CPU_ISSET(core + 1, &set)) ++core;
-    if (!text.empty()) text += ",";
-    text += core == first ? fmt::format("{}", first) : fmt::format("{}-{}", first, core);
-  }
-  return text;
-}
-
 nlohmann::json describe_process(const Job& job) {
   const BuildInfo& build = build_info();
   nlohmann::json libraries = {{"Kokkos", build.kokkos}, {"MPI", mpi_library()}, {"HDF5", build.hdf5}};
   if (*build.onednn != '\0') libraries["oneDNN"] = build.onednn;
   if (*build.kokkos_kernels != '\0') libraries["Kokkos Kernels"] = build.kokkos_kernels;
   std::error_code ignored;
+  const Binding own = own_binding(job.comm->rank(), job.context.threads);
   return {{"application", job.app.name()},    {"run", job.options.run.name},
           {"version", build.version},         {"commit", build.commit},
           {"compiler", build.compiler},       {"flags", build.flags},
@@ -127,23 +98,16 @@ nlohmann::json describe_process(const Job& job) {
           {"input", job.line.input},          {"overrides", job.line.overrides},
           {"environment", environment()},     {"seed", job.options.train.seed},
           {"ranks", job.comm->size()},        {"threads_per_rank", job.context.threads},
-          {"communicator", job.comm->name()}, {"host", host_name()},
-          {"processor", processor()},         {"time", utc(std::time(nullptr))}};
+          {"communicator", job.comm->name()}, {"host", own.host},
+          {"processor", own.processor},       {"time", utc(std::time(nullptr))}};
 }
 
 void write_manifest(Job& job) {
-  const std::string mine = nlohmann::json{
-      {"rank", job.comm->rank()},
-      {"host", host_name()},
-      {"processor", processor()},
-      {"cores", bound_cores()},
-      {"threads",
-       job.context.threads}}.dump();
-  const std::vector<std::string> all = gather_text(*job.comm, mine);
+  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     nlohmann::json manifest = describe_process(job);
-    for (const std::string& rank : all) manifest["binding"].push_back(nlohmann::json::parse(rank));
+    manifest["binding"] = bindings;
     const DataOptions& data = job.options.data;
     manifest["data"] = {{"train", data_files(data.train, "data.train")},
                         {"validation", data_files(data.validation, "data.validation")},

@@ -15,7 +15,4 @@ nlohmann::json describe_process(const Job& job);
 /// manifests of earlier parts of a resumed run stay in it under "earlier".
 void write_manifest(Job& job);
 
-/// "0-3,8": the cores that this process is bound to.
-std::string bound_cores();
-
 }  // namespace petaflow

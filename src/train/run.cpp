@@ -10,6 +10,7 @@
 #include "train/command_line.hpp"
 #include "train/commands.hpp"
 #include "train/threads.hpp"
+#include "train/tools.hpp"
 
 namespace petaflow {
 namespace {
@@ -57,6 +58,12 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
     if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
     return *parsed.exit_code;
+  }
+  try {
+    agree(*world, [] { prepare_kokkos_tools(); });
+  } catch (const AgreedError& error) {
+    if (world->rank() == 0) complain(application.name(), error.what());
+    return exit_code(error);
   }
   std::vector<std::string> kokkos = kokkos_arguments(*world, kokkos_given);
   std::vector<char*> pointers = {program};

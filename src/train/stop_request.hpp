@@ -5,8 +5,8 @@ namespace petaflow {
 
 enum class StopRequest { kNone, kSignal, kWallTime };
 
-/// From now on the first SIGINT, SIGTERM or SIGUSR1 (what batch systems send before the time is up) is a request; the
-/// second one ends the process.
+/// From now on the first SIGINT, SIGTERM or SIGUSR1 (what batch systems send before the time is up) is a request;
+/// another one, two seconds later or more, ends the process.
 void watch_stop_signals();
 
 /// From now on it is a request that the process has run for so many seconds; 0: never.

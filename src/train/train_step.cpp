@@ -8,16 +8,17 @@
 #include <vector>
 
 #include "base/activity.hpp"
+#include "base/region.hpp"
 #include "train/agree.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 namespace {
 
-/// Adds the seconds of its life to a sum.
+/// A region that adds the seconds of its life to a sum.
 class Stopwatch {
  public:
-  Stopwatch(const Context& context, double& sum) : context_(context), sum_(sum) {}
+  Stopwatch(const char* region, const Context& context, double& sum) : region_(region), context_(context), sum_(sum) {}
   ~Stopwatch() {
     context_.space.fence();
     sum_ += timer_.seconds();
@@ -26,6 +27,7 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
+  Region region_;
   const Context& context_;
   double& sum_;
   Kokkos::Timer timer_;
@@ -65,12 +67,12 @@ void TrainStep::reset_times() {
 // Forward and backward of one pass; the sum of its losses.
 double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState state) {
   {
-    const Stopwatch watch(context_, times_.input);
+    const Stopwatch watch("petaflow::input", context_, times_.input);
     inputs_.load(batch, pass * share_.pass, network_->input(), state);
   }
   double loss = 0;
   {
-    const Stopwatch watch(context_, times_.forward);
+    const Stopwatch watch("petaflow::forward", context_, times_.forward);
     network_->forward(context_);
     const Tensor output = network_->output();
     loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), network_->output_gradient(),
@@ -80,9 +82,9 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
   }
   const double communicated = times_.communication;
   {
-    const Stopwatch watch(context_, times_.backward);
+    const Stopwatch watch("petaflow::backward", context_, times_.backward);
     network_->backward(context_, exchange_->pass_gradient(), [this](std::int64_t begin, std::int64_t) {
-      const Stopwatch inner(context_, times_.communication);
+      const Stopwatch inner("petaflow::communication", context_, times_.communication);
       exchange_->ready_from(begin);
     });
   }
@@ -91,6 +93,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
 }
 
 StepResult TrainStep::run(Loader& loader, float learning_rate) {
+  const Region region("petaflow::step");
   const Activity activity("training", step_);
   // What has gone wrong on this rank; it goes on communicating, so that all learn of it at the end of the step.
   std::exception_ptr error;
@@ -107,7 +110,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
 
   const Batch* batch = nullptr;
   attempt([&] {
-    const Stopwatch watch(context_, times_.input);
+    const Stopwatch watch("petaflow::input", context_, times_.input);
     batch = &loader.next();
   });
   StepState state;
@@ -131,11 +134,11 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
       parts[static_cast<std::size_t>(share_.first_part + pass)] = loss;
       mine += loss;
     });
-    const Stopwatch watch(context_, times_.communication);
+    const Stopwatch watch("petaflow::communication", context_, times_.communication);
     exchange_->end_pass();
   }
   {
-    const Stopwatch watch(context_, times_.communication);
+    const Stopwatch watch("petaflow::communication", context_, times_.communication);
     const Activity summing("summing gradients");
     gradient_ = exchange_->finish();
     const StopRequest request = stop_request();
@@ -155,7 +158,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     throw_agreed(comm_, error);
   }
 
-  const Stopwatch watch(context_, times_.optimizer);
+  const Stopwatch watch("petaflow::optimizer", context_, times_.optimizer);
   optimizer_->step(context_, gradient_, network_->weights());
   network_->refresh(context_);
   ++step_;

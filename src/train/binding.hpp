@@ -1,0 +1,36 @@
+// Where the ranks of a run lie: hosts, threads, and the cores that they may use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "comm/communicator.hpp"
+
+namespace petaflow {
+
+/// Of one rank.
+struct Binding {
+  int rank = 0;
+  std::string host, processor;
+  std::string cores;     // that it may use: "0-3,8"
+  int bound_cores = 0;   // their number
+  int online_cores = 0;  // of the host
+  int threads = 1;
+};
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Binding, rank, host, processor, cores, bound_cores, online_cores, threads)
+
+/// Of this process.
+Binding own_binding(int rank, int threads);
+
+/// Of all ranks, on rank 0; empty elsewhere.
+std::vector<Binding> gather_bindings(Communicator& comm, int threads);
+
+/// A table with a line per host; hosts that look alike share one.
+std::string binding_table(const std::vector<Binding>& bindings);
+
+/// A sentence for each host or rank with more threads than cores; what is wrong and what to do.
+std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings);
+
+}  // namespace petaflow

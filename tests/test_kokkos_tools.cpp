@@ -1,0 +1,47 @@
+// Profiling tools see what a training step does, by name.
+#include <nlohmann/json.hpp>
+
+#include "program.hpp"
+
+namespace petaflow {
+namespace {
+
+class KokkosTools : public Program {};
+
+TEST_F(KokkosTools, SeeTheWholeStepByName) {
+  write_input("");
+  const fs::path tool = program_.parent_path().parent_path() / "lib" / "libpetaflow_kokkos_tool.so";
+  ASSERT_TRUE(fs::exists(tool)) << tool;
+  const Outcome outcome = run("bench small.toml --steps 5 data.height=32 data.width=32 model.filters=[32,32,32]", 1,
+                              "env KOKKOS_TOOLS_LIBS=" + tool.string() + " PETAFLOW_TOOL_OUTPUT=tool.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json seen = nlohmann::json::parse(text_of(folder_ / "tool.json"));
+  EXPECT_GT(seen["step_s"], 0);
+  EXPECT_GE(seen["named_s"].get<double>(), 0.95 * seen["step_s"].get<double>());
+  const auto has = [&](const char* kind, const std::string& begin, const std::string& end) {
+    return std::ranges::any_of(seen[kind], [&](const nlohmann::json& name) {
+      return name.get<std::string>().starts_with(begin) && name.get<std::string>().ends_with(end);
+    });
+  };
+  for (const char* pass : {"forward", "backward_data", "backward_weights"}) {
+    EXPECT_TRUE(has("regions", std::string("petaflow::conv2::") + pass + "[", "]")) << seen["regions"];
+  }
+  // Everything of ours has a name of ours; Kokkos names what it does itself.
+  for (const char* kind : {"regions", "kernels", "allocations"}) {
+    for (const std::string name : seen[kind]) {
+      EXPECT_TRUE(name.starts_with("petaflow::") || name.starts_with("Kokkos::") || name == "[unlabeled]")
+          << kind << ": " << name;
+    }
+  }
+}
+
+TEST_F(KokkosTools, ALibraryThatCannotBeLoadedIsAnError) {
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run("summary small.toml", ranks, "env KOKKOS_TOOLS_LIBS=/none/tool.so");
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_NE(outcome.err.find("KOKKOS_TOOLS_LIBS: /none/tool.so"), std::string::npos) << outcome.err;
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
