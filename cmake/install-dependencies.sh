@@ -181,6 +181,7 @@ sources_for_cuda() {
   # The wrapper's own default architecture is unknown to CUDA 13; C++20 goes to nvcc and to the host compiler, as C++17 does.
   edit "$kokkos/bin/nvcc_wrapper" "s/^default_arch=\"sm_35\"/default_arch=\"sm_$cuda\"/"
   edit "$kokkos/bin/nvcc_wrapper" 's/^  --std=c\+\+17\|-std=c\+\+17\)/  --std=c++20|-std=c++20|--std=c++17|-std=c++17)/'
+  edit "$kokkos/cmake/kokkos_test_cxx_std.cmake" 's/"(-std=c\+\+14;-std=c\+\+17)"/"\1;-std=c++20"/'
   # It knows no Hopper: what it knows of Ampere holds.
   [ "$cuda" = 70 ] || edit "$kokkos/cmake/kokkos_arch.cmake" "s/(CHECK_CUDA_ARCH\(AMPERE80 +)sm_80/\1sm_$cuda/"
 }
