@@ -47,8 +47,8 @@ struct EpilogueDesc {
 struct RowRange {
   std::int64_t sample_begin = 0, sample_end = 0, begin = 0, end = 0;
 
-  std::int64_t samples() const { return sample_end - sample_begin; }
-  std::int64_t rows() const { return end - begin; }
+  constexpr std::int64_t samples() const { return sample_end - sample_begin; }
+  constexpr std::int64_t rows() const { return end - begin; }
 };
 
 /// A maximum is over so many pixels at most: what its 14-bit codes can tell apart.
@@ -71,11 +71,19 @@ class Epilogue {
   /// (C) unless it is null; serial.
   void backward(const Context& context, const RowRange& v_rows, void* dv, float* bias_gradient) const;
 
+  /// Everything at once, as a kernel on the context's instance; v and dv hold all rows.
+  void forward_all(const Context& context, const char* label, const void* v) const;
+  void backward_all(const Context& context, const char* label, void* dv) const;
+
  private:
-  template <class T>
-  void forward_rows(const Context& context, const RowRange& y_rows, const RowRange& v_rows, const T* v) const;
-  template <class T>
-  void backward_rows(const Context& context, const RowRange& v_rows, T* dv, float* bias_gradient) const;
+  template <class Run>
+  void with_blocks(const Context& context, const RowRange& v_rows, void* v, const Tensor& y, std::uint8_t* saved,
+                   float* bias_gradient, const Run& run) const;
+  RowRange all(const Shape& shape) const;
+  /// True where backward goes from y to v: every pixel of v is written, once.
+  bool scatters() const;
+  /// Rows of y whose windows touch the rows of v.
+  RowRange y_rows_over(const RowRange& v_rows) const;
 
   EpilogueDesc desc_;
   const float* bias_ = nullptr;

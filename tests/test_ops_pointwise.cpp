@@ -1,6 +1,6 @@
 // Softmax cross-entropy, optimizer steps and element-wise operations against plain loops in double.
 #include "base/error.hpp"
-#include "kernels/eltwise.hpp"
+#include "kernels/channel_sum.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "kernels/softmax_xent.hpp"
 #include "op_support.hpp"
@@ -187,55 +187,33 @@ TEST(Optimizer, EmptyRangeDoesNothing) {
   sgd_step(context_with(state), {}, {7, 7}, nullptr, nullptr, nullptr);
 }
 
-/// Copies and sums between tensors of both types, dense and as slices of the channels of wider ones.
-template <class From, class To>
-void check_eltwise(std::int64_t from_gap, std::int64_t to_gap) {
-  const Shape shape{2, 5, 1, 3, 4};
-  const std::int64_t pixels = shape.n * shape.pixels();
-  const auto array = [&](std::int64_t gap, std::uint32_t seed, auto type) {
-    std::vector<decltype(type)> values;
-    for (const float value : numbers(pixels * (shape.c + gap), seed))
-      values.push_back(static_cast<decltype(type)>(value));
-    return values;
-  };
-  const std::vector<From> from = array(from_gap, 1, From{});
-  const std::vector<To> to = array(to_gap, 2, To{});
-  const DeviceArray<From> x(from);
-  const Context context = testing_support::context_for(2);
-  for (const int op : {0, 1, 2}) {
-    const DeviceArray<To> y(to);
-    const Tensor source{shape, kDTypeOf<From>, shape.c + from_gap, x.data()},
-        target{shape, kDTypeOf<To>, shape.c + to_gap, y.data()};
-    if (op == 0) cast(context, source, target);
-    if (op == 1) add(context, source, target);
-    if (op == 2) fill(context, target, 0.3F);
-    const std::vector<To> found = y.get();
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(found.size()); ++i) {
-      const std::int64_t pixel = i / (shape.c + to_gap), c = i % (shape.c + to_gap);
-      const auto old = static_cast<float>(to[static_cast<std::size_t>(i)]);
-      float expected = old;
-      if (c < shape.c) {
-        const auto value = static_cast<float>(from[static_cast<std::size_t>(pixel * (shape.c + from_gap) + c)]);
-        expected = static_cast<float>(static_cast<To>(op == 0 ? value : op == 1 ? old + value : 0.3F));
-      }
-      EXPECT_EQ(static_cast<float>(found[static_cast<std::size_t>(i)]), expected)
-          << "operation " << op << " element " << i;
-    }
+template <class T>
+void check_channel_sums(std::int64_t pixels, std::int64_t channels, int threads) {
+  std::vector<T> values;
+  for (const float value : numbers(pixels * channels, 5)) values.push_back(static_cast<T>(value));
+  const DeviceArray<T> v(values);
+  const DeviceArray<float> sum(std::vector<float>(static_cast<std::size_t>(channels), 3.0F));
+  const DeviceArray<std::byte> scratch(std::vector<std::byte>(channel_sum_scratch_bytes(threads, channels)));
+  sum_channels(testing_support::context_for(threads), v.data(), kDTypeOf<T>, pixels, channels, sum.data(),
+               scratch.data());
+  const std::vector<float> found = sum.get();
+  for (std::int64_t c = 0; c < channels; ++c) {
+    double expected = 0;
+    for (std::int64_t p = 0; p < pixels; ++p)
+      expected += static_cast<float>(values[static_cast<std::size_t>(p * channels + c)]);
+    EXPECT_NEAR(found[static_cast<std::size_t>(c)], expected, 1e-5 * static_cast<double>(pixels + 1));
   }
 }
 
-TEST(Elementwise, CastAddFill) {
-  for (const std::int64_t from_gap : {0, 3}) {
-    for (const std::int64_t to_gap : {0, 2}) {
-      check_eltwise<float, float>(from_gap, to_gap);
-      check_eltwise<float, Bf16>(from_gap, to_gap);
-      check_eltwise<Bf16, float>(from_gap, to_gap);
-      check_eltwise<Bf16, Bf16>(from_gap, to_gap);
+TEST(ChannelSum, OverPixels) {
+  for (const int threads : {1, 2, 3}) {
+    for (const std::int64_t pixels : {1, 2, 1000}) {
+      for (const std::int64_t channels : {1, 2, 130}) {
+        check_channel_sums<float>(pixels, channels, threads);
+        check_channel_sums<Bf16>(pixels, channels, threads);
+      }
     }
   }
-  float value = 0;
-  const Tensor a = Tensor::dense({1, 1}, DType::kF32, &value), b = Tensor::dense({1, 2}, DType::kF32, &value);
-  EXPECT_THROW(add(testing_support::context_for(2), a, b), Error);
 }
 
 }  // namespace

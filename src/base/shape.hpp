@@ -12,7 +12,7 @@ namespace petaflow {
 struct Extent {
   std::int64_t d = 1, h = 1, w = 1;
 
-  std::int64_t volume() const { return d * h * w; }
+  constexpr std::int64_t volume() const { return d * h * w; }
   bool operator==(const Extent&) const = default;
 };
 
@@ -20,11 +20,11 @@ struct Extent {
 struct Shape {
   std::int64_t n = 1, c = 1, d = 1, h = 1, w = 1;
 
-  Extent extent() const { return {d, h, w}; }
-  std::int64_t pixels() const { return d * h * w; }          // of one sample
-  std::int64_t sample_size() const { return c * pixels(); }  // elements of one sample
-  std::int64_t elements() const { return n * sample_size(); }
-  Shape with_batch(std::int64_t batch) const { return {batch, c, d, h, w}; }
+  constexpr Extent extent() const { return {d, h, w}; }
+  constexpr std::int64_t pixels() const { return d * h * w; }          // of one sample
+  constexpr std::int64_t sample_size() const { return c * pixels(); }  // elements of one sample
+  constexpr std::int64_t elements() const { return n * sample_size(); }
+  constexpr Shape with_batch(std::int64_t batch) const { return {batch, c, d, h, w}; }
   bool operator==(const Shape&) const = default;
 };
 

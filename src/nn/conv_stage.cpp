@@ -4,6 +4,8 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
+#include "kernels/channel_sum.hpp"
+#include "kernels/launch.hpp"
 #include "nn/parallel.hpp"
 
 namespace petaflow {
@@ -21,15 +23,21 @@ std::byte* rows_of(const Tensor& tensor, const RowRange& rows) {
          static_cast<std::size_t>(pixel * tensor.pixel_stride) * size_of(tensor.type);
 }
 
+struct AddTo {
+  const float* from;
+  float* to;
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
+};
+
 }  // namespace
 
 std::size_t ConvStage::PassPlan::slot_bytes() const {
-  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float));
+  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float)) + bias_bytes;
 }
 
 ConvStage::ConvStage(const Options& options, const Context& context) : options_(options), slots_(context.threads) {
   const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(options.conv, shape_of_epilogue, context.threads, options.kernels.bands);
+  const BandCutter cutter(options.conv, shape_of_epilogue, context.threads, options.kernels.bands && kOnHost);
   forward_ = plan(Pass::kForward, cutter.forward());
   if (options.backward) {
     weights_ = plan(Pass::kBackwardWeights, cutter.backward_weights());
@@ -50,6 +58,7 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
   if (pass == Pass::kBackwardWeights) {
     result.sum_elements =
         static_cast<std::size_t>(result.choice.kernel->gradient_elements() + options_.conv.out_channels);
+    if (bands.whole()) result.bias_bytes = align_up(channel_sum_scratch_bytes(slots_, options_.conv.out_channels));
   }
   result.bands = std::move(bands);
   return result;
@@ -102,7 +111,7 @@ void ConvStage::forward(const Context& context) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     convolve(box, memory);
-    parallel_rows(context, plan.label, box.y, [&](const RowRange& y) { finish.forward(context, y, box.v, memory); });
+    finish.forward_all(context, plan.label.c_str(), memory);
     return;
   }
   parallel_boxes(context, plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
@@ -142,17 +151,14 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     kernel.run(context, box.shape, {rows_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
-    // The bias sum is taken from v afterwards, in a fixed order: rows of v are restored in parallel.
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
-    std::fill_n(sum_of(0), elements + channels, 0.0F);
-    const std::size_t row_bytes = plan.v_bytes / static_cast<std::size_t>(box.v.samples() * box.v.rows());
-    parallel_rows(context, plan.label, box.v, [&](const RowRange& v) {
-      const std::int64_t row = v.sample_begin * box.v.rows() + v.begin;
-      restore.backward(context, v, memory + static_cast<std::size_t>(row) * row_bytes, nullptr);
-    });
-    add_channel_sums(context, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
-                     static_cast<std::int64_t>(channels), sum_of(0) + elements);
+    zero(context, sum_of(0), static_cast<std::int64_t>(elements));
+    restore.backward_all(context, plan.label.c_str(), memory);
+    float* sum = sum_of(0) + elements;
+    sum_channels(context, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
+                 options_.conv.out_channels, sum,
+                 reinterpret_cast<std::byte*>(sum_of(0)) + align_up(plan.sum_elements * sizeof(float)));
     correlate(box, 0);
   } else {
     parallel_slots(context, plan.label, slots, [&](int index) {
@@ -168,14 +174,16 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     float* total = sum_of(0);
     for (int index = 1; index < slots; ++index) {
       const float* sum = sum_of(index);
-      parallel_elements(context, "petaflow::conv::sum_of_slots", static_cast<std::int64_t>(elements + channels),
-                        [=](std::int64_t i) { total[i] += sum[i]; });
+      launch(context, "petaflow::conv::sum_of_slots[kokkos]", static_cast<std::int64_t>(elements + channels),
+             AddTo{sum, total});
     }
   }
   float* dw = gradient + options_.weight.offset;
-  std::fill_n(dw, options_.conv.weight_elements(), 0.0F);
+  zero(context, dw, options_.conv.weight_elements());
   kernel.unpack_gradient(context, sum_of(0), dw);
-  if (options_.bias) std::copy_n(sum_of(0) + elements, channels, gradient + options_.bias->offset);
+  if (options_.bias) {
+    copy(context, sum_of(0) + elements, gradient + options_.bias->offset, static_cast<std::int64_t>(channels));
+  }
 }
 
 void ConvStage::backward_data(const Context& context) {
@@ -192,11 +200,7 @@ void ConvStage::backward_data(const Context& context) {
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
-    const std::size_t row_bytes = plan.v_bytes / static_cast<std::size_t>(box.v.samples() * box.v.rows());
-    parallel_rows(context, plan.label, box.v, [&](const RowRange& v) {
-      const std::int64_t row = v.sample_begin * box.v.rows() + v.begin;
-      restore.backward(context, v, memory + static_cast<std::size_t>(row) * row_bytes, nullptr);
-    });
+    restore.backward_all(context, plan.label.c_str(), memory);
     spread(box, memory);
     return;
   }

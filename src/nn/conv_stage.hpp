@@ -49,6 +49,7 @@ class ConvStage final : public Stage {
     std::size_t v_bytes = 0;       // buffer of one box of v
     std::size_t kernel_bytes = 0;  // scratch of the kernel
     std::size_t sum_elements = 0;  // gradient sum and bias sum of one slot (backward weights)
+    std::size_t bias_bytes = 0;    // scratch of the bias sum of a whole box
     std::size_t slot_bytes() const;
   };
   PassPlan plan(Pass pass, Bands bands) const;

@@ -4,11 +4,11 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
-#include "nn/parallel.hpp"
+#include "kernels/channel_sum.hpp"
 
 namespace petaflow {
 
-DenseStage::DenseStage(const Options& options, const Context& context) : options_(options) {
+DenseStage::DenseStage(const Options& options, const Context& context) : options_(options), threads_(context.threads) {
   const std::int64_t n = options.x.n, in = options.x.sample_size(), out = options.epilogue.v.c;
   const auto choose = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool transpose_a,
                           bool transpose_b, std::int64_t lda, std::int64_t ldb) {
@@ -31,7 +31,8 @@ std::size_t DenseStage::forward_scratch_bytes() const { return v_bytes_ + forwar
 
 std::size_t DenseStage::backward_scratch_bytes() const {
   const std::size_t data = data_.kernel ? data_.kernel->scratch_bytes() : 0;
-  return v_bytes_ + (weights_.kernel ? std::max(weights_.kernel->scratch_bytes(), data) : 0);
+  const std::size_t bias = channel_sum_scratch_bytes(threads_, options_.epilogue.v.c);
+  return v_bytes_ + (weights_.kernel ? std::max({weights_.kernel->scratch_bytes(), data, bias}) : 0);
 }
 
 std::vector<std::string> DenseStage::refusals() const {
@@ -56,8 +57,7 @@ void DenseStage::forward(const Context& context) {
   forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
                        buffers.forward_scratch + v_bytes_);
   const Epilogue finish = epilogue();
-  parallel_rows(context, "petaflow::dense::epilogue", all(),
-                [&](const RowRange& y) { finish.forward(context, y, all(), v); });
+  finish.forward_all(context, "petaflow::dense::epilogue[kokkos]", v);
 }
 
 void DenseStage::backward(const Context& context, float* gradient) {
@@ -66,13 +66,10 @@ void DenseStage::backward(const Context& context, float* gradient) {
   auto* dv = reinterpret_cast<float*>(buffers.backward_scratch);
   std::byte* scratch = buffers.backward_scratch + v_bytes_;
   const Epilogue restore = epilogue();
-  parallel_rows(context, "petaflow::dense::epilogue_backward", all(),
-                [&](const RowRange& row) { restore.backward(context, row, dv + row.sample_begin * out, nullptr); });
+  restore.backward_all(context, "petaflow::dense::epilogue_backward[kokkos]", dv);
   weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
   if (options_.bias) {
-    float* db = gradient + options_.bias->offset;
-    std::fill_n(db, out, 0.0F);
-    add_channel_sums(context, dv, DType::kF32, n, out, db);
+    sum_channels(context, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
   }
   if (options_.wants_dx) {
     data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);

@@ -38,9 +38,9 @@ class DenseStage final : public Stage {
 
  private:
   Epilogue epilogue() const;
-  RowRange all() const { return {0, options_.epilogue.v.n, 0, 1}; }
 
   Options options_;
+  int threads_;
   GemmChoice forward_, weights_, data_;
   std::size_t v_bytes_ = 0;  // (N, outputs), then the scratch of the products
 };

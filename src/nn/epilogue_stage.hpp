@@ -17,8 +17,6 @@ class EpilogueStage final : public Stage {
   void backward(const Context& context, float* gradient) override;
 
  private:
-  RowRange all(const Shape& shape) const;
-
   EpilogueDesc desc_;
   bool keeps_;
   std::string forward_label_, backward_label_;

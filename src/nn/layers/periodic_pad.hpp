@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/error.hpp"
+#include "kernels/launch.hpp"
 #include "nn/lowering.hpp"
-#include "nn/parallel.hpp"
 
 namespace petaflow {
 
@@ -20,44 +20,46 @@ class PeriodicPad final : public Layer {
   }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<PadStage>(pad_)}); }
 
- private:
   class PadStage final : public Stage {
    public:
     explicit PadStage(std::int64_t pad) : pad_(pad) {}
 
     void forward(const Context& context) override {
-      const Shape& s = buffers.x.shape;
+      const Shape s = buffers.x.shape;
       const auto* x = buffers.x.as<float>();
       auto* y = buffers.y.as<float>();
-      parallel_elements(context, "petaflow::periodic_pad::forward[kokkos]", s.n * s.d * s.h,
-                        [=, pad = pad_](std::int64_t row) {
-                          const float* from = x + row * s.w * s.c;
-                          float* to = y + row * (s.w + 2 * pad) * s.c;
-                          for (std::int64_t i = 0; i < pad * s.c; ++i) to[i] = from[(s.w - pad) * s.c + i];
-                          for (std::int64_t i = 0; i < s.w * s.c; ++i) to[pad * s.c + i] = from[i];
-                          for (std::int64_t i = 0; i < pad * s.c; ++i) to[(s.w + pad) * s.c + i] = from[i];
-                        });
+      const std::int64_t pad = pad_;
+      launch(
+          context, "petaflow::periodic_pad::forward[kokkos]", s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
+            const float* from = x + row * s.w * s.c;
+            float* to = y + row * (s.w + 2 * pad) * s.c;
+            for (std::int64_t i = 0; i < pad * s.c; ++i) to[i] = from[(s.w - pad) * s.c + i];
+            for (std::int64_t i = 0; i < s.w * s.c; ++i) to[pad * s.c + i] = from[i];
+            for (std::int64_t i = 0; i < pad * s.c; ++i) to[(s.w + pad) * s.c + i] = from[i];
+          });
     }
 
     void backward(const Context& context, float* /*gradient*/) override {
       if (buffers.dx.data == nullptr) return;
-      const Shape& s = buffers.x.shape;
+      const Shape s = buffers.x.shape;
       auto* dx = buffers.dx.as<float>();
       const auto* dy = buffers.dy.as<float>();
-      parallel_elements(context, "petaflow::periodic_pad::backward[kokkos]", s.n * s.d * s.h,
-                        [=, pad = pad_](std::int64_t row) {
-                          float* to = dx + row * s.w * s.c;
-                          const float* from = dy + row * (s.w + 2 * pad) * s.c;
-                          for (std::int64_t i = 0; i < s.w * s.c; ++i) to[i] = from[pad * s.c + i];
-                          for (std::int64_t i = 0; i < pad * s.c; ++i) to[(s.w - pad) * s.c + i] += from[i];
-                          for (std::int64_t i = 0; i < pad * s.c; ++i) to[i] += from[(s.w + pad) * s.c + i];
-                        });
+      const std::int64_t pad = pad_;
+      launch(
+          context, "petaflow::periodic_pad::backward[kokkos]", s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
+            float* to = dx + row * s.w * s.c;
+            const float* from = dy + row * (s.w + 2 * pad) * s.c;
+            for (std::int64_t i = 0; i < s.w * s.c; ++i) to[i] = from[pad * s.c + i];
+            for (std::int64_t i = 0; i < pad * s.c; ++i) to[(s.w - pad) * s.c + i] += from[i];
+            for (std::int64_t i = 0; i < pad * s.c; ++i) to[i] += from[(s.w + pad) * s.c + i];
+          });
     }
 
    private:
     std::int64_t pad_;
   };
 
+ private:
   std::int64_t pad_;
 };
 
