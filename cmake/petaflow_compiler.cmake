@@ -20,7 +20,7 @@ if(NOT CMAKE_BUILD_TYPE AND NOT multi_config)
 endif()
 
 find_program(PETAFLOW_CCACHE ccache DOC "Compiler cache, used where it is found")
-if(PETAFLOW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+if(PETAFLOW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT PETAFLOW_CUDA)  # it does not know nvcc_wrapper
   set(CMAKE_CXX_COMPILER_LAUNCHER ${PETAFLOW_CCACHE})
 endif()
 
@@ -50,7 +50,10 @@ if(PETAFLOW_ARCH STREQUAL "native")
   list(APPEND petaflow_flags -DPETAFLOW_NATIVE_${native_meaning})
 endif()
 
-set(petaflow_warnings -Wall -Wextra -Wpedantic -Wshadow)
+set(petaflow_warnings -Wall -Wextra)
+if(NOT PETAFLOW_CUDA)  # what nvcc makes of a source is neither pedantic nor without shadows
+  list(APPEND petaflow_warnings -Wpedantic -Wshadow)
+endif()
 # GCC 12 sees overlapping copies in its own std::string at -O3 (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   list(APPEND petaflow_warnings -Wno-restrict)

@@ -3,7 +3,9 @@
 
 set(PETAFLOW_DEPS ${CMAKE_SOURCE_DIR}/build/deps CACHE PATH "Where cmake/install-dependencies.sh put Kokkos and oneDNN")
 set(kokkos_hint ${PETAFLOW_DEPS}/kokkos)
-if(PETAFLOW_ARCH AND NOT PETAFLOW_ARCH STREQUAL "native")
+if(PETAFLOW_CUDA)
+  string(APPEND kokkos_hint -cuda-${PETAFLOW_CUDA})
+elseif(PETAFLOW_ARCH AND NOT PETAFLOW_ARCH STREQUAL "native")
   string(APPEND kokkos_hint -${PETAFLOW_ARCH})  # built for that processor
 endif()
 
@@ -25,6 +27,10 @@ endif()
 if(NOT "OPENMP" IN_LIST Kokkos_DEVICES AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
   message(FATAL_ERROR "The Kokkos in ${Kokkos_DIR} has neither OpenMP nor CUDA (its devices: ${Kokkos_DEVICES}): "
                       "petaflow would run on one core. ${how_to_install}")
+endif()
+
+if(PETAFLOW_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
+  message(FATAL_ERROR "PETAFLOW_CUDA=${PETAFLOW_CUDA}, but the Kokkos in ${Kokkos_DIR} has no CUDA (its devices: ${Kokkos_DEVICES}).")
 endif()
 
 # ---- Fast paths ----------------------------------------------------------------------------------------------------------
@@ -59,6 +65,9 @@ set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(fmt REQUIRED)
+if(PETAFLOW_CUDA)  # format strings are checked in other builds: nvcc's front end stumbles over fmt's way of doing it
+  target_compile_definitions(fmt::fmt INTERFACE FMT_USE_CONSTEXPR=1 FMT_CONSTEVAL= FMT_USE_CONSTEVAL=0)
+endif()
 find_package(CLI11 CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(MPI QUIET COMPONENTS C)

@@ -14,9 +14,8 @@ using Team = Policy::member_type;
 template <class Update>
 KOKKOS_INLINE_FUNCTION void for_chunk(const Team& team, const ParameterRange& range, const Update& update) {
   const std::int64_t begin = range.begin + static_cast<std::int64_t>(team.league_rank()) * kChunk;
-  const std::int64_t left = range.end - begin;
-  Kokkos::parallel_for(Kokkos::TeamVectorRange(team, left < kChunk ? left : kChunk),
-                       [&](const std::int64_t i) { update(begin + i); });
+  const std::int64_t left = range.end - begin, count = left < kChunk ? left : std::int64_t{kChunk};
+  Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), [&](const std::int64_t i) { update(begin + i); });
 }
 
 struct Adam {
