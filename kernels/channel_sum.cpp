@@ -6,7 +6,7 @@
 namespace petaflow {
 namespace {
 
-std::int64_t parts_of(int threads) { return kOnHost ? threads : 512; }
+std::int64_t parts_of(int slots) { return kOnHost ? slots : 512; }
 
 template <class T>
 struct SumPart {
@@ -41,25 +41,26 @@ struct AddParts {
 };
 
 template <class T>
-void run(const Context& context, const T* v, std::int64_t pixels, std::int64_t channels, float* sum, float* sums) {
-  const SumPart<T> part{pixels, channels, parts_of(context.threads), v, sums};
+void run(const Context& context, int slots, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
+         float* sums) {
+  const SumPart<T> part{pixels, channels, parts_of(slots), v, sums};
   launch(context, "petaflow::bias::sum[kokkos]", part.items(), part);
   launch(context, "petaflow::bias::add_parts[kokkos]", channels, AddParts{channels, part.parts, sums, sum});
 }
 
 }  // namespace
 
-std::size_t channel_sum_scratch_bytes(int threads, std::int64_t channels) {
-  return static_cast<std::size_t>(parts_of(threads) * channels) * sizeof(float);
+std::size_t channel_sum_scratch_bytes(int slots, std::int64_t channels) {
+  return static_cast<std::size_t>(parts_of(slots) * channels) * sizeof(float);
 }
 
-void sum_channels(const Context& context, const void* v, DType type, std::int64_t pixels, std::int64_t channels,
-                  float* sum, std::byte* scratch) {
+void sum_channels(const Context& context, int slots, const void* v, DType type, std::int64_t pixels,
+                  std::int64_t channels, float* sum, std::byte* scratch) {
   auto* sums = reinterpret_cast<float*>(scratch);
   if (type == DType::kF32) {
-    run(context, static_cast<const float*>(v), pixels, channels, sum, sums);
+    run(context, slots, static_cast<const float*>(v), pixels, channels, sum, sums);
   } else {
-    run(context, static_cast<const Bf16*>(v), pixels, channels, sum, sums);
+    run(context, slots, static_cast<const Bf16*>(v), pixels, channels, sum, sums);
   }
 }
 

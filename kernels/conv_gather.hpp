@@ -2,8 +2,6 @@
 // stay in registers.  Both passes are one loop nest: they differ in how a target position and a tap name a source.
 #pragma once
 
-#include <utility>
-
 #include "kernels/conv_packing.hpp"
 
 namespace petaflow::portable {
@@ -19,15 +17,7 @@ struct Axis {
   }
 };
 
-/// Calls f(integral_constant<0>) ... f(integral_constant<count - 1>), so that indices are constants from the beginning.
-template <class F, int... kIndex>
-KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f, std::integer_sequence<int, kIndex...>) {
-  (f(std::integral_constant<int, kIndex>{}), ...);
-}
-template <int kCount, class F>
-KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f) {
-  unrolled(f, std::make_integer_sequence<int, kCount>{});
-}
+using lanes::unrolled;
 
 template <class T>
 struct Gather {

@@ -4,12 +4,9 @@
 #include <optional>
 #include <type_traits>
 
-#include <omp.h>
-#include <oneapi/dnnl/dnnl.hpp>
-
-#include "base/error.hpp"
 #include "base/region.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/support_onednn.hpp"
 
 namespace petaflow {
 
@@ -17,27 +14,10 @@ namespace {
 
 using dnnl::memory;
 
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
-
-dnnl::stream& stream() {
-  thread_local dnnl::stream own(engine());
-  return own;
-}
-
-// Primitives bake in the number of threads of the moment when they are made.
-class ThreadScope {
- public:
-  explicit ThreadScope(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
-  ~ThreadScope() { omp_set_num_threads(before_); }
-  ThreadScope(const ThreadScope&) = delete;
-  ThreadScope& operator=(const ThreadScope&) = delete;
-
- private:
-  int before_;
-};
+using onednn::engine;
+using onednn::guarded;
+using onednn::stream;
+using onednn::ThreadScope;
 
 memory::data_type type_of(DType type) { return type == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16; }
 
@@ -242,14 +222,13 @@ class DirectKernel final : public ConvKernel {
     const memory x(s.formats.x, engine(), args.x), w(s.formats.w, engine(), weights_.data()),
         y(s.formats.y, engine(), args.y);
     const memory scratch(s.scratch, engine(), args.scratch);
-    if (pass_ == Pass::kForward) {
-      s.primitive.execute(
-          stream(), {{DNNL_ARG_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DST, y}, {DNNL_ARG_SCRATCHPAD, scratch}});
-    } else {
-      s.primitive.execute(
-          stream(),
-          {{DNNL_ARG_DIFF_SRC, x}, {DNNL_ARG_WEIGHTS, w}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_SCRATCHPAD, scratch}});
-    }
+    const bool forward = pass_ == Pass::kForward;
+    guarded(detail_, [&] {
+      s.primitive.execute(stream(), {{forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, x},
+                                     {DNNL_ARG_WEIGHTS, w},
+                                     {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y},
+                                     {DNNL_ARG_SCRATCHPAD, scratch}});
+    });
   }
 
   std::size_t scratch_bytes() const override { return scratch_; }
@@ -294,14 +273,7 @@ class WeightsKernel final : public ConvKernel {
   void refresh(const Context&, const float*) override {}
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
-    const Shape& s = shapes_[box];
-    const memory dw(s.used.w, engine(), args.scratch),
-        scratch(s.scratch, engine(), args.scratch + s.offset_scratchpad());
-    const memory x = take(s.reorder_x, s.given.x, s.used.x, args.x, args.scratch + s.offset_x());
-    const memory y = take(s.reorder_y, s.given.y, s.used.y, args.y, args.scratch + s.offset_y());
-    s.primitive.execute(
-        stream(),
-        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_SCRATCHPAD, scratch}});
+    guarded(detail_, [&] { correlate(shapes_[box], args); });
     const auto* part = reinterpret_cast<const float*>(args.scratch);
     const std::int64_t elements = gradient_elements();
     float* sum = args.sum;
@@ -332,6 +304,16 @@ class WeightsKernel final : public ConvKernel {
     std::size_t offset_y() const { return offset_x() + (reorder_x ? padded(used.x.get_size()) : 0); }
     std::size_t offset_scratchpad() const { return offset_y() + (reorder_y ? padded(used.y.get_size()) : 0); }
   };
+
+  void correlate(const Shape& s, const ConvArgs& args) const {
+    const memory dw(s.used.w, engine(), args.scratch),
+        scratch(s.scratch, engine(), args.scratch + s.offset_scratchpad());
+    const memory x = take(s.reorder_x, s.given.x, s.used.x, args.x, args.scratch + s.offset_x());
+    const memory y = take(s.reorder_y, s.given.y, s.used.y, args.y, args.scratch + s.offset_y());
+    s.primitive.execute(
+        stream(),
+        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_SCRATCHPAD, scratch}});
+  }
 
   static memory take(const std::optional<dnnl::reorder>& reorder, const memory::desc& given, const memory::desc& used,
                      void* data, std::byte* room) {
@@ -375,13 +357,15 @@ std::string why_not_blocked(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
-  if (pass == Pass::kForward) return std::make_unique<DirectKernel<Forward>>(pass, boxes);
-  if (pass == Pass::kBackwardData) return std::make_unique<DirectKernel<BackwardData>>(pass, boxes);
-  return std::make_unique<WeightsKernel>(boxes, false);
+  return guarded(name_of(pass), [&]() -> std::unique_ptr<ConvKernel> {
+    if (pass == Pass::kForward) return std::make_unique<DirectKernel<Forward>>(pass, boxes);
+    if (pass == Pass::kBackwardData) return std::make_unique<DirectKernel<BackwardData>>(pass, boxes);
+    return std::make_unique<WeightsKernel>(boxes, false);
+  });
 }
 
-std::unique_ptr<ConvKernel> make_blocked(Pass, std::span<const ConvDesc> boxes) {
-  return std::make_unique<WeightsKernel>(boxes, true);
+std::unique_ptr<ConvKernel> make_blocked(Pass pass, std::span<const ConvDesc> boxes) {
+  return guarded(name_of(pass), [&] { return std::make_unique<WeightsKernel>(boxes, true); });
 }
 
 }  // namespace

@@ -20,8 +20,6 @@ struct GemmDesc {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   float beta = 0;   // 0: C = (what C held is not read), 1: C +=
   int threads = 1;  // 1: called from inside a parallel region; otherwise the kernel is parallel itself
-
-  double flop() const { return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k); }
 };
 
 /// A product ready to run; concurrent calls need a scratch each.

@@ -1,6 +1,8 @@
 // The portable matrix product: blocks of kPoints rows x kBlock columns stay in registers.  It never refuses.
-#include "kernels/conv_gather.hpp"
+#include <fmt/format.h>
+
 #include "kernels/gemm.hpp"
+#include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -8,6 +10,7 @@ namespace {
 
 using lanes::kBlock;
 using lanes::kLanes;
+using lanes::unrolled;
 
 constexpr std::int64_t blocks_of(std::int64_t size, std::int64_t block) { return (size + block - 1) / block; }
 
@@ -51,7 +54,6 @@ struct Product {
 
   template <int kVectors, int kRows>
   KOKKOS_INLINE_FUNCTION void compute(std::int64_t row, std::int64_t column, int columns) const {
-    using portable::unrolled;
     const std::int64_t b_step = desc.transpose_b ? kBlock : desc.ldb, a_step = desc.transpose_a ? desc.lda : 1;
     const float* from = b + (desc.transpose_b ? column * desc.k : column);
     const float* x[kRows];

@@ -1,19 +1,17 @@
 // Matrix product by oneDNN's matmul primitive (https://uxlfoundation.github.io/oneDNN/dev_guide_matmul.html).
-#include <oneapi/dnnl/dnnl.hpp>
-
-#include "base/error.hpp"
 #include "base/region.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/support_onednn.hpp"
 
 namespace petaflow {
 namespace {
 
 using dnnl::memory;
 
-const dnnl::engine& engine() {
-  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
-  return cpu;
-}
+using onednn::engine;
+using onednn::guarded;
+using onednn::stream;
+using onednn::ThreadScope;
 
 memory::desc matrix(std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t distance) {
   return {{rows, columns}, memory::data_type::f32, transposed ? memory::dims{1, distance} : memory::dims{distance, 1}};
@@ -22,6 +20,7 @@ memory::desc matrix(std::int64_t rows, std::int64_t columns, bool transposed, st
 class OnednnGemm final : public GemmKernel {
  public:
   explicit OnednnGemm(const GemmDesc& desc) {
+    const ThreadScope threads(desc.threads);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (desc.beta != 0) {
@@ -39,16 +38,13 @@ class OnednnGemm final : public GemmKernel {
 
   void run(const Context&, const float* a, const float* b, float* c, std::byte* scratch) const override {
     const Region region("petaflow::gemm[onednn]");
-    try {
-      dnnl::stream stream(engine());
-      primitive_.execute(stream, {{DNNL_ARG_SRC, memory(a_, engine(), const_cast<float*>(a))},
-                                  {DNNL_ARG_WEIGHTS, memory(b_, engine(), const_cast<float*>(b))},
-                                  {DNNL_ARG_DST, memory(c_, engine(), c)},
-                                  {DNNL_ARG_SCRATCHPAD, memory(scratchpad_, engine(), scratch)}});
-      stream.wait();
-    } catch (const dnnl::error& error) {
-      failure("oneDNN: matrix product ({}): {}", detail_, error.what());
-    }
+    guarded(detail_, [&] {
+      primitive_.execute(stream(), {{DNNL_ARG_SRC, memory(a_, engine(), const_cast<float*>(a))},
+                                    {DNNL_ARG_WEIGHTS, memory(b_, engine(), const_cast<float*>(b))},
+                                    {DNNL_ARG_DST, memory(c_, engine(), c)},
+                                    {DNNL_ARG_SCRATCHPAD, memory(scratchpad_, engine(), scratch)}});
+      stream().wait();
+    });
   }
 
   std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
@@ -61,11 +57,8 @@ class OnednnGemm final : public GemmKernel {
 };
 
 std::unique_ptr<GemmKernel> make(const GemmDesc& desc) {
-  try {
-    return std::make_unique<OnednnGemm>(desc);
-  } catch (const dnnl::error& error) {
-    failure("oneDNN: no matrix product of {} x {} x {}: {}", desc.m, desc.k, desc.n, error.what());
-  }
+  return guarded(fmt::format("product of {} x {} x {}", desc.m, desc.k, desc.n),
+                 [&] { return std::make_unique<OnednnGemm>(desc); });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "base/dtype.hpp"
 
@@ -28,6 +29,16 @@ inline constexpr int kVectors = 2, kPoints = 6;  // 12 of 16
 inline constexpr int kLanes = 4;
 inline constexpr int kVectors = 2, kPoints = 6;
 #endif
+
+/// Calls f(integral_constant<0>) ... f(integral_constant<count - 1>), so that indices are constants from the beginning.
+template <class F, int... kIndex>
+KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f, std::integer_sequence<int, kIndex...>) {
+  (f(std::integral_constant<int, kIndex>{}), ...);
+}
+template <int kCount, class F>
+KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f) {
+  unrolled(f, std::make_integer_sequence<int, kCount>{});
+}
 
 /// Channels of a full block: kVectors registers.
 inline constexpr int kBlock = kLanes * kVectors;

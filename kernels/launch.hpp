@@ -7,8 +7,6 @@
 
 namespace petaflow {
 
-inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
-
 /// functor(item) for every item in [0, items), as a kernel on the context's instance.
 template <class Functor>
 void launch(const Context& context, const char* label, std::int64_t items, const Functor& functor) {

@@ -64,13 +64,14 @@ std::int64_t memory_index(const Shape& s, std::int64_t i) {
 // A network of the probe and the case's layers, with the waves of make_layer_golden.py in it.
 class Fixture {
  public:
-  Fixture(const cases::LayerCase& c, const KernelOptions& kernels, bool training = true) {
+  Fixture(const cases::LayerCase& c, const KernelOptions& kernels, bool training = true, bool fixed_order = false) {
     context.threads = HostSpace().concurrency();
     context.training = training;
     Graph graph(c.x);
     graph.add<Probe>("probe", c.x.with_batch(1));
     c.add(graph);
-    network = std::make_unique<Network>(graph, NetworkOptions{c.x.n, true, kernels}, context);
+    network = std::make_unique<Network>(
+        graph, NetworkOptions{.batch = c.x.n, .fixed_order = fixed_order, .kernels = kernels}, context);
     samples.resize(static_cast<std::size_t>(c.x.n));
     std::iota(samples.begin(), samples.end(), 100);
     state.sample = samples.data();
@@ -150,9 +151,9 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
   const auto found = golden.find(GetParam().name);
   if (found == golden.end()) return;  // random masks and other weight orders have no twin there
   for (const std::string conv : {"auto", "kokkos"}) {
-    for (const bool bands : {true, false}) {
-      Fixture f(GetParam(), KernelOptions{conv, "auto", bands});
-      const std::string how = fmt::format("{} {}", conv, bands ? "bands" : "whole");
+    for (const int cut : {0, 1, 2}) {  // in bands, whole, in the order of any number of threads
+      Fixture f(GetParam(), KernelOptions{conv, "auto", cut != 1}, true, cut == 2);
+      const std::string how = fmt::format("{} cut {}", conv, cut);
       const std::vector<float> gradient = f.gradient();
       expect_golden((*found)["y"], planar(f.network->output().shape, f.network->output().as<float>()), how + " y");
       expect_golden((*found)["dx"], planar(GetParam().x.with_batch(1), gradient.data()), how + " dx");

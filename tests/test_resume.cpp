@@ -115,6 +115,16 @@ TEST_F(Resume, TheNumberOfRanksMayChange) {
   expect_same_end("part");
 }
 
+TEST_F(Resume, TheNumberOfThreadsMayChange) {
+  const std::string larger = " data.height=32 data.width=32 model.filters=[32,32,8] optimizer.clip_norm=0.5";
+  ASSERT_EQ(run("generate small.toml --overwrite" + larger).code, 0);
+  ASSERT_EQ(run(training("whole") + larger).code, 0);
+  ASSERT_EQ(run(training("part", "run.wall_time=0.001") + larger, 1, "env OMP_NUM_THREADS=3 timeout 120").code, 3);
+  const Outcome rest = run(training("part") + larger + " --resume", 2, "env OMP_NUM_THREADS=2 timeout 120");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  expect_same_end("part");
+}
+
 TEST_F(Resume, RequestsToStopEndTheRunInOrder) {
   ASSERT_EQ(run(training("whole")).code, 0);
   for (const std::string signal : {"TERM", "USR1"}) {

@@ -11,6 +11,8 @@ namespace petaflow {
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
+/// True where host code may touch what kernels work on.
+inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
 
 /// Everything that changes from step to step.  It lives in the memory of the execution space, so that a step whose
 /// kernels read it there can be captured once and replayed.

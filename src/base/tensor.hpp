@@ -18,27 +18,6 @@ struct Tensor {
   /// A dense tensor over `memory`.
   static Tensor dense(const Shape& shape, DType type, void* memory) { return {shape, type, shape.c, memory}; }
 
-  /// The channels [first, first + count) of this tensor.
-  Tensor channels(std::int64_t first, std::int64_t count) const {
-    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.c, "channels {}..{} of {}", first, first + count,
-                     shape.c);
-    Tensor slice = *this;
-    slice.shape.c = count;
-    slice.data = static_cast<std::byte*>(data) + static_cast<std::size_t>(first) * size_of(type);
-    return slice;
-  }
-
-  /// Samples [first, first + count) of this tensor.
-  Tensor samples(std::int64_t first, std::int64_t count) const {
-    PETAFLOW_REQUIRE(first >= 0 && count > 0 && first + count <= shape.n, "samples {}..{} of {}", first, first + count,
-                     shape.n);
-    Tensor slice = *this;
-    slice.shape.n = count;
-    slice.data =
-        static_cast<std::byte*>(data) + static_cast<std::size_t>(first * shape.pixels() * pixel_stride) * size_of(type);
-    return slice;
-  }
-
   std::int64_t pixels() const { return shape.n * shape.pixels(); }  // of all samples
   std::size_t size_bytes() const { return static_cast<std::size_t>(pixels() * pixel_stride) * size_of(type); }
 

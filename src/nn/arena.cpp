@@ -20,7 +20,6 @@ namespace petaflow {
 
 namespace {
 
-constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace

@@ -39,8 +39,8 @@ std::int64_t Bands::largest_v_bytes() const {
   return largest;
 }
 
-BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int threads, bool bands)
-    : conv_(conv), epilogue_(epilogue), threads_(threads), bands_(bands) {
+BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, bool bands)
+    : conv_(conv), epilogue_(epilogue), slots_(slots), bands_(bands) {
   const ConvGeometry& g = conv.geometry;
   const bool deep = conv.out.d > 1 || conv.in.d > 1;
   rows_ = deep ? Direction{conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d}
@@ -73,14 +73,14 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
 }
 
 // Cuts `rows` of each sample into bands of equal height (a multiple of align) whose v fits the budget; small samples
-// are grouped instead.  One whole box where there would be too few boxes to keep the threads busy.
+// are grouped instead.  One whole box where there would be too few boxes to keep the threads of its kernel busy.
 template <class MakeBox>
 Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_row, MakeBox&& make_box) const {
   const auto budget = static_cast<double>(band_budget_bytes());
   const std::int64_t samples = conv_.n;
   std::int64_t height = std::max<std::int64_t>(1, static_cast<std::int64_t>(budget / v_bytes_per_row)) / align * align;
   height = std::clamp<std::int64_t>(height, std::min(align, rows), rows);
-  const std::int64_t enough = 4 * threads_;
+  const std::int64_t enough = 4 * slots_;
   if (samples * ceil_div(rows, height) < enough) {
     height = std::max(std::min(align, rows), ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
   }
@@ -101,7 +101,7 @@ Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_
     if (found == bands.shapes.end()) bands.shapes.push_back(desc);
   };
   const std::int64_t boxes = ceil_div(samples, group) * ceil_div(rows, height);
-  if (bands_ && boxes > 1 && boxes >= threads_) {
+  if (bands_ && boxes > 1 && (conv_.threads == 1 || boxes >= slots_)) {
     for (std::int64_t n = 0; n < samples; n += group) {
       for (std::int64_t row = 0; row < rows; row += height) {
         add(make_box(RowRange{n, std::min(samples, n + group), row, std::min(rows, row + height)}));
@@ -120,7 +120,6 @@ Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_
   bands.boxes.push_back(
       {{0, samples, 0, 0}, {0, samples, 0, deep ? e.v.d : e.v.h}, {0, samples, 0, deep ? e.y.d : e.y.h}, 0});
   bands.shapes.push_back(conv_);
-  bands.shapes.back().threads = threads_;
   return bands;
 }
 

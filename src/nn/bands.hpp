@@ -30,8 +30,10 @@ class BandCutter {
  public:
   /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist
   /// @param epilogue what follows it
+  /// @param slots    there should be several boxes for each of them
   /// @param bands    false: one box per pass
-  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int threads, bool bands);
+  /// conv.threads: of the kernel of a whole box; 1: boxes are always better
+  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, bool bands);
 
   /// Boxes of pooled rows: together they write y.
   Bands forward() const;
@@ -53,7 +55,7 @@ class BandCutter {
   const Epilogue& epilogue_;
   Direction rows_;
   std::int64_t v_row_bytes_;
-  int threads_;
+  int slots_;
   bool bands_;
 };
 

@@ -6,7 +6,6 @@
 #include "base/region.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/launch.hpp"
-#include "nn/parallel.hpp"
 
 namespace petaflow {
 
@@ -35,9 +34,11 @@ std::size_t ConvStage::PassPlan::slot_bytes() const {
   return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float)) + bias_bytes;
 }
 
-ConvStage::ConvStage(const Options& options, const Context& context) : options_(options), slots_(context.threads) {
+ConvStage::ConvStage(const Options& options, const Context& context)
+    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
+  options_.conv.threads = division_.whole_threads;
   const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(options.conv, shape_of_epilogue, context.threads, options.kernels.bands && kOnHost);
+  const BandCutter cutter(options_.conv, shape_of_epilogue, division_.slots, options.kernels.bands && kOnHost);
   forward_ = plan(Pass::kForward, cutter.forward());
   if (options.backward) {
     weights_ = plan(Pass::kBackwardWeights, cutter.backward_weights());
@@ -46,7 +47,7 @@ ConvStage::ConvStage(const Options& options, const Context& context) : options_(
 }
 
 std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
-  return static_cast<std::size_t>(plan.bands.whole() ? 1 : slots_) * plan.slot_bytes();
+  return static_cast<std::size_t>(plan.bands.whole() ? 1 : buffers_) * plan.slot_bytes();
 }
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
@@ -58,7 +59,8 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
   if (pass == Pass::kBackwardWeights) {
     result.sum_elements =
         static_cast<std::size_t>(result.choice.kernel->gradient_elements() + options_.conv.out_channels);
-    if (bands.whole()) result.bias_bytes = align_up(channel_sum_scratch_bytes(slots_, options_.conv.out_channels));
+    if (bands.whole())
+      result.bias_bytes = align_up(channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
   }
   result.bands = std::move(bands);
   return result;
@@ -110,11 +112,11 @@ void ConvStage::forward(const Context& context) {
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
-    convolve(box, memory);
+    division_.run_whole(plan.label, [&] { convolve(box, memory); });
     finish.forward_all(context, plan.label.c_str(), memory);
     return;
   }
-  parallel_boxes(context, plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
+  parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
     const BandBox& box = plan.bands.boxes[index];
     std::byte* memory = slot(thread);
     convolve(box, memory);
@@ -130,7 +132,7 @@ void ConvStage::backward(const Context& context, float* gradient) {
 }
 
 // Each slot adds its boxes, always the same ones, to its own sum; the sums are then added in the order of the slots, so
-// that the result depends on the number of threads only.
+// that the result depends on their number only.
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = weights_;
@@ -140,7 +142,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   };
   ConvKernel& kernel = *plan.choice.kernel;
   const std::size_t boxes = plan.bands.boxes.size();
-  const int slots = plan.bands.whole() ? 1 : std::min<int>(slots_, static_cast<int>(boxes));
+  const int slots = plan.bands.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(boxes));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
   const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
   const auto sum_of = [&](int index) {
@@ -156,12 +158,12 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     restore.backward_all(context, plan.label.c_str(), memory);
     float* sum = sum_of(0) + elements;
-    sum_channels(context, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
+    sum_channels(context, division_.slots, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
                  options_.conv.out_channels, sum,
                  reinterpret_cast<std::byte*>(sum_of(0)) + align_up(plan.sum_elements * sizeof(float)));
-    correlate(box, 0);
+    division_.run_whole(plan.label, [&] { correlate(box, 0); });
   } else {
-    parallel_slots(context, plan.label, slots, [&](int index) {
+    parallel_slots(plan.label, slots, [&](int index) {
       float* sum = sum_of(index);
       std::fill_n(sum, elements + channels, 0.0F);
       for (std::size_t i = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots);
@@ -201,10 +203,10 @@ void ConvStage::backward_data(const Context& context) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     restore.backward_all(context, plan.label.c_str(), memory);
-    spread(box, memory);
+    division_.run_whole(plan.label, [&] { spread(box, memory); });
     return;
   }
-  parallel_boxes(context, plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
+  parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
     const BandBox& box = plan.bands.boxes[index];
     std::byte* memory = slot(thread);
     restore.backward(context, box.v, memory, nullptr);

@@ -8,6 +8,7 @@
 
 #include "nn/bands.hpp"
 #include "nn/network_options.hpp"
+#include "nn/parallel.hpp"
 #include "nn/stage.hpp"
 
 namespace petaflow {
@@ -20,7 +21,7 @@ class ConvStage final : public Stage {
     EpilogueDesc epilogue;
     StageParameter weight;
     std::optional<StageParameter> bias;
-    bool backward = true, wants_dx = true;
+    bool backward = true, wants_dx = true, fixed_order = false;
     KernelOptions kernels;
   };
   ConvStage(const Options& options, const Context& context);
@@ -60,7 +61,8 @@ class ConvStage final : public Stage {
   void backward_data(const Context& context);
 
   Options options_;
-  int slots_ = 1;
+  Division division_;
+  int buffers_ = 1;  // slots of scratch of a pass in boxes
   PassPlan forward_, weights_, data_;
 };
 

@@ -8,12 +8,14 @@
 
 namespace petaflow {
 
-DenseStage::DenseStage(const Options& options, const Context& context) : options_(options), threads_(context.threads) {
+DenseStage::DenseStage(const Options& options, const Context& context)
+    : options_(options), division_(context, options.fixed_order) {
   const std::int64_t n = options.x.n, in = options.x.sample_size(), out = options.epilogue.v.c;
   const auto choose = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool transpose_a,
                           bool transpose_b, std::int64_t lda, std::int64_t ldb) {
-    return choose_gemm({rows, columns, depth, transpose_a, transpose_b, lda, ldb, columns, 0.0F, context.threads},
-                       options.kernels.gemm);
+    return choose_gemm(
+        {rows, columns, depth, transpose_a, transpose_b, lda, ldb, columns, 0.0F, division_.whole_threads},
+        options.kernels.gemm);
   };
   forward_ = choose(n, out, in, false, true, in, in);  // v (n, out) = x (n, in) w^T
   if (options.backward) {
@@ -31,7 +33,7 @@ std::size_t DenseStage::forward_scratch_bytes() const { return v_bytes_ + forwar
 
 std::size_t DenseStage::backward_scratch_bytes() const {
   const std::size_t data = data_.kernel ? data_.kernel->scratch_bytes() : 0;
-  const std::size_t bias = channel_sum_scratch_bytes(threads_, options_.epilogue.v.c);
+  const std::size_t bias = channel_sum_scratch_bytes(division_.slots, options_.epilogue.v.c);
   return v_bytes_ + (weights_.kernel ? std::max({weights_.kernel->scratch_bytes(), data, bias}) : 0);
 }
 
@@ -54,8 +56,10 @@ Epilogue DenseStage::epilogue() const {
 void DenseStage::forward(const Context& context) {
   const Region region(fmt::format("petaflow::{}::forward[{}]", options_.name, forward_.name));
   auto* v = reinterpret_cast<float*>(buffers.forward_scratch);
-  forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
-                       buffers.forward_scratch + v_bytes_);
+  division_.run_whole("petaflow::dense::forward", [&] {
+    forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
+                         buffers.forward_scratch + v_bytes_);
+  });
   const Epilogue finish = epilogue();
   finish.forward_all(context, "petaflow::dense::epilogue[kokkos]", v);
 }
@@ -67,12 +71,16 @@ void DenseStage::backward(const Context& context, float* gradient) {
   std::byte* scratch = buffers.backward_scratch + v_bytes_;
   const Epilogue restore = epilogue();
   restore.backward_all(context, "petaflow::dense::epilogue_backward[kokkos]", dv);
-  weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
+  division_.run_whole("petaflow::dense::backward_weights", [&] {
+    weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
+  });
   if (options_.bias) {
-    sum_channels(context, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
+    sum_channels(context, division_.slots, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
   }
   if (options_.wants_dx) {
-    data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);
+    division_.run_whole("petaflow::dense::backward_data", [&] {
+      data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);
+    });
   }
 }
 

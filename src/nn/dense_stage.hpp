@@ -6,6 +6,7 @@
 #include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
 #include "nn/network_options.hpp"
+#include "nn/parallel.hpp"
 #include "nn/stage.hpp"
 
 namespace petaflow {
@@ -18,7 +19,7 @@ class DenseStage final : public Stage {
     EpilogueDesc epilogue;  // v and y (N, outputs)
     StageParameter weight;
     std::optional<StageParameter> bias;
-    bool backward = true, wants_dx = true;
+    bool backward = true, wants_dx = true, fixed_order = false;
     KernelOptions kernels;
   };
   DenseStage(const Options& options, const Context& context);
@@ -40,7 +41,7 @@ class DenseStage final : public Stage {
   Epilogue epilogue() const;
 
   Options options_;
-  int threads_;
+  Division division_;
   GemmChoice forward_, weights_, data_;
   std::size_t v_bytes_ = 0;  // (N, outputs), then the scratch of the products
 };

@@ -154,16 +154,15 @@ class Builder {
         desc.geometry = conv->geometry;
         desc.x_strides = Strides::of(desc.in, desc.in_channels);
         desc.y_strides = Strides::of(desc.out, desc.out_channels);
-        desc.threads = context_.threads;
-        lowered.stage =
-            std::make_unique<ConvStage>(ConvStage::Options{node.name, desc, fusion_.epilogue, weight, bias,
-                                                           options_.backward, seen_parameters_, options_.kernels},
-                                        context_);
+        lowered.stage = std::make_unique<ConvStage>(
+            ConvStage::Options{node.name, desc, fusion_.epilogue, weight, bias, options_.backward, seen_parameters_,
+                               options_.fixed_order, options_.kernels},
+            context_);
       } else {
-        lowered.stage =
-            std::make_unique<DenseStage>(DenseStage::Options{node.name, fusion_.input, fusion_.epilogue, weight, bias,
-                                                             options_.backward, seen_parameters_, options_.kernels},
-                                         context_);
+        lowered.stage = std::make_unique<DenseStage>(
+            DenseStage::Options{node.name, fusion_.input, fusion_.epilogue, weight, bias, options_.backward,
+                                seen_parameters_, options_.fixed_order, options_.kernels},
+            context_);
       }
       seen_parameters_ = true;
     }

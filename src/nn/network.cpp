@@ -15,12 +15,16 @@ namespace {
 
 class Stopwatch {
  public:
-  explicit Stopwatch(double& total) : total_(total) {}
-  ~Stopwatch() { total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+  Stopwatch(const Context& context, double& total) : context_(context), total_(total) {}
+  ~Stopwatch() {
+    if constexpr (!kOnHost) context_.space.fence();
+    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
+  const Context& context_;
   double& total_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
@@ -137,6 +141,16 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
   }
   output_ = x;
   output_gradient_ = dx;
+
+  gradient_begin_.resize(stages_.size());
+  std::int64_t begin = parameter_elements_;
+  for (std::size_t i = stages_.size(); i-- > 0;) {
+    for (const Parameter& p : parameters_) {
+      const std::string layer = p.name.substr(0, p.name.find('/'));
+      if (std::ranges::find(reports_[i].layers, layer) != reports_[i].layers.end()) begin = std::min(begin, p.offset);
+    }
+    gradient_begin_[i] = begin;
+  }
 }
 
 Network::~Network() = default;
@@ -166,7 +180,7 @@ void Network::refresh(const Context& context) {
 void Network::forward(const Context& context) {
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     double other_s = 0;  // of predictions
-    const Stopwatch watch(context.training ? reports_[i].forward_s : other_s);
+    const Stopwatch watch(context, context.training ? reports_[i].forward_s : other_s);
     arena_.enter(static_cast<int>(i));
     stages_[i]->forward(context);
   }
@@ -178,19 +192,12 @@ void Network::backward(const Context& context, float* gradient,
   std::int64_t end = parameter_elements_;
   for (std::size_t i = stages_.size(); i-- > 0;) {
     {
-      const Stopwatch watch(reports_[i].backward_s);
+      const Stopwatch watch(context, reports_[i].backward_s);
       arena_.enter(static_cast<int>(2 * stages_.size() - 1 - i));
       stages_[i]->backward(context, gradient);
     }
-    std::int64_t begin = end;
-    for (const Parameter& p : parameters_) {
-      const std::string layer = p.name.substr(0, p.name.find('/'));
-      for (const std::string& own : reports_[i].layers) {
-        if (own == layer) begin = std::min(begin, p.offset);
-      }
-    }
-    if (ready && begin < end) ready(begin, end);
-    end = begin;
+    if (ready && gradient_begin_[i] < end) ready(gradient_begin_[i], end);
+    end = gradient_begin_[i];
   }
 }
 

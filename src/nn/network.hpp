@@ -76,6 +76,7 @@ class Network {
   std::int64_t parameter_elements_ = 0;
   std::vector<std::unique_ptr<Stage>> stages_;
   std::vector<StageReport> reports_;
+  std::vector<std::int64_t> gradient_begin_;  // backward of a stage makes the gradient final from here on
   Arena arena_;
   float* weights_ = nullptr;
   Tensor input_, output_, output_gradient_;

@@ -14,8 +14,9 @@ struct KernelOptions {
 };
 
 struct NetworkOptions {
-  std::int64_t batch = 1;  // slots of one forward and backward pass
-  bool backward = true;    // false: inference only, less memory
+  std::int64_t batch = 1;    // slots of one forward and backward pass
+  bool backward = true;      // false: inference only, less memory
+  bool fixed_order = false;  // the same order of all sums, and so the same bits, on any number of threads
   KernelOptions kernels;
 };
 

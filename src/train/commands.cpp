@@ -45,6 +45,7 @@ TrainedNetwork load_trained(Job& job) {
     NetworkOptions options;
     options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
     options.backward = false;
+    options.fixed_order = job.options.train.deterministic;
     options.kernels = job.options.kernels;
     trained.loss = job.app.loss();
     trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);

@@ -13,7 +13,7 @@ namespace petaflow {
 
 Job::Job(Application& application, std::unique_ptr<Communicator> communicator, CommandLine command_line)
     : app(application), comm(std::move(communicator)), line(std::move(command_line)) {
-  context.threads = context.space.concurrency();
+  context.threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   declare(schema, options);
   app.declare(schema);
 }

@@ -1,6 +1,7 @@
 #include "train/optimizer.hpp"
 
 #include <cmath>
+#include <numeric>
 
 namespace petaflow {
 
@@ -30,13 +31,20 @@ namespace {
 
 /// What the gradient must be multiplied with so that its L2 norm is at most `limit` (Pascanu et al. 2013).
 float clip_factor(const Context& context, const float* gradient, std::int64_t count, double limit) {
-  double sum = 0;
-  Kokkos::parallel_reduce(
-      "petaflow::optimizer::norm", Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, count),
-      KOKKOS_LAMBDA(std::int64_t i, double& part) {
-        part += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
-      },
-      sum);
+  // Fixed parts, added in their order: the same norm on any number of threads.
+  constexpr std::int64_t kParts = 1024;
+  const Kokkos::View<double*, MemorySpace> parts("petaflow::optimizer::norm", kParts);
+  Kokkos::parallel_for(
+      "petaflow::optimizer::norm", Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, kParts),
+      KOKKOS_LAMBDA(std::int64_t part) {
+        double sum = 0;
+        for (std::int64_t i = count * part / kParts; i < count * (part + 1) / kParts; ++i) {
+          sum += static_cast<double>(gradient[i]) * static_cast<double>(gradient[i]);
+        }
+        parts(part) = sum;
+      });
+  const auto host_parts = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), parts);
+  const double sum = std::accumulate(host_parts.data(), host_parts.data() + kParts, 0.0);
   const double norm = std::sqrt(sum);
   return norm > limit ? static_cast<float>(limit / norm) : 1.0F;
 }

@@ -49,6 +49,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
   context_.step = inputs_.state();
   NetworkOptions network;
   network.batch = share_.pass;
+  network.fixed_order = options.train.deterministic;
   network.kernels = options.kernels;
   network_ = std::make_unique<Network>(graph, network, context_);
   network_->initialise(context_, seed_);
