@@ -33,6 +33,16 @@ if(PETAFLOW_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
   message(FATAL_ERROR "PETAFLOW_CUDA=${PETAFLOW_CUDA}, but the Kokkos in ${Kokkos_DIR} has no CUDA (its devices: ${Kokkos_DEVICES}).")
 endif()
 
+# What cmake/install-dependencies.sh built says for which processor.
+if(EXISTS ${Kokkos_DIR}/../../../built-for)
+  file(STRINGS ${Kokkos_DIR}/../../../built-for built_for LIMIT_COUNT 1)
+  string(REGEX REPLACE "^[0-9]+ ([^ ]*) .*" "\\1" built_for "${built_for}")
+  if(NOT built_for STREQUAL PETAFLOW_ARCH AND NOT PETAFLOW_ARCH STREQUAL "native")
+    message(FATAL_ERROR "PETAFLOW_ARCH=${PETAFLOW_ARCH}, but the Kokkos in ${Kokkos_DIR} was built for -march=${built_for}. "
+                        "Run PETAFLOW_ARCH=${PETAFLOW_ARCH} cmake/install-dependencies.sh, or name another Kokkos in CMAKE_PREFIX_PATH.")
+  endif()
+endif()
+
 # ---- Fast paths ----------------------------------------------------------------------------------------------------------
 foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS)
   if(NOT "${${choice}}" MATCHES "^(AUTO|ON|OFF)$")
@@ -63,13 +73,15 @@ endif()
 # ---- The rest ------------------------------------------------------------------------------------------------------------
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
-find_package(ZLIB REQUIRED)
-find_package(fmt REQUIRED)
+foreach(package ZLIB fmt CLI11 nlohmann_json)
+  find_package(${package} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found. ${how_to_install}")
+  endif()
+endforeach()
 if(PETAFLOW_CUDA)  # format strings are checked in other builds: nvcc's front end stumbles over fmt's way of doing it
   target_compile_definitions(fmt::fmt INTERFACE FMT_USE_CONSTEXPR=1 FMT_CONSTEVAL= FMT_USE_CONSTEVAL=0)
 endif()
-find_package(CLI11 CONFIG REQUIRED)
-find_package(nlohmann_json CONFIG REQUIRED)
 find_package(MPI QUIET COMPONENTS C)
 if(NOT MPI_C_FOUND)
   # Without a network interface Open MPI's wrapper complains, and FindMPI takes the complaint for an answer: ask without it.

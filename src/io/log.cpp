@@ -47,6 +47,8 @@ void log_start(int rank) { state().rank = rank; }
 
 bool log_is_terminal() {
   const char* term = std::getenv("TERM");
+  // Open MPI's mpirun hands ranks a terminal of its own, also where the job's output goes to a file.
+  if (std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return false;
   return state().rank == 0 && isatty(STDOUT_FILENO) != 0 && term != nullptr && std::string(term) != "dumb";
 }
 
