@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicator.hpp"
+#include "scratch_folder.hpp"
 #include "tiny_training.hpp"
+#include "train/checkpoint_folder.hpp"
 #include "train/peak.hpp"
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
@@ -151,6 +153,22 @@ TEST(TrainStep, Learns) {
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);
+}
+
+// ---- The folder of checkpoints ----
+
+TEST(CheckpointFolder, NeverRemovesTheNewestForADamagedOneOfALaterStep) {
+  const test::ScratchFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.weights = {{"conv1/weight", {1}, {0.5F}}};
+  for (const std::int64_t step : {20, 30, 40}) save_to_folder(folder.path(), step, checkpoint, 3);
+  test::write_bytes(folder / "checkpoint-0000000050.h5", "damaged: the run goes on from 40");
+  const std::string path = save_to_folder(folder.path(), 41, checkpoint, 2);
+  EXPECT_EQ(checkpoints_in(folder.path()),
+            (std::vector<std::string>{folder / "checkpoint-0000000041.h5", folder / "checkpoint-0000000040.h5"}));
+  EXPECT_EQ(load_checkpoint(folder / "checkpoint.h5").weights[0].values, checkpoint.weights[0].values);
+  save_to_folder(folder.path(), 42, checkpoint, 1);
+  EXPECT_EQ(checkpoints_in(folder.path()), std::vector<std::string>{folder / "checkpoint-0000000042.h5"});
 }
 
 TEST(Peak, IsThatOfAProcessor) {
