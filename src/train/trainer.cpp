@@ -216,14 +216,15 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.interval_loss = interval_s_ = 0;
 }
 
-// A run is not lost because a line cannot be written: it is kept, and tried again with the next one.
+// A run is not lost because a line cannot be written: the log tries it again with the next one.
 void Trainer::log(const nlohmann::json& line) {
   if (metrics_ == nullptr) return;
-  unwritten_.push_back(line);
   try {
-    for (; !unwritten_.empty(); unwritten_.pop_front()) metrics_->write(unwritten_.front());
+    metrics_->write(line);
+    log_failed_ = false;
   } catch (const Error& error) {
-    if (unwritten_.size() == 1) job_.say("warning: {}; the run goes on", error.what());
+    if (!log_failed_) job_.say("warning: {}; the run goes on", error.what());
+    log_failed_ = true;
   }
 }
 

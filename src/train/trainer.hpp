@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -80,7 +79,7 @@ class Trainer {
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best
   std::int64_t saved_step_ = -1;
-  std::deque<nlohmann::json> unwritten_;
+  bool log_failed_ = false;  // the last line could not be written
   FitResult result_;
   std::unique_ptr<StepTrace> trace_;   // null: none
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
