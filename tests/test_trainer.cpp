@@ -6,9 +6,11 @@
 
 #include "comm/communicator.hpp"
 #include "scratch_folder.hpp"
+#include "tiny_application.hpp"
 #include "tiny_training.hpp"
 #include "train/checkpoint_folder.hpp"
 #include "train/peak.hpp"
+#include "train/run_results.hpp"
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
 
@@ -169,6 +171,19 @@ TEST(CheckpointFolder, NeverRemovesTheNewestForADamagedOneOfALaterStep) {
   EXPECT_EQ(load_checkpoint(folder / "checkpoint.h5").weights[0].values, checkpoint.weights[0].values);
   save_to_folder(folder.path(), 42, checkpoint, 1);
   EXPECT_EQ(checkpoints_in(folder.path()), std::vector<std::string>{folder / "checkpoint-0000000042.h5"});
+}
+
+// ---- Runs ----
+
+TEST(WriteEvaluation, JudgesNothingWhereItWasStopped) {
+  tiny::Run run({0.5});
+  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
+  limit_wall_time(1e-9);
+  testing::internal::CaptureStderr();
+  write_evaluation(run.job, step.network(), run.loss, &run.validation);
+  limit_wall_time(0);
+  EXPECT_HOLDS(testing::internal::GetCapturedStderr(), "asked to stop");
+  EXPECT_EQ(run.app.judgements, 0U);
 }
 
 TEST(Peak, IsThatOfAProcessor) {

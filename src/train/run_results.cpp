@@ -81,6 +81,10 @@ void write_evaluation(Job& job, Network& network, const Loss& loss, const Datase
                                               job.app.views(*data));
     });
     const Predictions predictions = predictor->run();
+    if (predictions.stopped != StopRequest::kNone) {
+      if (job.is_root()) log_warning("the report has no evaluation: the run was asked to stop while it went on");
+      return;
+    }
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
       const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
