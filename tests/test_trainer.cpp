@@ -13,6 +13,7 @@
 #include "train/run_results.hpp"
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
+#include "train/trainer.hpp"
 
 namespace petaflow {
 namespace {
@@ -184,6 +185,17 @@ TEST(WriteEvaluation, JudgesNothingWhereItWasStopped) {
   limit_wall_time(0);
   EXPECT_HOLDS(testing::internal::GetCapturedStderr(), "asked to stop");
   EXPECT_EQ(run.app.judgements, 0U);
+}
+
+FitResult fit(tiny::Run& run) {
+  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
+  return Trainer(run.job, step, run.loss, run.train, &run.validation).fit(nullptr);
+}
+
+TEST(Fit, RefusesAMetricThatIsNoNumber) {
+  tiny::Run run({0.5, NAN});
+  run.job.options.stop.target = 0.9;
+  EXPECT_HOLDS(test::error_of([&] { fit(run); }), "validation after step 4: skill is nan");
 }
 
 TEST(Peak, IsThatOfAProcessor) {

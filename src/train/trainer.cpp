@@ -241,6 +241,9 @@ StopRequest Trainer::validate() {
     if (!job_.is_root()) return;
     evaluation = job_.app.evaluate(*validation_, predictions, Depth::kQuick);
     evaluation.metrics.push_back({"loss", predictions.loss, false});
+    for (const NamedMetric& m : evaluation.metrics) {
+      if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
+    }
     const NamedMetric* metric = options.metric.empty() ? &evaluation.metrics.front() : evaluation.find(options.metric);
     if (metric == nullptr) {
       std::string known;

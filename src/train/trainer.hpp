@@ -48,7 +48,7 @@ class Trainer {
   bool finished() const;
 
   /// Trains to the end, the target, or a request to stop; writes a checkpoint every checkpoint.interval steps and at
-  /// the end.  Throws on all ranks where one fails.
+  /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
   /// @param metrics  on rank 0; null elsewhere
   FitResult fit(MetricsLog* metrics);
   /// The wall time in seconds of one step from the beginning of the data, after one to warm up; changes the weights.
