@@ -86,6 +86,23 @@ TEST_F(RunFolder, OneClassAloneHasNoCurves) {
   EXPECT_EQ(report.find("background rejection"), std::string::npos);
 }
 
+TEST_F(RunFolder, OneClassToValidateOnHasNoAreaUnderTheCurve) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string only = " 'data.validation=[\"signal.h5\"]'";
+  ASSERT_EQ(run("generate small.toml generate.train=0 generate.test=0 generate.signal_fraction=1.0" + only).code, 0);
+  for (const std::string stop : {" stop.patience=2", " stop.target=0.9 stop.metric=auc"}) {
+    const Outcome refused = run("train small.toml" + only + stop, 2);
+    EXPECT_EQ(refused.code, 1) << stop;
+    EXPECT_NE(refused.err.find("auc, which has no value on data.validation: no background events"), std::string::npos)
+        << refused.err;
+    EXPECT_FALSE(fs::exists(folder_ / "runs")) << stop;
+  }
+  const Outcome train = run("train small.toml" + only, 2);
+  EXPECT_EQ(train.code, 0) << train.err;
+  EXPECT_NE(train.out.find("; no auc: no background events"), std::string::npos) << train.out;
+  EXPECT_EQ(run("train small.toml --overwrite stop.metric=accuracy stop.patience=9" + only).code, 0);
+}
+
 TEST_F(RunFolder, ATestSetThatDoesNotFitIsAWarning) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   ASSERT_EQ(run("generate small.toml generate.train=0 generate.validation=0 data.height=8 data.width=8 "

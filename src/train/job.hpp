@@ -43,6 +43,8 @@ struct Job {
   }
   void say_line(const std::string& line) const;
   bool is_root() const { return comm->rank() == 0; }
+  /// The metric of validations that training stops by and keeps the best of.
+  std::string stop_metric() const { return options.stop.metric.empty() ? app.metrics().front() : options.stop.metric; }
   std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
 
   Application& app;

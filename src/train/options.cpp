@@ -92,7 +92,7 @@ void check(const CommonOptions& options, int ranks) {
   if (ranks > 1 && options.comm.backend == "self") {
     user_error("comm.backend \"self\" is for one rank, but {} ranks run; use \"auto\" or \"mpi\"", ranks);
   }
-  const bool stops = options.stop.target != 0 || options.stop.patience > 0 || options.stop.keep_best;
+  const bool stops = options.stop.needs_metric();
   if (stops && options.data.validation.empty()) {
     user_error("stop.target, stop.patience and stop.keep_best need a validation set: set data.validation");
   }

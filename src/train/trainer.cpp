@@ -234,8 +234,8 @@ StopRequest Trainer::validate() {
   const Activity activity("validation", state_.step);
   const Predictions predictions = predictor_->run();
   if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-  // Of the metric to stop by, from rank 0 to all: value, whether higher is better.
-  std::array<double, 2> decisive = {0, 0};
+  // Of the metric to stop by, from rank 0 to all: value (NaN: none), whether higher is better.
+  std::array<double, 2> decisive = {NAN, 0};
   Evaluation evaluation;
   agree(*job_.comm, [&] {
     if (!job_.is_root()) return;
@@ -244,19 +244,16 @@ StopRequest Trainer::validate() {
     for (const NamedMetric& m : evaluation.metrics) {
       if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
     }
-    const NamedMetric* metric = options.metric.empty() ? &evaluation.metrics.front() : evaluation.find(options.metric);
-    if (metric == nullptr) {
-      std::string known;
-      for (const NamedMetric& m : evaluation.metrics) known += (known.empty() ? "" : ", ") + m.name;
-      user_error("stop.metric \"{}\" is not a metric of {}: they are {}", options.metric, job_.app.name(), known);
+    if (const NamedMetric* metric = evaluation.find(job_.stop_metric())) {
+      decisive = {metric->value, metric->higher_is_better ? 1.0 : 0.0};
     }
-    decisive = {metric->value, metric->higher_is_better ? 1.0 : 0.0};
     nlohmann::json values;
     std::string text;
     for (const NamedMetric& m : evaluation.metrics) {
       values[m.name] = m.value;
       text += fmt::format(" {} {:.4f}", m.name, m.value);
     }
+    for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
     job_.say("epoch {} validation:{}", state_.epoch, text);
     const nlohmann::json line = {
         {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
@@ -264,6 +261,10 @@ StopRequest Trainer::validate() {
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
+  if (std::isnan(decisive[0])) {  // and nothing is to stop by it
+    result_.validation = std::move(evaluation);
+    return StopRequest::kNone;
+  }
   const bool improved = !state_.best || better(decisive[0], *state_.best);
   if (improved) state_.best = decisive[0];
   state_.since_best = improved ? 0 : state_.since_best + 1;
