@@ -103,6 +103,13 @@ TEST_F(RunFolder, OneClassToValidateOnHasNoAreaUnderTheCurve) {
   EXPECT_EQ(run("train small.toml --overwrite stop.metric=accuracy stop.patience=9" + only).code, 0);
 }
 
+TEST_F(RunFolder, SaysThatPatienceEndedIt) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  ASSERT_EQ(run("train small.toml train.epochs=9 optimizer.lr=0 stop.metric=loss stop.patience=1").code, 0);
+  const std::string report = text_of(folder_ / "runs/small/report.html");
+  EXPECT_NE(report.find("stopped improving and ended after 12 steps"), std::string::npos);
+}
+
 TEST_F(RunFolder, ATestSetThatDoesNotFitIsAWarning) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   ASSERT_EQ(run("generate small.toml generate.train=0 generate.validation=0 data.height=8 data.width=8 "

@@ -198,6 +198,20 @@ TEST(Fit, RefusesAMetricThatIsNoNumber) {
   EXPECT_HOLDS(test::error_of([&] { fit(run); }), "validation after step 4: skill is nan");
 }
 
+TEST(Fit, SaysWhyItEnded) {
+  const auto end = [](const std::vector<double>& skills, double target, std::int64_t patience) {
+    tiny::Run run(skills);
+    run.job.options.stop.target = target;
+    run.job.options.stop.patience = patience;
+    const FitResult result = fit(run);
+    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.app.judgements);
+    return result.end;
+  };
+  EXPECT_EQ(end({0.5, 0.6, 0.7}, 0.9, 2), FitEnd::kLastStep);
+  EXPECT_EQ(end({0.5, 0.9, 0.7}, 0.9, 2), FitEnd::kTarget);
+  EXPECT_EQ(end({0.5, 0.4, 0.5, 0.6}, 0.9, 2), FitEnd::kPatience);
+}
+
 TEST(Peak, IsThatOfAProcessor) {
   const double gflops = measure_peak_gflops(tiny::context());
   EXPECT_GT(gflops, 1);

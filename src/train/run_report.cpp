@@ -44,7 +44,9 @@ std::string state_of(const RunRecord& run) {
     return fmt::format("not finished: last line at step {}", grouped(static_cast<double>(last_step(run))));
   const std::string end = text_at(run.performance, "end");
   const std::string steps = plural(run.performance.value("last_step", std::int64_t{0}), "step");
-  return end == "target" ? "reached its target after " + steps : "finished after " + steps;
+  if (end == "target") return "reached its target after " + steps;
+  if (end == "patience") return "stopped improving and ended after " + steps;
+  return "finished after " + steps;
 }
 
 std::string hardware(const RunRecord& run) {

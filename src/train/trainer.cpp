@@ -112,7 +112,6 @@ FitResult Trainer::fit(MetricsLog* metrics) {
   if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
 
   result_.steps = state_.step;
-  result_.ended_early = state_.ended;
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (rates.steps > 1 && later_s > 0) {
@@ -274,6 +273,7 @@ StopRequest Trainer::validate() {
   const bool target_reached = options.target != 0 && !better(options.target, decisive[0]);
   const bool patience_ended = options.patience > 0 && state_.since_best >= options.patience;
   state_.ended = target_reached || patience_ended;
+  if (state_.ended) result_.end = target_reached ? FitEnd::kTarget : FitEnd::kPatience;
   if (target_reached) job_.say("target {} reached", options.target);
   if (patience_ended) job_.say("no better value in {} validations", options.patience);
   return StopRequest::kNone;

@@ -23,9 +23,12 @@
 
 namespace petaflow {
 
+/// Why a training is over.
+enum class FitEnd { kLastStep, kTarget, kPatience };
+
 struct FitResult {
-  std::int64_t steps = 0;    // done in all, those before a resume included
-  bool ended_early = false;  // by target or patience
+  std::int64_t steps = 0;  // done in all, those before a resume included
+  FitEnd end = FitEnd::kLastStep;
   StopRequest stopped = StopRequest::kNone;
   std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
   Rates rates;                           // of this process
