@@ -122,7 +122,7 @@ void write_manifest(Job& job) {
         manifest["earlier"] = earlier;
       }
     }
-    write_file_atomically(path, manifest.dump(1) + "\n");
+    write_file_atomically(path, manifest.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   });
 }
 
