@@ -70,6 +70,8 @@ TEST(ShareOfBatch, CoversEverySlotOnce) {
         EXPECT_EQ(share.pass, pass);
         EXPECT_LE(share.end - share.begin, share.pass * share.passes);
         EXPECT_GT(share.end, share.begin);
+        EXPECT_EQ(share.parts, deterministic ? 6 : 1);  // of losses: does not grow with the ranks
+        EXPECT_LE(share.first_part + share.passes, share.parts);
         next = share.end;
       }
       EXPECT_EQ(next, 24);
