@@ -135,6 +135,19 @@ TEST_F(Program, ASignalEndsTheRunInOrder) {
   EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
 }
 
+TEST_F(Program, AnErrorBeforeTheCommandEndsAllRanksOnce) {
+  const std::string bad = " --kokkos-threads=many --kokkos-num-threads=many", line = "summary small.toml";
+  for (const int ranks : {1, 2}) {  // the option has two names, each version of Kokkos knows one
+    const Outcome all = run(line + bad, ranks, "timeout 60");
+    EXPECT_EQ(all.code, 2) << all.err;
+    EXPECT_EQ(count(all.err, "hep: "), 1U) << all.err;
+  }
+  // Only the last of three ranks gets it.
+  const Outcome one = run(line + " : -n 1 " + program_.string() + " " + line + bad, 2, "timeout 60");
+  EXPECT_EQ(one.code, 2) << one.err;
+  EXPECT_EQ(count(one.err, "hep: rank 2: "), 1U) << one.err;
+}
+
 TEST_F(Program, DivergenceIsAFailure) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   for (const int ranks : {1, 2}) {

@@ -51,7 +51,8 @@ struct Run {
 
   test::ScratchFolder folder;
   TinyApplication app;
-  Job job{app, std::make_unique<SelfCommunicator>(), CommandLine()};
+  SelfCommunicator comm;
+  Job job{app, comm, CommandLine()};
   Data train{16}, validation{8};
   SoftmaxLoss loss;
 };

@@ -27,7 +27,8 @@ struct CommandLine {
 
 /// A run's options are bound to its schema, so it stays where it is.
 struct Job {
-  Job(Application& application, std::unique_ptr<Communicator> communicator, CommandLine command_line);
+  /// Application and communicator must outlive it.
+  Job(Application& application, Communicator& communicator, CommandLine command_line);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -48,7 +49,7 @@ struct Job {
   std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
 
   Application& app;
-  std::unique_ptr<Communicator> comm;
+  Communicator* comm;
   CommandLine line;
   Context context;
   CommonOptions options;
