@@ -8,6 +8,7 @@
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
+#include "train/binding.hpp"
 #include "train/checkpoint_folder.hpp"
 #include "train/peak.hpp"
 #include "train/run_results.hpp"
@@ -158,6 +159,28 @@ TEST(TrainStep, Learns) {
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);
+}
+
+// ---- Binding ----
+
+TEST(BindingTable, SpeaksOfOneHostForAllThatAreAlike) {
+  std::vector<Binding> bindings;
+  const auto add = [&](int host, const std::string& cores, int bound, int threads) {
+    bindings.push_back(
+        {static_cast<int>(bindings.size()), "n" + std::to_string(host), "cpu", cores, bound, 4, threads});
+  };
+  for (int host = 0; host < 1000; ++host) add(host, "0-1", 2, 2), add(host, "2-3", 2, 2);
+  EXPECT_TRUE(binding_warnings(bindings).empty());
+  EXPECT_HOLDS(binding_table(bindings), "n0 and 999 more like it");
+  for (int host = 1000; host < 1010; ++host) add(host, "0-3", 4, 8);  // too many threads
+  for (int host = 2000; host < 2007; ++host) add(host, "0", 1, 2);    // on one of the four cores
+  add(3000, "0", 1, 3);
+  const std::vector<std::string> warnings = binding_warnings(bindings);
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_HOLDS(warnings[0], "1 ranks run 8 threads in all on n1000, which has 4 cores");
+  EXPECT_HOLDS(warnings[0], "(and 9 more hosts)");
+  EXPECT_HOLDS(warnings[1], "rank 2010 on n2000 has 2 threads but may use cores 0 only");
+  EXPECT_HOLDS(warnings[1], "(and 7 more hosts)");
 }
 
 // ---- The folder of checkpoints ----
