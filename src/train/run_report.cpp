@@ -133,14 +133,22 @@ std::string comparison(const Application& app, const Runs& runs) {
 
 // ---- Training ----
 
-/// Means over up to `reach` points to each side, fewer at the ends.
-std::vector<double> smoothed(const std::vector<double>& values, std::size_t reach) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t begin = i > reach ? i - reach : 0, end = std::min(values.size(), i + reach + 1);
+struct Curve {
+  std::vector<double> x, y;
+};
+
+/// Means over a fiftieth of the points to each side, fewer at the ends; at no more points than a plot can show, so that
+/// the work grows with the number of points only.
+Curve smoothed(const std::vector<double>& x, const std::vector<double>& y) {
+  constexpr std::size_t kShown = 1000;
+  const std::size_t reach = std::max<std::size_t>(2, y.size() / 50), stride = y.size() / kShown + 1;
+  Curve result;
+  for (std::size_t i = 0; i < y.size(); i += stride) {
+    const std::size_t begin = i > reach ? i - reach : 0, end = std::min(y.size(), i + reach + 1);
     double sum = 0;
-    for (std::size_t j = begin; j < end; ++j) sum += values[j];
-    result.push_back(sum / static_cast<double>(end - begin));
+    for (std::size_t j = begin; j < end; ++j) sum += y[j];
+    result.x.push_back(x[i]);
+    result.y.push_back(sum / static_cast<double>(end - begin));
   }
   return result;
 }
@@ -177,8 +185,8 @@ std::string loss_figure(const Runs& runs) {
     const std::vector<double> steps = steps_of(run), losses = column(run, &TrainingPoint::loss);
     const bool one = runs.size() == 1;
     plot.line(steps, losses, tone(r), "", Stroke::kFaint);
-    plot.line(steps, smoothed(losses, std::max<std::size_t>(2, losses.size() / 50)), tone(r),
-              one ? "training" : run.name);
+    const Curve mean = smoothed(steps, losses);
+    plot.line(mean.x, mean.y, tone(r), one ? "training" : run.name);
     std::vector<double> x, y;
     std::vector<std::string> tips;
     for (const ValidationPoint& point : run.validation) {
