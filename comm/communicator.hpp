@@ -77,9 +77,8 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 /// The text of rank 0 on every rank.
 std::string broadcast_text(Communicator& comm, const std::string& text);
 
-/// @param backend "mpi"; "self": every rank is alone; "auto": mpi where it runs with more than one rank, self
-/// elsewhere. Throws a user error for any other word, and where MPI is asked for but not started.
-std::unique_ptr<Communicator> make_communicator(const std::string& backend);
+/// All ranks of MPI where it runs with more than one, this rank alone elsewhere.  Collective.
+std::unique_ptr<Communicator> make_communicator();
 
 /// Starts MPI and ends it, unless somebody else has started it; nothing that communicates may outlive it.
 class MpiSession {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/communicator.hpp"
+#include "comm/self.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
@@ -112,12 +112,12 @@ TEST(CheckOptions, NamesBothNumbers) {
 
 /// The gradient of one step over `count` samples without shuffling, in slots of a batch.
 std::vector<float> first_gradient(std::int64_t batch, std::int64_t count, bool deterministic, double* loss) {
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = batch;
   options.train.deterministic = deterministic;
   options.data.shuffle = false;
-  tiny::Training training(*comm, options, count, 0.3F, false);
+  tiny::Training training(comm, options, count, 0.3F, false);
   *loss = training.run(1)[0];
   return training.gradient();
 }
@@ -137,11 +137,11 @@ TEST(TrainStep, PaddedSlotsCountForNothing) {
 
 TEST(TrainStep, LossIsTheWeightedMean) {
   // With weights zero the softmax is even: every sample's loss is log 2.
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = 6;
   options.data.shuffle = false;
-  tiny::Training training(*comm, options, 6, 0, false);
+  tiny::Training training(comm, options, 6, 0, false);
   float* const weights = training.step.network().weights();
   std::fill(weights, weights + training.step.network().parameter_elements(), 0.0F);
   training.step.network().refresh(tiny::context());
@@ -152,10 +152,10 @@ TEST(TrainStep, LossIsTheWeightedMean) {
 }
 
 TEST(TrainStep, Learns) {
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = 16;
-  tiny::Training training(*comm, options, 64, 0, false);
+  tiny::Training training(comm, options, 64, 0, false);
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);

@@ -75,7 +75,6 @@ struct CheckpointOptions {
 };
 
 struct CommOptions {
-  std::string backend = "auto";
   double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
 };
 

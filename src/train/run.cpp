@@ -35,7 +35,7 @@ int run_command(Job& job) {
 /// cannot be told.
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
                Application& application, char* program) {
-  const std::unique_ptr<Communicator> world = make_communicator("auto");
+  const std::unique_ptr<Communicator> world = make_communicator();
   std::optional<Kokkos::ScopeGuard> kokkos;
   std::unique_ptr<Job> job;  // holds memory of Kokkos: dies before it
   try {
