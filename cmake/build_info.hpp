@@ -9,7 +9,6 @@ struct BuildInfo {
   const char* compiler;        // "GNU 12.2.0"
   const char* flags;           // optimisation and architecture flags
   const char* build_type;      // "Release", "Debug"
-  const char* arch;            // PETAFLOW_ARCH
   const char* kokkos;          // version and devices
   const char* onednn;          // version, or empty where built without
   const char* kokkos_kernels;  // version, or empty where built without

@@ -39,14 +39,12 @@ class Communicator {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Place among, and number of, the ranks that share this machine's memory.
-  virtual int node_rank() const = 0;
+  /// Number of the ranks that share this machine's memory.
   virtual int node_size() const = 0;
 
   /// values = sum over ranks, the same bits on all of them.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
-  virtual void all_reduce_min(std::span<double> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;
 
   /// Starts values = sum over ranks; the array is not touched until wait_all() returns.

@@ -52,14 +52,13 @@ TEST_P(AnyCommunicator, ReducesToClosedForms) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], size * (size + 1) / 2 * static_cast<float>(i % 7));
   }
-  double low = rank, high = rank, sum = 0.5;
-  comm->all_reduce_min(std::span(&low, 1));
+  double high = rank, sum = 0.5;
   comm->all_reduce_max(std::span(&high, 1));
   comm->all_reduce_sum(std::span<double>(&sum, 1));
-  EXPECT_EQ(low, 0);
   EXPECT_EQ(high, size - 1);
   EXPECT_EQ(sum, size / 2);
-  EXPECT_LT(comm->node_rank(), comm->node_size());
+  EXPECT_GE(comm->node_size(), 1);
+  EXPECT_LE(comm->node_size(), comm->size());
   comm->barrier();
 }
 
