@@ -78,6 +78,9 @@ std::string broadcast_text(Communicator& comm, const std::string& text);
 /// All ranks of MPI where it runs with more than one, this rank alone elsewhere.  Collective.
 std::unique_ptr<Communicator> make_communicator();
 
+/// "Open MPI v4.1.4": what is linked at run time.
+std::string mpi_library();
+
 /// Starts MPI and ends it, unless somebody else has started it; nothing that communicates may outlive it.
 class MpiSession {
  public:
