@@ -13,7 +13,6 @@ struct BuildInfo {
   const char* onednn;          // version, or empty where built without
   const char* kokkos_kernels;  // version, or empty where built without
   const char* hdf5;            // version
-  const char* mpi;             // library and version, as far as the build knows
 };
 
 const BuildInfo& build_info();
