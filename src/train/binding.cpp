@@ -12,7 +12,7 @@
 
 #include <fmt/format.h>
 
-#include "train/report.hpp"
+#include "train/rates.hpp"
 
 namespace petaflow {
 namespace {

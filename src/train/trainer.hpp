@@ -14,7 +14,7 @@
 #include "io/progress.hpp"
 #include "train/job.hpp"
 #include "train/predictor.hpp"
-#include "train/report.hpp"
+#include "train/rates.hpp"
 #include "train/schedule.hpp"
 #include "train/stop_request.hpp"
 #include "train/trace.hpp"
