@@ -9,12 +9,10 @@ struct BuildInfo {
   const char* compiler;        // "GNU 12.2.0"
   const char* flags;           // optimisation and architecture flags
   const char* build_type;      // "Release", "Debug"
-  const char* arch;            // PETAFLOW_ARCH
   const char* kokkos;          // version and devices
   const char* onednn;          // version, or empty where built without
   const char* kokkos_kernels;  // version, or empty where built without
   const char* hdf5;            // version
-  const char* mpi;             // library and version, as far as the build knows
 };
 
 const BuildInfo& build_info();

@@ -25,14 +25,9 @@ std::string broadcast_text(Communicator& comm, const std::string& text) {
   return result;
 }
 
-std::unique_ptr<Communicator> make_communicator(const std::string& backend) {
-  if (backend == "self") return std::make_unique<SelfCommunicator>();
-  if (backend == "mpi") {
-    if (!mpi_is_running()) user_error("comm.backend is \"mpi\", but MPI is not started; use \"self\" or \"auto\"");
-    return make_mpi_communicator();
-  }
-  if (backend != "auto") user_error("comm.backend must be \"auto\", \"mpi\" or \"self\", found \"{}\"", backend);
-  return mpi_is_running() && mpi_world_size() > 1 ? make_mpi_communicator() : std::make_unique<SelfCommunicator>();
+std::unique_ptr<Communicator> make_communicator() {
+  if (mpi_is_running() && mpi_world_size() > 1) return make_mpi_communicator();
+  return std::make_unique<SelfCommunicator>();
 }
 
 }  // namespace petaflow

@@ -39,14 +39,12 @@ class Communicator {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Place among, and number of, the ranks that share this machine's memory.
-  virtual int node_rank() const = 0;
+  /// Number of the ranks that share this machine's memory.
   virtual int node_size() const = 0;
 
   /// values = sum over ranks, the same bits on all of them.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
-  virtual void all_reduce_min(std::span<double> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;
 
   /// Starts values = sum over ranks; the array is not touched until wait_all() returns.
@@ -77,9 +75,11 @@ std::vector<std::string> gather_text(Communicator& comm, const std::string& text
 /// The text of rank 0 on every rank.
 std::string broadcast_text(Communicator& comm, const std::string& text);
 
-/// @param backend "mpi"; "self": every rank is alone; "auto": mpi where it runs with more than one rank, self
-/// elsewhere. Throws a user error for any other word, and where MPI is asked for but not started.
-std::unique_ptr<Communicator> make_communicator(const std::string& backend);
+/// All ranks of MPI where it runs with more than one, this rank alone elsewhere.  Collective.
+std::unique_ptr<Communicator> make_communicator();
+
+/// "Open MPI v4.1.4": what is linked at run time.
+std::string mpi_library();
 
 /// Starts MPI and ends it, unless somebody else has started it; nothing that communicates may outlive it.
 class MpiSession {

@@ -27,15 +27,15 @@ constexpr double kListen_s = 0.02;
 }  // namespace
 
 HangWatch::HangWatch(MPI_Comm comm) {
-  MPI_Comm_dup(comm, &comm_);
-  MPI_Comm_rank(comm_, &rank_);
-  MPI_Comm_size(comm_, &size_);
+  check_mpi(MPI_Comm_dup(comm, &comm_), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
   std::array<char, MPI_MAX_PROCESSOR_NAME> name{};
   int length = 0;
-  MPI_Get_processor_name(name.data(), &length);
+  check_mpi(MPI_Get_processor_name(name.data(), &length), "MPI_Get_processor_name");
   std::vector<char> names(name.size() * static_cast<std::size_t>(size_));
   const int count = static_cast<int>(name.size());
-  MPI_Allgather(name.data(), count, MPI_CHAR, names.data(), count, MPI_CHAR, comm_);
+  check_mpi(MPI_Allgather(name.data(), count, MPI_CHAR, names.data(), count, MPI_CHAR, comm_), "MPI_Allgather");
   for (int rank = 0; rank < size_; ++rank) hosts_.emplace_back(names.data() + rank * count);
   for (const int witness : {0, size_ / 3, 2 * size_ / 3}) {
     if (witnesses_.empty() || witness > witnesses_.back()) witnesses_.push_back(witness);
@@ -49,12 +49,12 @@ HangWatch::~HangWatch() {
 void HangWatch::send(const Note& note, int to, Tag tag) {
   while (!sent_.empty()) {
     int done = 0;
-    MPI_Test(&sent_.front().request, &done, MPI_STATUS_IGNORE);
+    check_mpi(MPI_Test(&sent_.front().request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done == 0) break;
     sent_.pop_front();
   }
   Sent& sent = sent_.emplace_back(note, MPI_REQUEST_NULL);
-  MPI_Isend(&sent.note, sizeof sent.note, MPI_BYTE, to, tag, comm_, &sent.request);
+  check_mpi(MPI_Isend(&sent.note, sizeof sent.note, MPI_BYTE, to, tag, comm_, &sent.request), "MPI_Isend");
 }
 
 void HangWatch::send_to_all(const Note& note, Tag tag) {
@@ -67,10 +67,11 @@ bool HangWatch::listen(const Note& own) {
   bool trouble = false;
   for (int there = 1; there != 0;) {
     MPI_Status status;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status);
+    check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, &status), "MPI_Iprobe");
     if (there == 0) break;
     Note note;
-    MPI_Recv(&note, sizeof note, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE);
+    check_mpi(MPI_Recv(&note, sizeof note, MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, comm_, MPI_STATUS_IGNORE),
+              "MPI_Recv");
     if (status.MPI_TAG == kRollCall) {
       send(own, status.MPI_SOURCE, kNote);
     } else if (status.MPI_TAG == kEnd) {

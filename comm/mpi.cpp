@@ -1,6 +1,7 @@
 #include "comm/mpi.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <utility>
 
@@ -43,19 +44,16 @@ class MpiCommunicator final : public Communicator {
     check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, node.address()),
               "MPI_Comm_split_type");
     watch_ = std::make_unique<HangWatch>(comm_.get());
-    check_mpi(MPI_Comm_rank(node.get(), &node_rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(node.get(), &node_size_), "MPI_Comm_size");
   }
 
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int node_rank() const override { return node_rank_; }
   int node_size() const override { return node_size_; }
 
   void all_reduce_sum(std::span<float> values) override { all_reduce(values, MPI_FLOAT, MPI_SUM); }
   void all_reduce_sum(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_SUM); }
-  void all_reduce_min(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_MIN); }
   void all_reduce_max(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_MAX); }
 
   void start_all_reduce_sum(std::span<float> values) override {
@@ -165,7 +163,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   MpiComm comm_;
-  int rank_ = 0, size_ = 1, node_rank_ = 0, node_size_ = 1;
+  int rank_ = 0, size_ = 1, node_size_ = 1;
   std::vector<MPI_Request> requests_;
   std::unique_ptr<HangWatch> watch_;
 };
@@ -191,6 +189,14 @@ int mpi_world_size() {
   int size = 1;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
   return size;
+}
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string all(text.data(), static_cast<std::size_t>(length));
+  return all.substr(0, all.find_first_of(",\n"));
 }
 
 std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(); }

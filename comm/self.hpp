@@ -10,11 +10,9 @@ class SelfCommunicator final : public Communicator {
   std::string name() const override { return "self"; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  int node_rank() const override { return 0; }
   int node_size() const override { return 1; }
   void all_reduce_sum(std::span<float>) override {}
   void all_reduce_sum(std::span<double>) override {}
-  void all_reduce_min(std::span<double>) override {}
   void all_reduce_max(std::span<double>) override {}
   void start_all_reduce_sum(std::span<float>) override {}
   bool progress() override { return true; }

@@ -36,7 +36,7 @@ class KokkosKernelsGemm final : public GemmKernel {
 };
 
 std::string why_not(const GemmDesc& desc) {
-  if (desc.threads == 1) return "it is parallel itself and cannot run inside a parallel region";
+  if (desc.threads == 1) return "it is parallel itself: nothing for one thread, nor inside a parallel region";
   if (desc.lda != (desc.transpose_a ? desc.m : desc.k) || desc.ldb != (desc.transpose_b ? desc.k : desc.n) ||
       desc.ldc != desc.n) {
     return "rows that are not adjacent";

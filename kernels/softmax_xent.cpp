@@ -1,4 +1,4 @@
-// Softmax cross-entropy: one item per sample, in f32 with the largest logit subtracted; the sum is a second kernel.
+// Softmax cross-entropy: one item per sample, in f32 with the largest logit subtracted.
 #include "kernels/softmax_xent.hpp"
 
 #include "kernels/launch.hpp"
@@ -41,32 +41,12 @@ struct Sample {
   }
 };
 
-struct SumLoss {
-  std::int64_t samples;
-  const StepState* step;
-  const float* loss;
-  double* loss_sum;
-
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t) const {
-    double sum = 0;
-    for (std::int64_t n = 0; n < samples; ++n) {
-      if (step->label[n] >= 0 && step->weight[n] != 0)
-        sum += static_cast<double>(step->weight[n]) * static_cast<double>(loss[n]);
-    }
-    *loss_sum = sum;
-  }
-};
-
 template <class T>
 void run(const Context& context, const SoftmaxCrossEntropy& args) {
   const Tensor& x = args.logits;
   launch(context, "petaflow::softmax_xent[kokkos]", x.shape.n,
          Sample<T>{x.shape.c, x.pixel_stride, args.dlogits.pixel_stride, context.step, static_cast<const T*>(x.data),
                    static_cast<T*>(args.dlogits.data), args.probabilities, args.loss});
-  if (args.loss_sum != nullptr) {
-    launch(context, "petaflow::softmax_xent_sum[kokkos]", 1,
-           SumLoss{x.shape.n, context.step, args.loss, args.loss_sum});
-  }
 }
 
 }  // namespace

@@ -11,12 +11,11 @@ struct SoftmaxCrossEntropy {
   Tensor logits;                   // (N, C, 1, 1, 1), f32 or bf16, read
   float* probabilities = nullptr;  // (N, C), = softmax(logits); also of padding
   float* loss = nullptr;           // (N), = -log p(label), without weight; 0 where padding
-  double* loss_sum = nullptr;      // (1), = sum_n weight_n loss_n, added in the order of the slots
   Tensor dlogits;                  // as logits, or data null; = (p - onehot(label)) weight loss_scale
 };
 
 /// Reads label, weight and loss_scale from *context.step.  A slot whose label is < 0 or whose weight is 0 is padding:
-/// its gradient and its part of the sum are exactly 0, whatever its logits hold.  A label >= C makes the loss NaN. All
+/// its gradient and its loss are exactly 0, whatever its logits hold.  A label >= C makes the loss NaN. All
 /// pointers are in the memory of the execution space.  Throws a failure where shapes or types do not fit.
 void softmax_cross_entropy(const Context& context, const SoftmaxCrossEntropy& args);
 

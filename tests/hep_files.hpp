@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "data/files.hpp"
+#include "data/hep.hpp"
 #include "io/hdf5.hpp"
 
 namespace petaflow::test {
@@ -78,6 +80,11 @@ inline void write_sc17(const std::string& path, std::int64_t rows = kHeight) {
   file.write<float>("weight", {kEvents}, column_of([](auto) { return 8.0F; }));
   file.write<float>("normweight", {kEvents}, column_of([](auto i) { return i < 5 ? 0.25F : 0.5F; }));
   file.write<float>("psr", {kEvents}, column_of([](auto i) { return i == 7 ? 1.0F : 0.0F; }), {Hdf5Type::kI32});
+}
+
+/// The set in files, or patterns, as the application opens it.
+inline HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files) {
+  return HepData(options, expand_files(files, "data.train"));
 }
 
 inline void write_class_file(const std::string& path, const std::vector<float>& pixels) {

@@ -30,7 +30,7 @@ class Program : public testing::Test {
  protected:
   void SetUp() override {
     program_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "hep";
-    if (!fs::exists(program_)) GTEST_SKIP() << "SKIPPED: " << program_ << " is not built";
+    ASSERT_TRUE(fs::exists(program_)) << program_;
     folder_ = fs::temp_directory_path() / ("petaflow_program_" + std::to_string(getpid()));
     fs::create_directories(folder_);
     write_input("");

@@ -62,7 +62,7 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
   write_all_events(folder / "all.h5");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "small1.h5", folder / "all.h5"}); }), "has no data set data");
   EXPECT_HOLDS(open(folder / "none*.h5"), "no file matches");
-  EXPECT_HOLDS(error_of([&] { open_hep({}, {}, "data.train"); }), "data.train names no file");
+  EXPECT_HOLDS(error_of([&] { open_hep({}, {}); }), "data.train names no file");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "all.h5", folder / "al*.h5"}); }), "twice");
 }
 

@@ -189,12 +189,11 @@ TEST(Loader, PadsTheLastBatch) {
     EXPECT_EQ(loader.steps_per_epoch(), 2);
     for (int epoch = 0; epoch < 3; ++epoch) {  // again: buffers are used again
       loader.start_epoch(epoch);
-      EXPECT_EQ(loader.next().valid, 3);
+      EXPECT_EQ(loader.next().valid_global, 6);
       const Batch& batch = loader.next();
       EXPECT_EQ(batch.epoch, epoch);
       EXPECT_EQ(batch.step, 1);
       EXPECT_EQ(batch.valid_global, 3);
-      EXPECT_EQ(batch.valid, last_rank ? 0 : 3);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0U);
       if (last_rank) {
         EXPECT_EQ(batch.indices, (std::vector<std::int64_t>{-1, -1, -1}));
@@ -284,15 +283,11 @@ TEST(Loader, EndsAtAnyMoment) {
   EXPECT_LT(data.reads_, 2000);
 }
 
-TEST(Loader, ThreadsAreIdleAndWaitsAreCounted) {
-  CountingData data(4);
-  data.slow_us_ = 20000;
+TEST(Loader, ThreadsAreIdle) {
+  const CountingData data(4);
   Loader loader(data, {.global_batch = 4, .end = 4});
-  EXPECT_EQ(loader.waited_s(), 0);
   loader.start_epoch(0);
   loader.next();
-  EXPECT_GT(loader.waited_s(), 0.04);  // 0 + 20 + 40 + 0 ms
-  EXPECT_LT(loader.waited_s(), 5);
   EXPECT_EQ(data.policy_, SCHED_IDLE);
 }
 

@@ -4,22 +4,45 @@
 #include <numeric>
 
 #include <gtest/gtest.h>
+#include <mpi.h>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "comm/buckets.hpp"
 #include "comm/communicator.hpp"
+#include "comm/mpi.hpp"
+#include "comm/self.hpp"
 #include "comm/tree_sum.hpp"
 
 namespace petaflow {
 namespace {
 
+bool probe_fails = false;
+
+}  // namespace
+}  // namespace petaflow
+
+/// In the place of MPI's own, as its profiling interface allows (MPI 3.1, section 14.2): nothing else probes.
+extern "C" int MPI_Iprobe(int source, int tag, MPI_Comm comm, int* flag, MPI_Status* status) {
+  return petaflow::probe_fails ? MPI_ERR_INTERN : PMPI_Iprobe(source, tag, comm, flag, status);
+}
+
+namespace petaflow {
+namespace {
+
+std::unique_ptr<Communicator> make(const std::string& transport) {
+  if (transport == "mpi") return make_mpi_communicator();
+  if (transport == "self") return std::make_unique<SelfCommunicator>();
+  return make_communicator();
+}
+
 class AnyCommunicator : public testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<Communicator> comm = make_communicator(GetParam());
+  std::unique_ptr<Communicator> comm = make(GetParam());
   float rank = static_cast<float>(comm->rank()), size = static_cast<float>(comm->size());
 };
-INSTANTIATE_TEST_SUITE_P(Backends, AnyCommunicator, testing::Values("mpi", "self", "auto"),
+INSTANTIATE_TEST_SUITE_P(Transports, AnyCommunicator, testing::Values("mpi", "self", "auto"),
                          [](const auto& name) { return std::string(name.param); });
 
 TEST_P(AnyCommunicator, ReducesToClosedForms) {
@@ -29,14 +52,13 @@ TEST_P(AnyCommunicator, ReducesToClosedForms) {
   for (std::size_t i = 0; i < values.size(); ++i) {
     ASSERT_EQ(values[i], size * (size + 1) / 2 * static_cast<float>(i % 7));
   }
-  double low = rank, high = rank, sum = 0.5;
-  comm->all_reduce_min(std::span(&low, 1));
+  double high = rank, sum = 0.5;
   comm->all_reduce_max(std::span(&high, 1));
   comm->all_reduce_sum(std::span<double>(&sum, 1));
-  EXPECT_EQ(low, 0);
   EXPECT_EQ(high, size - 1);
   EXPECT_EQ(sum, size / 2);
-  EXPECT_LT(comm->node_rank(), comm->node_size());
+  EXPECT_GE(comm->node_size(), 1);
+  EXPECT_LE(comm->node_size(), comm->size());
   comm->barrier();
 }
 
@@ -77,7 +99,7 @@ TEST_P(AnyCommunicator, BucketsEqualThePlainSum) {
 }
 
 TEST(Buckets, EndAtArraysAndAreNotSmallerThanAsked) {
-  const auto comm = make_communicator("self");
+  const auto comm = make("self");
   using Range = BucketedSum::Range;
   const std::vector<std::int64_t> ends = {700, 710, 2000, 2050};
   EXPECT_EQ(BucketedSum(*comm, ends, 60).buckets(), (std::vector<Range>{{710, 2050}, {0, 710}}));
@@ -125,7 +147,7 @@ void expect_tree(Communicator& comm, const std::vector<ShardRange>& ranges) {
 }
 
 TEST(TreeSum, IsTheSameForAnyDistribution) {
-  const auto comm = make_communicator("mpi");
+  const auto comm = make("mpi");
   const int ranks = comm->size();
   for (int shards = ranks; shards <= 17; ++shards) {
     std::vector<ShardRange> even, front, back;  // even, all but one on the first rank, all but one on the last rank
@@ -151,14 +173,23 @@ TEST(TreeSum, TheOrderOfAdditionsShowsInTheseNumbers) {
   EXPECT_NE(serial, replay(4, 0, 16));  // otherwise the test above proves nothing
 }
 
-TEST(Communicator, RefusesUnknownBackends) {
-  try {
-    make_communicator("carrier pigeon");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_NE(std::string(error.what()).find("carrier pigeon"), std::string::npos);
+TEST(Communicator, AProbeThatFailsEndsTheWait) {
+  const auto comm = make("mpi");
+  if (comm->size() == 1) return;  // nobody to wait for
+  if (comm->rank() == 0) {
+    probe_fails = true;
+    try {
+      comm->barrier();
+      ADD_FAILURE() << "waited on";
+    } catch (const CommError& error) {
+      EXPECT_EQ(std::string(error.what()).substr(0, 17), "MPI_Iprobe failed");
+    }
+    probe_fails = false;
+  } else {
+    usleep(700000);
+    comm->barrier();
   }
+  MPI_Barrier(MPI_COMM_WORLD);  // moves on what rank 0 has begun
 }
 
 }  // namespace

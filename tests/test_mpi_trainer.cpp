@@ -4,7 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/communicator.hpp"
+#include "comm/mpi.hpp"
+#include "comm/self.hpp"
 #include "tiny_training.hpp"
 #include "train/agree.hpp"
 #include "train/predictor.hpp"
@@ -21,25 +22,27 @@ CommonOptions options() {
 }
 
 TEST(Trainer, DeterministicTrainingIsTheSameOnAnyNumberOfRanks) {
-  const auto all = make_communicator("mpi"), alone = make_communicator("self");
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
   for (const char* optimizer : {"adam", "sgd"}) {
     deterministic.optimizer.name = optimizer;
     // 43 samples in batches of 12: the last batch has empty slots, and an empty shard.
-    tiny::Training together(*all, deterministic, 43, 0.5F, true), single(*alone, deterministic, 43, 0.5F, true);
+    tiny::Training together(*all, deterministic, 43, 0.5F, true), single(alone, deterministic, 43, 0.5F, true);
     EXPECT_EQ(together.run(50), single.run(50)) << optimizer;
     EXPECT_EQ(together.weights(), single.weights()) << optimizer;
   }
 }
 
 TEST(Trainer, PlainTrainingAgreesInGradientsAndLosses) {
-  const auto all = make_communicator("mpi"), alone = make_communicator("self");
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
   CommonOptions plain = options();
   plain.comm.bucket_mb = 1e-4;  // several buckets
   for (const std::int64_t batch : {12, 13, 18}) {
     plain.train.batch = batch;
-    tiny::Training together(*all, plain, 43, 0.5F, true), single(*alone, plain, 43, 0.5F, true);
+    tiny::Training together(*all, plain, 43, 0.5F, true), single(alone, plain, 43, 0.5F, true);
     EXPECT_NEAR(together.run(1)[0], single.run(1)[0], 1e-6);
     const std::vector<float> a = together.gradient(), b = single.gradient();
     float largest = 0, difference = 0;
@@ -53,7 +56,7 @@ TEST(Trainer, PlainTrainingAgreesInGradientsAndLosses) {
 }
 
 TEST(Trainer, PlainAndDeterministicModeComputeTheSame) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_mpi_communicator();
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
   tiny::Training a(*all, options(), 43, 0.5F, true), b(*all, deterministic, 43, 0.5F, true);
@@ -62,11 +65,12 @@ TEST(Trainer, PlainAndDeterministicModeComputeTheSame) {
 }
 
 TEST(Trainer, PredictionsAreGatheredInTheOrderOfTheData) {
-  const auto all = make_communicator("mpi"), alone = make_communicator("self");
-  tiny::Training together(*all, options(), 31, 0.5F, true), single(*alone, options(), 31, 0.5F, true);
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
+  tiny::Training together(*all, options(), 31, 0.5F, true), single(alone, options(), 31, 0.5F, true);
   DataOptions data;
   Predictor predictor(*all, tiny::context(), together.step.network(), together.loss, together.data, data);
-  Predictor expected_predictor(*alone, tiny::context(), single.step.network(), single.loss, single.data, data);
+  Predictor expected_predictor(alone, tiny::context(), single.step.network(), single.loss, single.data, data);
   for (int run = 0; run < 2; ++run) {
     const Predictions found = predictor.run(), expected = expected_predictor.run();
     EXPECT_EQ(found.count, 31);
@@ -96,7 +100,7 @@ class BadData final : public Dataset {
 };
 
 TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_mpi_communicator();
   for (const bool deterministic : {false, true}) {
     CommonOptions common = options();
     common.train.deterministic = deterministic;
@@ -117,7 +121,7 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
 }
 
 TEST(Trainer, ALossThatIsNotFiniteNamesStepAndRank) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_mpi_communicator();
   tiny::Training training(*all, options(), 48, 0, false);
   training.loader.start_epoch(0);
   training.step.run(training.loader, 0.01F);
@@ -134,7 +138,7 @@ TEST(Trainer, ALossThatIsNotFiniteNamesStepAndRank) {
 }
 
 TEST(Agree, SpeaksOnceForAllRanks) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_mpi_communicator();
   EXPECT_NO_THROW(agree(*all, [] {}));
   const auto message = [&](const std::function<void()>& work) {
     try {

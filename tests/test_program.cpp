@@ -122,17 +122,32 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
 
 TEST_F(Program, ASignalEndsTheRunInOrder) {
   ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string name = "signalled" + std::to_string(getpid());  // of no other test on this machine
   // A request may come twice, through the batch system and through mpirun; here once it is in the middle of its steps.
   std::thread batch_system([&] {
-    const fs::path log = folder_ / "runs/small/metrics.jsonl";
+    const fs::path log = folder_ / "runs" / name / "metrics.jsonl";
     for (int i = 0; i < 600 && (!fs::exists(log) || fs::file_size(log) == 0); ++i) usleep(100000);
-    for (int twice = 0; twice < 2; ++twice) std::system("pkill -TERM -f '^[^ ]*/hep train small.toml run.name=.small'");
+    for (int twice = 0; twice < 2; ++twice)
+      std::system(("pkill -TERM -f '^[^ ]*/hep train small.toml run.name=" + name + " '").c_str());
   });
-  const Outcome outcome = run("train small.toml 'run.name=\"small\"' train.steps=100000000 log.interval=1");
+  const Outcome outcome = run("train small.toml run.name=" + name + " train.steps=100000000 log.interval=1");
   batch_system.join();
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_TRUE(fs::exists(folder_ / "runs/small/checkpoint.h5"));
-  EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / name / "checkpoint.h5"));
+  EXPECT_EQ(run("evaluate runs/" + name + " test.h5").code, 0);
+}
+
+TEST_F(Program, AnErrorBeforeTheCommandEndsAllRanksOnce) {
+  const std::string bad = " --kokkos-threads=many --kokkos-num-threads=many", line = "summary small.toml";
+  for (const int ranks : {1, 2}) {  // the option has two names, each version of Kokkos knows one
+    const Outcome all = run(line + bad, ranks, "timeout 60");
+    EXPECT_EQ(all.code, 2) << all.err;
+    EXPECT_EQ(count(all.err, "hep: "), 1U) << all.err;
+  }
+  // Only the last of three ranks gets it.
+  const Outcome one = run(line + " : -n 1 " + program_.string() + " " + line + bad, 2, "timeout 60");
+  EXPECT_EQ(one.code, 2) << one.err;
+  EXPECT_EQ(count(one.err, "hep: rank 2: "), 1U) << one.err;
 }
 
 TEST_F(Program, DivergenceIsAFailure) {

@@ -23,7 +23,8 @@ class RunFolder : public Program {
 
 TEST_F(RunFolder, HoldsManifestTraceEventsAndReport) {
   ASSERT_EQ(run("generate small.toml").code, 0);
-  const Outcome train = run("train small.toml train.seed=7", 2);
+  // No text of any encoding: what the manifest keeps of the environment need not be one.
+  const Outcome train = run("train small.toml train.seed=7", 2, "env OMP_TEXT=\xff timeout 120");
   ASSERT_EQ(train.code, 0) << train.err;
 
   const nlohmann::json manifest = json_of("runs/small/manifest.json");
@@ -35,6 +36,7 @@ TEST_F(RunFolder, HoldsManifestTraceEventsAndReport) {
   EXPECT_EQ(manifest["overrides"], nlohmann::json({"train.seed=7"}));
   EXPECT_EQ(manifest["command_line"].back(), "train.seed=7");
   EXPECT_EQ(manifest["environment"]["OMP_NUM_THREADS"], "1");
+  EXPECT_EQ(manifest["environment"]["OMP_TEXT"], "\xEF\xBF\xBD");
   for (const char* library : {"Kokkos", "MPI", "HDF5"}) EXPECT_TRUE(manifest["libraries"].contains(library)) << library;
   ASSERT_EQ(manifest["binding"].size(), 2U);
   EXPECT_EQ(manifest["binding"][1]["rank"], 1);
@@ -84,6 +86,30 @@ TEST_F(RunFolder, OneClassAloneHasNoCurves) {
   EXPECT_NE(report.find("typical signal"), std::string::npos);
   EXPECT_EQ(report.find("typical background"), std::string::npos);
   EXPECT_EQ(report.find("background rejection"), std::string::npos);
+}
+
+TEST_F(RunFolder, OneClassToValidateOnHasNoAreaUnderTheCurve) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string only = " 'data.validation=[\"signal.h5\"]'";
+  ASSERT_EQ(run("generate small.toml generate.train=0 generate.test=0 generate.signal_fraction=1.0" + only).code, 0);
+  for (const std::string stop : {" stop.patience=2", " stop.target=0.9 stop.metric=auc"}) {
+    const Outcome refused = run("train small.toml" + only + stop, 2);
+    EXPECT_EQ(refused.code, 1) << stop;
+    EXPECT_NE(refused.err.find("auc, which has no value on data.validation: no background events"), std::string::npos)
+        << refused.err;
+    EXPECT_FALSE(fs::exists(folder_ / "runs")) << stop;
+  }
+  const Outcome train = run("train small.toml" + only, 2);
+  EXPECT_EQ(train.code, 0) << train.err;
+  EXPECT_NE(train.out.find("; no auc: no background events"), std::string::npos) << train.out;
+  EXPECT_EQ(run("train small.toml --overwrite stop.metric=accuracy stop.patience=9" + only).code, 0);
+}
+
+TEST_F(RunFolder, SaysThatPatienceEndedIt) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  ASSERT_EQ(run("train small.toml train.epochs=9 optimizer.lr=0 stop.metric=loss stop.patience=1").code, 0);
+  const std::string report = text_of(folder_ / "runs/small/report.html");
+  EXPECT_NE(report.find("stopped improving and ended after 12 steps"), std::string::npos);
 }
 
 TEST_F(RunFolder, ATestSetThatDoesNotFitIsAWarning) {

@@ -1,5 +1,8 @@
 // TFRecord framing, CRC-32C against published values, TensorBoard's events against what TensorBoard itself writes.
+#include <sys/resource.h>
+
 #include <bit>
+#include <csignal>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -58,6 +61,43 @@ std::vector<std::string> event_files(const ScratchFolder& folder) {
   return files;
 }
 
+std::string without_time(const std::string& message) { return message.substr(9); }
+
+/// The messages of an events file, without their times.
+std::vector<std::string> messages_of(const std::string& path) {
+  const std::string bytes = read_bytes(path);
+  std::vector<std::string> messages;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const auto size = static_cast<std::size_t>(static_cast<std::uint8_t>(bytes.at(at)));
+    const std::string message = bytes.substr(at + 12, size);
+    EXPECT_EQ(bytes.substr(at, size + 16), tfrecord(message));
+    messages.push_back(without_time(message));
+    at += size + 16;
+  }
+  return messages;
+}
+
+/// No file may grow beyond a size: stands for a full disk, which takes a part of what is written.
+class SizeLimit {
+ public:
+  explicit SizeLimit(std::uintmax_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit now = before_;
+    now.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~SizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+  SizeLimit(const SizeLimit&) = delete;
+  SizeLimit& operator=(const SizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
 TEST(TensorBoard, MetricsLogWritesItsNumbersAsScalars) {
   const ScratchFolder folder;
   {
@@ -67,23 +107,45 @@ TEST(TensorBoard, MetricsLogWritesItsNumbersAsScalars) {
     log.write({{"note", "no step"}});
   }
   ASSERT_EQ(event_files(folder).size(), 1U);
-  const std::string bytes = read_bytes(event_files(folder)[0]);
-  // Without the times: version, start at step 10, two scalars.
+  // Version, start at step 10, two scalars.
   const NamedScalar loss[] = {{"loss", 0.5}}, auc[] = {{"validation/auc", 0.75}};
-  const auto without_time = [](const std::string& message) { return message.substr(9); };
-  std::vector<std::string> found;
-  for (std::size_t at = 0; at < bytes.size();) {
-    const auto size = static_cast<std::size_t>(static_cast<std::uint8_t>(bytes.at(at)));
-    const std::string message = bytes.substr(at + 12, size);
-    EXPECT_EQ(bytes.substr(at, size + 16), tfrecord(message));
-    found.push_back(without_time(message));
-    at += size + 16;
-  }
   const std::vector<std::string> expected = {
       without_time(encode_version_event(0)), without_time(encode_start_event(0, 10)),
       without_time(encode_scalars_event(0, 10, loss)), without_time(encode_scalars_event(0, 20, auc))};
-  EXPECT_EQ(found, expected);
+  EXPECT_EQ(messages_of(event_files(folder)[0]), expected);
   EXPECT_HOLDS(test::error_of([&] { MetricsLog log(folder / "m.jsonl", folder / "missing"); }), "missing");
+}
+
+TEST(TensorBoard, AFullDiskCutsNoRecordAndRepeatsNoLine) {
+  const ScratchFolder folder;
+  const std::string lines = folder / "metrics.jsonl";
+  MetricsLog log(lines, folder.path());
+  const std::string events = event_files(folder).at(0);
+  const auto fails_at = [&](int step, std::uintmax_t room) {
+    const std::uintmax_t size = std::filesystem::file_size(events);
+    const SizeLimit limit(size + room);
+    EXPECT_HOLDS(test::error_of([&] { log.write({{"step", step}, {"loss", 0.5}}); }), "cannot write " + events);
+    EXPECT_EQ(std::filesystem::file_size(events), size);
+  };
+  fails_at(10, 7);   // in the event of the start
+  fails_at(20, 40);  // after it
+  log.write({{"step", 30}, {"loss", 0.5}});
+  const NamedScalar loss[] = {{"loss", 0.5}};
+  EXPECT_EQ(messages_of(events),
+            (std::vector<std::string>{without_time(encode_version_event(0)), without_time(encode_start_event(0, 10)),
+                                      without_time(encode_scalars_event(0, 10, loss)),
+                                      without_time(encode_scalars_event(0, 20, loss)),
+                                      without_time(encode_scalars_event(0, 30, loss))}));
+  const std::string ten = "{\"loss\":0.5,\"step\":10}\n", twenty = "{\"loss\":0.5,\"step\":20}\n";
+  EXPECT_EQ(read_bytes(lines), ten + twenty + "{\"loss\":0.5,\"step\":30}\n");
+
+  const std::uintmax_t cut = std::filesystem::file_size(lines) + 10;
+  {
+    const SizeLimit limit(cut);
+    EXPECT_HOLDS(test::error_of([&] { log.write({{"note", "as long as it takes"}}); }), "cannot write " + lines);
+  }
+  log.write({{"step", 40}});
+  EXPECT_HOLDS(read_bytes(lines), "\"step\":30}\n{\"note\":\"as long as it takes\"}\n{\"step\":40}\n");
 }
 
 }  // namespace

@@ -4,11 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/communicator.hpp"
+#include "comm/self.hpp"
+#include "scratch_folder.hpp"
+#include "tiny_application.hpp"
 #include "tiny_training.hpp"
+#include "train/binding.hpp"
+#include "train/checkpoint_folder.hpp"
 #include "train/peak.hpp"
+#include "train/run_results.hpp"
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
+#include "train/trainer.hpp"
 
 namespace petaflow {
 namespace {
@@ -65,6 +71,8 @@ TEST(ShareOfBatch, CoversEverySlotOnce) {
         EXPECT_EQ(share.pass, pass);
         EXPECT_LE(share.end - share.begin, share.pass * share.passes);
         EXPECT_GT(share.end, share.begin);
+        EXPECT_EQ(share.parts, deterministic ? 6 : 1);  // of losses: does not grow with the ranks
+        EXPECT_LE(share.first_part + share.passes, share.parts);
         next = share.end;
       }
       EXPECT_EQ(next, 24);
@@ -104,12 +112,12 @@ TEST(CheckOptions, NamesBothNumbers) {
 
 /// The gradient of one step over `count` samples without shuffling, in slots of a batch.
 std::vector<float> first_gradient(std::int64_t batch, std::int64_t count, bool deterministic, double* loss) {
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = batch;
   options.train.deterministic = deterministic;
   options.data.shuffle = false;
-  tiny::Training training(*comm, options, count, 0.3F, false);
+  tiny::Training training(comm, options, count, 0.3F, false);
   *loss = training.run(1)[0];
   return training.gradient();
 }
@@ -129,11 +137,11 @@ TEST(TrainStep, PaddedSlotsCountForNothing) {
 
 TEST(TrainStep, LossIsTheWeightedMean) {
   // With weights zero the softmax is even: every sample's loss is log 2.
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = 6;
   options.data.shuffle = false;
-  tiny::Training training(*comm, options, 6, 0, false);
+  tiny::Training training(comm, options, 6, 0, false);
   float* const weights = training.step.network().weights();
   std::fill(weights, weights + training.step.network().parameter_elements(), 0.0F);
   training.step.network().refresh(tiny::context());
@@ -144,13 +152,89 @@ TEST(TrainStep, LossIsTheWeightedMean) {
 }
 
 TEST(TrainStep, Learns) {
-  const auto comm = make_communicator("self");
+  SelfCommunicator comm;
   CommonOptions options;
   options.train.batch = 16;
-  tiny::Training training(*comm, options, 64, 0, false);
+  tiny::Training training(comm, options, 64, 0, false);
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);
+}
+
+// ---- Binding ----
+
+TEST(BindingTable, SpeaksOfOneHostForAllThatAreAlike) {
+  std::vector<Binding> bindings;
+  const auto add = [&](int host, const std::string& cores, int bound, int threads) {
+    bindings.push_back(
+        {static_cast<int>(bindings.size()), "n" + std::to_string(host), "cpu", cores, bound, 4, threads});
+  };
+  for (int host = 0; host < 1000; ++host) add(host, "0-1", 2, 2), add(host, "2-3", 2, 2);
+  EXPECT_TRUE(binding_warnings(bindings).empty());
+  EXPECT_HOLDS(binding_table(bindings), "n0 and 999 more like it");
+  for (int host = 1000; host < 1010; ++host) add(host, "0-3", 4, 8);  // too many threads
+  for (int host = 2000; host < 2007; ++host) add(host, "0", 1, 2);    // on one of the four cores
+  add(3000, "0", 1, 3);
+  const std::vector<std::string> warnings = binding_warnings(bindings);
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_HOLDS(warnings[0], "1 ranks run 8 threads in all on n1000, which has 4 cores");
+  EXPECT_HOLDS(warnings[0], "(and 9 more hosts)");
+  EXPECT_HOLDS(warnings[1], "rank 2010 on n2000 has 2 threads but may use cores 0 only");
+  EXPECT_HOLDS(warnings[1], "(and 7 more hosts)");
+}
+
+// ---- The folder of checkpoints ----
+
+TEST(CheckpointFolder, NeverRemovesTheNewestForADamagedOneOfALaterStep) {
+  const test::ScratchFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.weights = {{"conv1/weight", {1}, {0.5F}}};
+  for (const std::int64_t step : {20, 30, 40}) save_to_folder(folder.path(), step, checkpoint, 3);
+  test::write_bytes(folder / "checkpoint-0000000050.h5", "damaged: the run goes on from 40");
+  const std::string path = save_to_folder(folder.path(), 41, checkpoint, 2);
+  EXPECT_EQ(checkpoints_in(folder.path()),
+            (std::vector<std::string>{folder / "checkpoint-0000000041.h5", folder / "checkpoint-0000000040.h5"}));
+  EXPECT_EQ(load_checkpoint(folder / "checkpoint.h5").weights[0].values, checkpoint.weights[0].values);
+  save_to_folder(folder.path(), 42, checkpoint, 1);
+  EXPECT_EQ(checkpoints_in(folder.path()), std::vector<std::string>{folder / "checkpoint-0000000042.h5"});
+}
+
+// ---- Runs ----
+
+TEST(WriteEvaluation, JudgesNothingWhereItWasStopped) {
+  tiny::Run run({0.5});
+  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
+  limit_wall_time(1e-9);
+  testing::internal::CaptureStderr();
+  write_evaluation(run.job, step.network(), run.loss, &run.validation);
+  limit_wall_time(0);
+  EXPECT_HOLDS(testing::internal::GetCapturedStderr(), "asked to stop");
+  EXPECT_EQ(run.app.judgements, 0U);
+}
+
+FitResult fit(tiny::Run& run) {
+  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
+  return Trainer(run.job, step, run.loss, run.train, &run.validation).fit(nullptr);
+}
+
+TEST(Fit, RefusesAMetricThatIsNoNumber) {
+  tiny::Run run({0.5, NAN});
+  run.job.options.stop.target = 0.9;
+  EXPECT_HOLDS(test::error_of([&] { fit(run); }), "validation after step 4: skill is nan");
+}
+
+TEST(Fit, SaysWhyItEnded) {
+  const auto end = [](const std::vector<double>& skills, double target, std::int64_t patience) {
+    tiny::Run run(skills);
+    run.job.options.stop.target = target;
+    run.job.options.stop.patience = patience;
+    const FitResult result = fit(run);
+    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.app.judgements);
+    return result.end;
+  };
+  EXPECT_EQ(end({0.5, 0.6, 0.7}, 0.9, 2), FitEnd::kLastStep);
+  EXPECT_EQ(end({0.5, 0.9, 0.7}, 0.9, 2), FitEnd::kTarget);
+  EXPECT_EQ(end({0.5, 0.4, 0.5, 0.6}, 0.9, 2), FitEnd::kPatience);
 }
 
 TEST(Peak, IsThatOfAProcessor) {

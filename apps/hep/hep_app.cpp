@@ -142,8 +142,15 @@ Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& pred
   const ClassificationReport report = classify(set, options, selected);
 
   Evaluation evaluation;
-  if (report.auc.value) evaluation.metrics.push_back({"auc", *report.auc.value, true});
-  if (report.accuracy.value) evaluation.metrics.push_back({"accuracy", *report.accuracy.value, true});
+  const auto add = [&](const std::string& name, const Metric& metric) {
+    if (metric.value) {
+      evaluation.metrics.push_back({name, *metric.value, true});
+    } else {
+      evaluation.undefined[name] = metric.reason;
+    }
+  };
+  add("auc", report.auc);
+  add("accuracy", report.accuracy);
   evaluation.table = evaluation_table(report);
   evaluation.json = nlohmann::json(report).dump();
   return evaluation;

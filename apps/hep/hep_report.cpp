@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/png.hpp"
+#include "train/json_values.hpp"
 
 namespace petaflow::hep {
 namespace {
@@ -147,12 +149,6 @@ const json* evaluation_of(const RunRecord& run, const char* part) {
   return &run.evaluation[part];
 }
 
-/// 0 where there is no number: what has no value is null.
-double number(const json& object, const char* key) {
-  const json value = object.value(key, json());
-  return value.is_number() ? value.get<double>() : 0;
-}
-
 std::string with_error(const json& object, const std::string& name, int digits = 4) {
   if (!object.contains(name) || !object[name].is_number()) return "";
   const json error = object.value(name + "_error", json());
@@ -164,8 +160,6 @@ std::string percent(double rate) { return readable(100 * rate, 2) + " %"; }
 
 /// Columns of the page's runs that have an evaluation: position on the page and record.
 using Judged = std::vector<std::pair<std::size_t, const RunRecord*>>;
-
-std::string tone(std::size_t run) { return fmt::format("s{}", run % 8 + 1); }
 
 std::string roc_figure(const Judged& runs, std::size_t on_page) {
   Plot plot({"signal efficiency", false, 0.0, 1.0}, {"background rejection  1 / background rate", true, 1.0});
@@ -182,9 +176,9 @@ std::string roc_figure(const Judged& runs, std::size_t on_page) {
   if (plot.legend().empty()) return "";  // one class alone has no curve
   std::string caption =
       "Background rejection against signal efficiency; a better classifier lies further to the upper right.";
-  const double rate = cuts == nullptr ? 0 : number(*cuts, "background_rate");
+  const double rate = cuts == nullptr ? 0 : number_at(*cuts, "background_rate");
   if (rate > 0) {
-    plot.star(number(*cuts, "signal_efficiency"), 1 / rate, "ink", "cut selection");
+    plot.star(number_at(*cuts, "signal_efficiency"), 1 / rate, "ink", "cut selection");
     plot.rule_y(1 / rate, "");
     caption +=
         " Star: the cut selection of the search; the dotted line is its background rate of " + percent(rate) + ".";
@@ -216,17 +210,13 @@ std::string score_figure(std::size_t on_page, const RunRecord& run) {
 }
 
 std::string result_table(const Judged& runs, std::size_t on_page) {
-  std::vector<std::vector<std::string>> rows = {{""}};
-  for (const auto& [position, run] : runs) rows[0].push_back(on_page > 1 ? html_escape(run->name) : "value");
+  std::vector<std::string> names;
+  for (const auto& [position, run] : runs) names.push_back(on_page > 1 ? html_escape(run->name) : "value");
+  ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const auto& value_of) {
-    std::vector<std::string> row = {what};
-    bool any = false;
-    for (const auto& [position, run] : runs) {
-      const std::string value = value_of(run->evaluation.at("judgement"));
-      any |= !value.empty();
-      row.push_back(value.empty() ? "–" : value);
-    }
-    if (any) rows.push_back(row);
+    std::vector<std::string> cells;
+    for (const auto& [position, run] : runs) cells.push_back(value_of(run->evaluation.at("judgement")));
+    rows.add(what, cells);
   };
   add("area under the ROC curve", [](const json& j) { return with_error(j, "auc"); });
   add("accuracy", [](const json& j) { return with_error(j, "accuracy"); });
@@ -249,7 +239,8 @@ std::string result_table(const Judged& runs, std::size_t on_page) {
   add("cut selection: signal efficiency", cuts("signal_efficiency"));
   add("network at that rate: signal efficiency", cuts("score_signal_efficiency"));
   add("gain in signal efficiency", cuts("difference"));
-  return table(rows, "Results with bootstrap errors. Rates that too few background events support are left out.");
+  return table(rows.rows(),
+               "Results with bootstrap errors. Rates that too few background events support are left out.");
 }
 
 /// "p = 0.98" of log-odds; close to 1 the distance from it.
@@ -340,8 +331,9 @@ std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
   if (judgement->contains("selection")) {
     const json& cuts = judgement->at("selection");
     if (cuts.contains("score_signal_efficiency") && cuts.at("score_signal_efficiency").is_number()) {
-      numbers.push_back({"signal efficiency", percent(cuts.at("score_signal_efficiency")),
-                         fmt::format("cuts: {} at the same background", percent(number(cuts, "signal_efficiency")))});
+      numbers.push_back(
+          {"signal efficiency", percent(cuts.at("score_signal_efficiency")),
+           fmt::format("cuts: {} at the same background", percent(number_at(cuts, "signal_efficiency")))});
     }
   }
   return numbers;

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "data/files.hpp"
 
 namespace petaflow {
 
@@ -239,10 +238,6 @@ Sample HepData::read(std::int64_t index, std::span<float> pixels) const {
   for (std::size_t p = 0, c = 0; p < pixels.size(); ++p, c = c + 1 == maxima_.size() ? 0 : c + 1)
     pixels[p] /= maxima_[c];
   return {events_[i].label, loss_weights_.empty() ? 1.0F : loss_weights_[i]};
-}
-
-HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files, const std::string& what) {
-  return HepData(options, expand_files(files, what));
 }
 
 }  // namespace petaflow

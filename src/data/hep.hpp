@@ -98,8 +98,4 @@ class HepData final : public Dataset {
   std::vector<float> cache_;  // (N, H, W, C), transformed, not yet divided by the maxima
 };
 
-/// Expands the patterns in `files` (named `what` in errors: "data.train") and opens the set.
-HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files,
-                 const std::string& what = "data");
-
 }  // namespace petaflow

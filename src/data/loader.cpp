@@ -1,7 +1,6 @@
 #include "data/loader.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <new>
 #include <system_error>
 
@@ -92,20 +91,12 @@ const Batch& Loader::next() {
   Buffer& buffer = buffer_of(taken_);
   const auto ready = [&] { return buffer.done == slots_; };
   const auto failed = [&] { return error_ != nullptr && failed_step_ <= taken_; };
-  if (!ready() && !failed()) {
-    const auto start = std::chrono::steady_clock::now();
-    ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
-    waited_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  }
-  if (!ready()) {
-    ready_.wait(lock, [this] { return busy_ == 0; });
-    std::rethrow_exception(error_);
-  }
+  ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
+  if (!ready()) std::rethrow_exception(error_);
   Batch& batch = buffer.batch;
   batch.epoch = epoch_;
   batch.step = taken_;
   batch.valid_global = std::min(options_.global_batch, data_.size() - taken_ * options_.global_batch);
-  batch.valid = std::clamp<std::int64_t>(batch.valid_global - options_.begin, 0, slots_);
   ++taken_;
   return batch;
 }

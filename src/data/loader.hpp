@@ -40,8 +40,8 @@ struct Batch {
   float* images = nullptr;  // (slots, D, H, W, C), 64-byte aligned
   std::vector<std::int32_t> labels;
   std::vector<float> weights;
-  std::vector<std::int64_t> indices;         // of the samples in the data set
-  std::int64_t valid = 0, valid_global = 0;  // slots with a sample: of this rank, of the global batch
+  std::vector<std::int64_t> indices;  // of the samples in the data set
+  std::int64_t valid_global = 0;      // slots of the global batch with a sample
 };
 
 class Loader {
@@ -59,8 +59,6 @@ class Loader {
   void start_epoch(std::int64_t epoch, std::int64_t skip = 0);
   /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
   const Batch& next();
-  /// Seconds that next() has waited for data so far, in all epochs.
-  double waited_s() const { return waited_s_; }
 
  private:
   struct AlignedFree {
@@ -94,7 +92,6 @@ class Loader {
   std::exception_ptr error_;
   int busy_ = 0;  // threads that fill a slot
   bool stop_ = false;
-  double waited_s_ = 0;
   std::vector<std::jthread> threads_;
 };
 

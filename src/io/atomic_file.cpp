@@ -61,6 +61,16 @@ void write_all(int file, std::string_view text, const std::string& path) {
   }
 }
 
+void append_all(int file, std::string_view text, const std::string& path) {
+  const off_t size = lseek(file, 0, SEEK_END);
+  try {
+    write_all(file, text, path);
+  } catch (const Error&) {
+    if (ftruncate(file, size) != 0) throw;  // of a device, which holds nothing
+    throw;
+  }
+}
+
 void publish_file(const std::string& temporary, const std::string& path) {
   const int error = sync(temporary, O_RDONLY);
   if (error != 0) {

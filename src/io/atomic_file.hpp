@@ -28,4 +28,8 @@ void write_file_atomically(const std::string& path, std::string_view text);
 /// Writes all bytes to an open file descriptor; throws a user error that names path.
 void write_all(int file, std::string_view text, const std::string& path);
 
+/// Writes all bytes to the end of a file that is open for appending; throws a user error that names path, and takes
+/// back what was written of them.
+void append_all(int file, std::string_view text, const std::string& path);
+
 }  // namespace petaflow

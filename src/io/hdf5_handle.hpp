@@ -1,4 +1,5 @@
-// What hdf5.cpp and hdf5_dataset.cpp share: the lock, owned handles, HDF5's own words.  Include nowhere else.
+// What hdf5.cpp, hdf5_attributes.cpp and hdf5_dataset.cpp share: the lock, owned handles, HDF5's own words.  Include
+// nowhere else.
 #pragma once
 
 #include <hdf5.h>

@@ -1,4 +1,4 @@
-// The one owner of stdout and stderr.
+// Lines and the status line below them share a terminal: each line wipes the status line and draws it again.
 #include "io/log.hpp"
 
 #include <sys/ioctl.h>

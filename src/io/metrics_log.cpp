@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -39,17 +40,20 @@ MetricsLog::MetricsLog(std::string path, const std::string& events_folder) : pat
 MetricsLog::~MetricsLog() { close(file_); }
 
 void MetricsLog::write(const nlohmann::json& object) {
-  const off_t size = lseek(file_, 0, SEEK_END);
+  unwritten_ += object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  std::optional<Error> failed;
   try {
-    write_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
-  } catch (const Error&) {
-    if (ftruncate(file_, size) != 0) throw;  // half a line goes; where it cannot, the next line begins after it
-    throw;
+    append_all(file_, unwritten_, path_);
+    unwritten_.clear();
+  } catch (const Error& error) {
+    failed = error;
   }
-  if (!events_ || !object.contains("step")) return;
-  std::vector<NamedScalar> scalars;
-  add_scalars(object, "", scalars);
-  if (!scalars.empty()) events_->write(object["step"].get<std::int64_t>(), scalars);
+  if (events_ && object.contains("step")) {
+    std::vector<NamedScalar> scalars;
+    add_scalars(object, "", scalars);
+    if (!scalars.empty()) events_->write(object["step"].get<std::int64_t>(), scalars);
+  }
+  if (failed) throw *failed;
 }
 
 }  // namespace petaflow

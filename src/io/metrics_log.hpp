@@ -22,12 +22,14 @@ class MetricsLog {
 
   /// Appends a line; it is in the file when this returns.  NaN and infinity become null.  Of an object with a "step"
   /// every other number becomes a scalar event of that step, {"validation": {"auc": 0.9}} one with the tag
-  /// "validation/auc".  Throws an error where a file cannot take it (disk full), and leaves no part of the line.
+  /// "validation/auc".  Throws an error where a file cannot take it (disk full), and leaves no part of it there: it
+  /// goes before the next one.
   void write(const nlohmann::json& object);
 
  private:
   std::string path_;
   int file_ = -1;
+  std::string unwritten_;  // lines that the file could not take so far
   std::unique_ptr<EventFile> events_;
 };
 

@@ -99,10 +99,11 @@ EventFile::EventFile(const std::string& folder) {
 EventFile::~EventFile() { close(file_); }
 
 void EventFile::write(std::int64_t step, std::span<const NamedScalar> scalars) {
-  std::string records;
-  if (!started_) records = tfrecord(encode_start_event(now_s(), step));
+  if (!started_) unwritten_ += tfrecord(encode_start_event(now_s(), step));
   started_ = true;
-  write_all(file_, records + tfrecord(encode_scalars_event(now_s(), step, scalars)), path_);
+  unwritten_ += tfrecord(encode_scalars_event(now_s(), step, scalars));
+  append_all(file_, unwritten_, path_);
+  unwritten_.clear();
 }
 
 }  // namespace petaflow

@@ -29,13 +29,15 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  /// One event, in the file when this returns.  Throws a failure where the file cannot take it (disk full).
+  /// One event, in the file when this returns.  Throws a user error where the file cannot take it (disk full), and
+  /// leaves no part of it there: it goes before the next one.
   void write(std::int64_t step, std::span<const NamedScalar> scalars);
 
  private:
   std::string path_;
   int file_ = -1;
   bool started_ = false;
+  std::string unwritten_;  // records that the file could not take so far
 };
 
 }  // namespace petaflow

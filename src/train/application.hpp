@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,9 +36,10 @@ struct NamedMetric {
 
 /// The judgement of predictions.
 struct Evaluation {
-  std::vector<NamedMetric> metrics;  // the first is the one that training stops by, unless the user says otherwise
-  std::string table;                 // for people, several lines
-  std::string json;                  // a JSON object for machines
+  std::vector<NamedMetric> metrics;              // those that have a value
+  std::map<std::string, std::string> undefined;  // those that have none, and why: the data lack a class, say
+  std::string table;                             // for people, several lines
+  std::string json;                              // a JSON object for machines
 
   const NamedMetric* find(const std::string& name) const;
 };
@@ -75,9 +77,10 @@ class Application {
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }
 
-  /// Names of the metrics that evaluate() may give, besides "loss".
+  /// Names of the metrics that evaluate() may give, besides "loss"; training stops by the first unless the user says
+  /// otherwise.
   virtual std::vector<std::string> metrics() const = 0;
-  /// On rank 0; `data` is what open() gave.
+  /// On rank 0; `data` is what open() gave.  Which metrics are undefined depends on the data, not on the predictions.
   virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
 

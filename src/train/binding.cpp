@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <map>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "train/report.hpp"
+#include "train/rates.hpp"
 
 namespace petaflow {
 namespace {
@@ -56,28 +59,36 @@ void append_word(std::string& text, const std::string& word) {
   }
 }
 
+/// The ranks of each host, hosts in the order of their first rank.
+std::vector<std::vector<const Binding*>> by_host(const std::vector<Binding>& bindings) {
+  std::vector<std::vector<const Binding*>> hosts;
+  std::map<std::string, std::size_t> place;
+  for (const Binding& binding : bindings) {
+    const auto [found, is_new] = place.try_emplace(binding.host, hosts.size());
+    if (is_new) hosts.emplace_back();
+    hosts[found->second].push_back(&binding);
+  }
+  return hosts;
+}
+
 std::vector<Row> rows_of(const std::vector<Binding>& bindings) {
   std::vector<Row> rows;
-  for (const Binding& binding : bindings) {
-    auto row = std::ranges::find(rows, binding.host, &Row::host);
-    if (row == rows.end()) row = rows.insert(rows.end(), {binding.host, "", "", {}, 0});
-    row->ranks.push_back(binding.rank);
-    append_word(row->threads, std::to_string(binding.threads));
-    append_word(row->cores, binding.cores);
-  }
-  std::vector<Row> folded;
-  for (Row& row : rows) {
-    const auto like = [&](const Row& other) {
-      return other.ranks.size() == row.ranks.size() && other.threads == row.threads && other.cores == row.cores;
-    };
-    const auto found = std::ranges::find_if(folded, like);
-    if (found == folded.end()) {
-      folded.push_back(std::move(row));
+  std::map<std::tuple<std::size_t, std::string, std::string>, std::size_t> place;  // of what looks alike
+  for (const auto& ranks : by_host(bindings)) {
+    Row row{ranks.front()->host, "", "", {}, 0};
+    for (const Binding* binding : ranks) {
+      row.ranks.push_back(binding->rank);
+      append_word(row.threads, std::to_string(binding->threads));
+      append_word(row.cores, binding->cores);
+    }
+    const auto [found, is_new] = place.try_emplace({ranks.size(), row.threads, row.cores}, rows.size());
+    if (is_new) {
+      rows.push_back(std::move(row));
     } else {
-      found->alike += 1;
+      rows[found->second].alike += 1;
     }
   }
-  return folded;
+  return rows;
 }
 
 }  // namespace
@@ -114,29 +125,38 @@ std::string binding_table(const std::vector<Binding>& bindings) {
 }
 
 std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings) {
-  std::vector<std::string> warnings;
-  std::vector<std::string> hosts;
-  for (const Binding& first : bindings) {
-    if (std::ranges::find(hosts, first.host) != hosts.end()) continue;
-    hosts.push_back(first.host);
-    int threads = 0, ranks = 0;
-    const Binding* crowded = nullptr;
-    for (const Binding& binding : bindings) {
-      if (binding.host != first.host) continue;
-      threads += binding.threads;
-      ranks += 1;
-      if (binding.bound_cores > 0 && binding.threads > binding.bound_cores && crowded == nullptr) crowded = &binding;
-    }
+  std::string full, crowded;  // the first of each kind
+  int more_full = 0, more_crowded = 0;
+  for (const auto& ranks : by_host(bindings)) {
+    int threads = 0;
+    for (const Binding* binding : ranks) threads += binding->threads;
+    const Binding& first = *ranks.front();
     if (threads > first.online_cores) {
-      warnings.push_back(fmt::format(
+      if (!full.empty()) {
+        ++more_full;
+        continue;
+      }
+      full = fmt::format(
           "warning: {} ranks run {} threads in all on {}, which has {} cores; start fewer ranks or set OMP_NUM_THREADS",
-          ranks, threads, first.host, first.online_cores));
-    } else if (crowded != nullptr) {
-      warnings.push_back(fmt::format(
-          "warning: rank {} on {} has {} threads but may use cores {} only; give each rank its cores: srun "
-          "--cpus-per-task={}, mpirun --map-by slot:PE={}",
-          crowded->rank, crowded->host, crowded->threads, crowded->cores, crowded->threads, crowded->threads));
+          ranks.size(), threads, first.host, first.online_cores);
+      continue;
     }
+    const auto found =
+        std::ranges::find_if(ranks, [](const Binding* b) { return b->bound_cores > 0 && b->threads > b->bound_cores; });
+    if (found == ranks.end()) continue;
+    if (!crowded.empty()) {
+      ++more_crowded;
+      continue;
+    }
+    const Binding& b = **found;
+    crowded = fmt::format(
+        "warning: rank {} on {} has {} threads but may use cores {} only; give each rank its cores: srun "
+        "--cpus-per-task={}, mpirun --map-by slot:PE={}",
+        b.rank, b.host, b.threads, b.cores, b.threads, b.threads);
+  }
+  std::vector<std::string> warnings;
+  for (const auto& [warning, more] : {std::pair(full, more_full), std::pair(crowded, more_crowded)}) {
+    if (!warning.empty()) warnings.push_back(warning + (more > 0 ? fmt::format(" (and {} more hosts)", more) : ""));
   }
   return warnings;
 }

@@ -30,7 +30,8 @@ std::vector<Binding> gather_bindings(Communicator& comm, int threads);
 /// A table with a line per host; hosts that look alike share one.
 std::string binding_table(const std::vector<Binding>& bindings);
 
-/// A sentence for each host or rank with more threads than cores; what is wrong and what to do.
+/// Of hosts, and of ranks, with more threads than cores: a sentence for the first, with the number of further hosts;
+/// what is wrong and what to do.
 std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings);
 
 }  // namespace petaflow

@@ -214,15 +214,6 @@ ClassificationReport classify(const ScoredSet& set, const ClassificationOptions&
 
 std::vector<RocPoint> roc_curve(const ScoredSet& set) { return Ranking(set, 0, {}).roc(); }
 
-RocPoint efficiency_at(const ScoredSet& set, double threshold) {
-  RocPoint result{threshold, 0, 0};
-  for (const RocPoint& point : roc_curve(set)) {
-    if (point.threshold < threshold) break;
-    result = {threshold, point.background_rate, point.signal_efficiency};
-  }
-  return result;
-}
-
 void to_json(nlohmann::json& json, const ClassificationReport& report) {
   json = {{"signal_events", report.signal_events}, {"background_events", report.background_events}};
   put(json, "accuracy", report.accuracy);

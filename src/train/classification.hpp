@@ -74,9 +74,6 @@ ClassificationReport classify(const ScoredSet& set, const ClassificationOptions&
 /// One point for each distinct score, from the highest, after the point where no event passes.  Both classes needed.
 std::vector<RocPoint> roc_curve(const ScoredSet& set);
 
-/// The point of a given threshold.  For errors, hand the events above it to classify as a selection.
-RocPoint efficiency_at(const ScoredSet& set, double threshold);
-
 /// {"auc": 0.99, "auc_error": 0.001, ..., "at_background_rate": [{"background_rate": 0.01, "signal_efficiency": 0.9,
 /// "signal_efficiency_error": 0.01, "threshold": 0.7}], "selection": {...}}; what has no value is null, with the reason
 /// in "<name>_reason".

@@ -6,7 +6,7 @@
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/peak.hpp"
-#include "train/report.hpp"
+#include "train/rates.hpp"
 #include "train/synthetic_data.hpp"
 #include "train/trainer.hpp"
 

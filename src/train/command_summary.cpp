@@ -3,7 +3,7 @@
 
 #include "train/agree.hpp"
 #include "train/commands.hpp"
-#include "train/report.hpp"
+#include "train/rates.hpp"
 #include "train/sync.hpp"
 
 namespace petaflow {

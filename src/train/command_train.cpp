@@ -29,12 +29,28 @@ void load_initial_weights(Job& job, Network& network) {
   job.say("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
 }
 
-void check_metric(const Job& job) {
+// Whether the metric to stop by is one, and on rank 0 whether it has a value on the validation set: that does not
+// depend on the predictions.
+void check_metric(const Job& job, const Dataset* validation, const Network& network) {
   std::vector<std::string> names = job.app.metrics();
   names.emplace_back("loss");
-  const std::string& metric = job.options.stop.metric;
-  if (metric.empty() || std::ranges::find(names, metric) != names.end()) return;
-  user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, job.app.name(), fmt::join(names, ", "));
+  const std::string metric = job.stop_metric();
+  if (std::ranges::find(names, metric) == names.end()) {
+    user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, job.app.name(),
+               fmt::join(names, ", "));
+  }
+  if (!job.options.stop.needs_metric() || !job.is_root()) return;
+  Predictions zeros;
+  zeros.count = validation->size();
+  zeros.channels = network.output().shape.sample_size();
+  zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
+  zeros.scores = zeros.outputs;
+  const auto undefined = job.app.evaluate(*validation, zeros, Depth::kQuick).undefined;
+  if (const auto found = undefined.find(metric); found != undefined.end()) {
+    user_error(
+        "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",
+        metric, found->second);
+  }
 }
 
 // Keys whose values are not those of the checkpoint: the run goes on with the new ones.
@@ -115,10 +131,10 @@ int command_train(Job& job) {
       validation = job.app.open(job.options.data.validation, "data.validation", DataRole::kEvaluate);
       check_shape(*validation, job.app.sample_shape(), "data.validation");
     }
-    check_metric(job);
     loss = job.app.loss();
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
+    check_metric(job, validation.get(), step->network());
   });
   if (!resumed) load_initial_weights(job, step->network());
   say_what_runs(job, *train, validation.get(), *step);

@@ -11,8 +11,8 @@
 
 namespace petaflow {
 
-Job::Job(Application& application, std::unique_ptr<Communicator> communicator, CommandLine command_line)
-    : app(application), comm(std::move(communicator)), line(std::move(command_line)) {
+Job::Job(Application& application, Communicator& communicator, CommandLine command_line)
+    : app(application), comm(&communicator), line(std::move(command_line)) {
   context.threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   declare(schema, options);
   app.declare(schema);

@@ -27,7 +27,8 @@ struct CommandLine {
 
 /// A run's options are bound to its schema, so it stays where it is.
 struct Job {
-  Job(Application& application, std::unique_ptr<Communicator> communicator, CommandLine command_line);
+  /// Application and communicator must outlive it.
+  Job(Application& application, Communicator& communicator, CommandLine command_line);
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -43,10 +44,12 @@ struct Job {
   }
   void say_line(const std::string& line) const;
   bool is_root() const { return comm->rank() == 0; }
+  /// The metric of validations that training stops by and keeps the best of.
+  std::string stop_metric() const { return options.stop.metric.empty() ? app.metrics().front() : options.stop.metric; }
   std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
 
   Application& app;
-  std::unique_ptr<Communicator> comm;
+  Communicator* comm;
   CommandLine line;
   Context context;
   CommonOptions options;

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include <mpi.h>
 #include <nlohmann/json.hpp>
 
 #include "base/build_info.hpp"
+#include "comm/communicator.hpp"
 #include "config/document.hpp"
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
@@ -50,15 +50,6 @@ nlohmann::json environment() {
     }
   }
   return set;
-}
-
-/// "Open MPI v4.1.4": what is linked at run time.
-std::string mpi_library() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return build_info().mpi;
-  const std::string all(text.data(), static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
 }
 
 nlohmann::json data_files(const std::vector<std::string>& names, const std::string& what) {
@@ -122,7 +113,7 @@ void write_manifest(Job& job) {
         manifest["earlier"] = earlier;
       }
     }
-    write_file_atomically(path, manifest.dump(1) + "\n");
+    write_file_atomically(path, manifest.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   });
 }
 

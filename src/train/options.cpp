@@ -61,7 +61,6 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("checkpoint.interval", options.checkpoint.interval, at_least(0));
   schema.add("checkpoint.keep", options.checkpoint.keep, at_least(1));
 
-  schema.add("comm.backend", options.comm.backend, one_of({"auto", "mpi", "self"}));
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
 
   schema.add("kernels.conv", options.kernels.conv, not_empty());
@@ -89,10 +88,7 @@ void check(const CommonOptions& options, int ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
   }
-  if (ranks > 1 && options.comm.backend == "self") {
-    user_error("comm.backend \"self\" is for one rank, but {} ranks run; use \"auto\" or \"mpi\"", ranks);
-  }
-  const bool stops = options.stop.target != 0 || options.stop.patience > 0 || options.stop.keep_best;
+  const bool stops = options.stop.needs_metric();
   if (stops && options.data.validation.empty()) {
     user_error("stop.target, stop.patience and stop.keep_best need a validation set: set data.validation");
   }

@@ -56,10 +56,12 @@ struct ScheduleOptions {
 
 /// Ends training early, by a metric of the validation set.
 struct StopOptions {
-  std::string metric;         // "auc", "loss", ...; empty: the application's first
+  std::string metric;         // "auc", "loss", ...; empty: the first of Application::metrics()
   double target = 0;          // ends as soon as it is reached; 0: off
   std::int64_t patience = 0;  // validations without a better value before the end; 0: off
   bool keep_best = false;     // the checkpoint holds the weights of the best validation, not the last
+
+  bool needs_metric() const { return target != 0 || patience > 0 || keep_best; }
 };
 
 struct LogOptions {
@@ -73,7 +75,6 @@ struct CheckpointOptions {
 };
 
 struct CommOptions {
-  std::string backend = "auto";
   double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
 };
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include <Kokkos_Core.hpp>
 
@@ -30,48 +31,40 @@ int run_command(Job& job) {
   return commands.at(job.line.command)(job);
 }
 
-/// Everything that holds memory of Kokkos or talks to other ranks lives and dies in here.
-int run_in_kokkos(Application& application, const CommandLine& line, Communicator& world) {
-  std::unique_ptr<Job> job;
-  try {
-    agree(world, [&] { job = std::make_unique<Job>(application, make_communicator("auto"), line); });
-    return run_command(*job);
-  } catch (const AgreedError& error) {
-    if (world.rank() == 0) complain(application.name(), error.what());
-    return exit_code(error);
-  } catch (...) {
-    // This rank alone knows: the others wait in some operation and cannot be told.
-    const Error error = to_error(std::current_exception());
-    complain(application.name(),
-             world.size() == 1 ? error.what() : fmt::format("rank {}: {}", world.rank(), error.what()));
-    if (world.size() > 1) world.abort(exit_code(error));
-    return exit_code(error);
-  }
-}
-
+/// What all ranks know, rank 0 says.  What one rank alone knows ends all of them: the others wait in some operation and
+/// cannot be told.
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
                Application& application, char* program) {
-  const std::unique_ptr<Communicator> world = make_communicator("auto");
-  log_start(world->rank());
-  const ParsedLine parsed = parse_command_line(arguments, application);
-  if (parsed.exit_code) {
-    if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
-    if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
-    return *parsed.exit_code;
-  }
+  const std::unique_ptr<Communicator> world = make_communicator();
+  std::optional<Kokkos::ScopeGuard> kokkos;
+  std::unique_ptr<Job> job;  // holds memory of Kokkos: dies before it
   try {
+    log_start(world->rank());
+    const ParsedLine parsed = parse_command_line(arguments, application);
+    if (parsed.exit_code) {
+      if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
+      if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
+      return *parsed.exit_code;
+    }
     agree(*world, [] { prepare_kokkos_tools(); });
+    std::vector<std::string> options = kokkos_arguments(*world, kokkos_given);
+    std::vector<char*> pointers = {program};
+    for (std::string& option : options) pointers.push_back(option.data());
+    int count = static_cast<int>(pointers.size());
+    pointers.push_back(nullptr);
+    agree(*world, [&] { kokkos.emplace(count, pointers.data()); });
+    agree(*world, [&] { job = std::make_unique<Job>(application, *world, parsed.line); });
+    return run_command(*job);
   } catch (const AgreedError& error) {
     if (world->rank() == 0) complain(application.name(), error.what());
     return exit_code(error);
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
+    const bool alone = world->size() == 1;
+    complain(application.name(), alone ? error.what() : fmt::format("rank {}: {}", world->rank(), error.what()));
+    if (!alone) world->abort(exit_code(error));
+    return exit_code(error);
   }
-  std::vector<std::string> kokkos = kokkos_arguments(*world, kokkos_given);
-  std::vector<char*> pointers = {program};
-  for (std::string& argument : kokkos) pointers.push_back(argument.data());
-  int count = static_cast<int>(pointers.size());
-  pointers.push_back(nullptr);
-  const Kokkos::ScopeGuard guard(count, pointers.data());
-  return run_in_kokkos(application, parsed.line, *world);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace petaflow {
 
 /// Runs the sub-command that the arguments name and returns the exit code: 0 done, 1 user error (arguments, input file,
-/// data), 2 failure (NaN, library, lost rank), 3 stopped by a signal with a checkpoint written.
+/// data), 2 failure (NaN, library, lost rank), 3 stopped by a signal or run.wall_time with a checkpoint written.
 int run(int argc, char** argv, Application& application);
 
 }  // namespace petaflow

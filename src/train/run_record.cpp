@@ -1,12 +1,12 @@
 #include "train/run_record.hpp"
 
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "base/error.hpp"
 #include "config/document.hpp"
+#include "train/json_values.hpp"
 #include "train/run_folder.hpp"
 
 namespace petaflow {
@@ -19,11 +19,6 @@ nlohmann::json read_json(const fs::path& path) {
   nlohmann::json json = nlohmann::json::parse(read_text_file(path.string()), nullptr, false);
   if (!json.is_object()) user_error("{} is not a JSON object; remove it to go without it", path.string());
   return json;
-}
-
-double number(const nlohmann::json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number() ? found->get<double>() : NAN;
 }
 
 /// Takes away what a resumed run did again.
@@ -48,8 +43,9 @@ void read_metrics(const fs::path& path, RunRecord& run) {
       }
       append(run.validation, point);
     } else {
-      append(run.training, TrainingPoint{step->get<std::int64_t>(), epoch, number(line, "loss"), number(line, "lr"),
-                                         number(line, "samples_per_s"), number(line, "gflops")});
+      append(run.training,
+             TrainingPoint{step->get<std::int64_t>(), epoch, number_at(line, "loss"), number_at(line, "lr"),
+                           number_at(line, "samples_per_s"), number_at(line, "gflops")});
       // What was validated at this or later steps is to be validated again.
       while (!run.validation.empty() && run.validation.back().step >= run.training.back().step)
         run.validation.pop_back();

@@ -8,8 +8,10 @@
 #include "config/document.hpp"
 #include "io/atomic_file.hpp"
 #include "io/progress.hpp"
+#include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/page.hpp"
+#include "train/json_values.hpp"
 #include "train/performance_tables.hpp"
 #include "train/run_folder.hpp"
 
@@ -18,8 +20,6 @@ namespace {
 
 using Row = std::vector<std::string>;
 using Runs = std::vector<RunRecord>;
-
-std::string tone(std::size_t run) { return fmt::format("s{}", run % 8 + 1); }
 
 std::string plural(std::int64_t count, const std::string& word) {
   return fmt::format("{} {}{}", grouped(static_cast<double>(count)), word, count == 1 ? "" : "s");
@@ -32,11 +32,6 @@ std::string text_at(const nlohmann::json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-double number_at(const nlohmann::json& object, const char* key) {
-  if (!object.is_object() || !object.contains(key) || !object[key].is_number()) return NAN;
-  return object[key].get<double>();
-}
-
 std::int64_t last_step(const RunRecord& run) { return run.training.empty() ? 0 : run.training.back().step; }
 
 std::string state_of(const RunRecord& run) {
@@ -44,7 +39,9 @@ std::string state_of(const RunRecord& run) {
     return fmt::format("not finished: last line at step {}", grouped(static_cast<double>(last_step(run))));
   const std::string end = text_at(run.performance, "end");
   const std::string steps = plural(run.performance.value("last_step", std::int64_t{0}), "step");
-  return end == "target" ? "reached its target after " + steps : "finished after " + steps;
+  if (end == "target") return "reached its target after " + steps;
+  if (end == "patience") return "stopped improving and ended after " + steps;
+  return "finished after " + steps;
 }
 
 std::string hardware(const RunRecord& run) {
@@ -90,17 +87,13 @@ std::vector<KeyNumber> common_numbers(const RunRecord& run) {
 }
 
 std::string comparison(const Application& app, const Runs& runs) {
-  std::vector<Row> rows = {{""}};
-  for (const RunRecord& run : runs) rows[0].push_back(html_escape(run.name));
+  std::vector<std::string> names;
+  for (const RunRecord& run : runs) names.push_back(html_escape(run.name));
+  ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const auto& value_of) {
-    Row row = {html_escape(what)};
-    bool any = false;
-    for (const RunRecord& run : runs) {
-      const std::string value = value_of(run);
-      any |= !value.empty();
-      row.push_back(value.empty() ? "–" : html_escape(value));
-    }
-    if (any) rows.push_back(row);
+    std::vector<std::string> cells;
+    for (const RunRecord& run : runs) cells.push_back(html_escape(value_of(run)));
+    rows.add(html_escape(what), cells);
   };
   add("state", state_of);
   add("started", date_of);
@@ -126,19 +119,27 @@ std::string comparison(const Application& app, const Runs& runs) {
   add("batch", [](const RunRecord& run) { return run.finished() ? run.performance.at("batch").dump() : ""; });
   add("ranks and threads", hardware);
   add("commit", [](const RunRecord& run) { return text_at(run.manifest, "commit"); });
-  return table(rows, "The runs of this page.", "full");
+  return table(rows.rows(), "The runs of this page.", "full");
 }
 
 // ---- Training ----
 
-/// Means over up to `reach` points to each side, fewer at the ends.
-std::vector<double> smoothed(const std::vector<double>& values, std::size_t reach) {
-  std::vector<double> result;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::size_t begin = i > reach ? i - reach : 0, end = std::min(values.size(), i + reach + 1);
+struct Curve {
+  std::vector<double> x, y;
+};
+
+/// Means over a fiftieth of the points to each side, fewer at the ends; at no more points than a plot can show, so that
+/// the work grows with the number of points only.
+Curve smoothed(const std::vector<double>& x, const std::vector<double>& y) {
+  constexpr std::size_t kShown = 1000;
+  const std::size_t reach = std::max<std::size_t>(2, y.size() / 50), stride = y.size() / kShown + 1;
+  Curve result;
+  for (std::size_t i = 0; i < y.size(); i += stride) {
+    const std::size_t begin = i > reach ? i - reach : 0, end = std::min(y.size(), i + reach + 1);
     double sum = 0;
-    for (std::size_t j = begin; j < end; ++j) sum += values[j];
-    result.push_back(sum / static_cast<double>(end - begin));
+    for (std::size_t j = begin; j < end; ++j) sum += y[j];
+    result.x.push_back(x[i]);
+    result.y.push_back(sum / static_cast<double>(end - begin));
   }
   return result;
 }
@@ -175,8 +176,8 @@ std::string loss_figure(const Runs& runs) {
     const std::vector<double> steps = steps_of(run), losses = column(run, &TrainingPoint::loss);
     const bool one = runs.size() == 1;
     plot.line(steps, losses, tone(r), "", Stroke::kFaint);
-    plot.line(steps, smoothed(losses, std::max<std::size_t>(2, losses.size() / 50)), tone(r),
-              one ? "training" : run.name);
+    const Curve mean = smoothed(steps, losses);
+    plot.line(mean.x, mean.y, tone(r), one ? "training" : run.name);
     std::vector<double> x, y;
     std::vector<std::string> tips;
     for (const ValidationPoint& point : run.validation) {
@@ -269,16 +270,13 @@ std::string joined(const nlohmann::json& list, const char* separator) {
 }
 
 std::string environment_section(const Runs& runs) {
-  std::vector<Row> rows = {{""}};
-  for (const RunRecord& run : runs) rows[0].push_back(runs.size() == 1 ? "" : html_escape(run.name));
+  std::vector<std::string> names;
+  for (const RunRecord& run : runs) names.push_back(runs.size() == 1 ? "" : html_escape(run.name));
+  ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const auto& html_of) {
-    Row row = {what};
-    bool any = false;
-    for (const RunRecord& run : runs) {
-      row.push_back(run.manifest.is_object() ? html_of(run.manifest) : "");
-      any |= !row.back().empty();
-    }
-    if (any) rows.push_back(row);
+    std::vector<std::string> cells;
+    for (const RunRecord& run : runs) cells.push_back(run.manifest.is_object() ? html_of(run.manifest) : "");
+    rows.add(what, cells);
   };
   const auto plain = [](const char* key) {
     return [key](const nlohmann::json& manifest) { return html_escape(text_at(manifest, key)); };
@@ -350,8 +348,8 @@ std::string environment_section(const Runs& runs) {
       return html;
     });
   }
-  if (rows.size() == 1) return "<p>No manifest.json in the folder of the run.</p>\n";
-  return table(rows, "Where and with what the training ran.", "full text");
+  if (rows.empty()) return "<p>No manifest.json in the folder of the run.</p>\n";
+  return table(rows.rows(), "Where and with what the training ran.", "full text");
 }
 
 std::string configuration_section(const Runs& runs) {

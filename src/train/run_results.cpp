@@ -37,10 +37,11 @@ bool has_test_set(const DataOptions& data) {
 
 void write_performance(const Job& job, const FitResult& result, TrainStep& step, double peak_gflops) {
   if (!job.is_root()) return;
+  static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
   const nlohmann::json json = {
-      {"end", result.ended_early ? "target" : "done"},
+      {"end", kEnds[static_cast<std::size_t>(result.end)]},
       {"last_step", result.steps},
       {"steps", rates.steps},
       {"samples", rates.samples},
@@ -81,6 +82,10 @@ void write_evaluation(Job& job, Network& network, const Loss& loss, const Datase
                                               job.app.views(*data));
     });
     const Predictions predictions = predictor->run();
+    if (predictions.stopped != StopRequest::kNone) {
+      if (job.is_root()) log_warning("the report has no evaluation: the run was asked to stop while it went on");
+      return;
+    }
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
       const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);

@@ -107,8 +107,6 @@ BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
     const ShardRange slots = shards_of(rank, ranks, static_cast<int>(options.batch));
     share.begin = slots.begin;
     share.end = slots.end;
-    share.first_part = rank;
-    share.parts = ranks;
   }
   return share;
 }

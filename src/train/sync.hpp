@@ -20,7 +20,9 @@ struct BatchShare {
   std::int64_t begin = 0, end = 0;
   std::int64_t pass = 1;  // the same on all ranks
   std::int64_t passes = 1;
-  std::int64_t first_part = 0, parts = 1;  // the passes of all ranks, numbered through
+  /// Losses are summed over ranks in so many slots, this rank's passes in those from first_part on: one for all, or
+  /// where the order of additions counts (deterministic) one for each pass of any rank.
+  std::int64_t first_part = 0, parts = 1;
 };
 
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);

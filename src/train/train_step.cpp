@@ -123,8 +123,8 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
 
-  // [0, parts): the loss of each pass of any rank, added in one order everywhere; then the number of failed ranks, of
-  // those that got a signal, of those whose wall time is up.
+  // [0, parts): losses (BatchShare); then the number of failed ranks, of those that got a signal, of those whose wall
+  // time is up.
   std::vector<double> parts(static_cast<std::size_t>(share_.parts + 3), 0.0);
   const std::span<double, 3> counts = std::span(parts).last<3>();
   double mine = 0;

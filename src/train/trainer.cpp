@@ -112,7 +112,6 @@ FitResult Trainer::fit(MetricsLog* metrics) {
   if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
 
   result_.steps = state_.step;
-  result_.ended_early = state_.ended;
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (rates.steps > 1 && later_s > 0) {
@@ -216,14 +215,15 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.interval_loss = interval_s_ = 0;
 }
 
-// A run is not lost because a line cannot be written: it is kept, and tried again with the next one.
+// A run is not lost because a line cannot be written: the log tries it again with the next one.
 void Trainer::log(const nlohmann::json& line) {
   if (metrics_ == nullptr) return;
-  unwritten_.push_back(line);
   try {
-    for (; !unwritten_.empty(); unwritten_.pop_front()) metrics_->write(unwritten_.front());
+    metrics_->write(line);
+    log_failed_ = false;
   } catch (const Error& error) {
-    if (unwritten_.size() == 1) job_.say("warning: {}; the run goes on", error.what());
+    if (!log_failed_) job_.say("warning: {}; the run goes on", error.what());
+    log_failed_ = true;
   }
 }
 
@@ -233,26 +233,26 @@ StopRequest Trainer::validate() {
   const Activity activity("validation", state_.step);
   const Predictions predictions = predictor_->run();
   if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-  // Of the metric to stop by, from rank 0 to all: value, whether higher is better.
-  std::array<double, 2> decisive = {0, 0};
+  // Of the metric to stop by, from rank 0 to all: value (NaN: none), whether higher is better.
+  std::array<double, 2> decisive = {NAN, 0};
   Evaluation evaluation;
   agree(*job_.comm, [&] {
     if (!job_.is_root()) return;
     evaluation = job_.app.evaluate(*validation_, predictions, Depth::kQuick);
     evaluation.metrics.push_back({"loss", predictions.loss, false});
-    const NamedMetric* metric = options.metric.empty() ? &evaluation.metrics.front() : evaluation.find(options.metric);
-    if (metric == nullptr) {
-      std::string known;
-      for (const NamedMetric& m : evaluation.metrics) known += (known.empty() ? "" : ", ") + m.name;
-      user_error("stop.metric \"{}\" is not a metric of {}: they are {}", options.metric, job_.app.name(), known);
+    for (const NamedMetric& m : evaluation.metrics) {
+      if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
     }
-    decisive = {metric->value, metric->higher_is_better ? 1.0 : 0.0};
+    if (const NamedMetric* metric = evaluation.find(job_.stop_metric())) {
+      decisive = {metric->value, metric->higher_is_better ? 1.0 : 0.0};
+    }
     nlohmann::json values;
     std::string text;
     for (const NamedMetric& m : evaluation.metrics) {
       values[m.name] = m.value;
       text += fmt::format(" {} {:.4f}", m.name, m.value);
     }
+    for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
     job_.say("epoch {} validation:{}", state_.epoch, text);
     const nlohmann::json line = {
         {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
@@ -260,6 +260,10 @@ StopRequest Trainer::validate() {
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
+  if (std::isnan(decisive[0])) {  // and nothing is to stop by it
+    result_.validation = std::move(evaluation);
+    return StopRequest::kNone;
+  }
   const bool improved = !state_.best || better(decisive[0], *state_.best);
   if (improved) state_.best = decisive[0];
   state_.since_best = improved ? 0 : state_.since_best + 1;
@@ -269,6 +273,7 @@ StopRequest Trainer::validate() {
   const bool target_reached = options.target != 0 && !better(options.target, decisive[0]);
   const bool patience_ended = options.patience > 0 && state_.since_best >= options.patience;
   state_.ended = target_reached || patience_ended;
+  if (state_.ended) result_.end = target_reached ? FitEnd::kTarget : FitEnd::kPatience;
   if (target_reached) job_.say("target {} reached", options.target);
   if (patience_ended) job_.say("no better value in {} validations", options.patience);
   return StopRequest::kNone;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,7 +14,7 @@
 #include "io/progress.hpp"
 #include "train/job.hpp"
 #include "train/predictor.hpp"
-#include "train/report.hpp"
+#include "train/rates.hpp"
 #include "train/schedule.hpp"
 #include "train/stop_request.hpp"
 #include "train/trace.hpp"
@@ -24,9 +23,12 @@
 
 namespace petaflow {
 
+/// Why a training is over.
+enum class FitEnd { kLastStep, kTarget, kPatience };
+
 struct FitResult {
-  std::int64_t steps = 0;    // done in all, those before a resume included
-  bool ended_early = false;  // by target or patience
+  std::int64_t steps = 0;  // done in all, those before a resume included
+  FitEnd end = FitEnd::kLastStep;
   StopRequest stopped = StopRequest::kNone;
   std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
   Rates rates;                           // of this process
@@ -49,7 +51,7 @@ class Trainer {
   bool finished() const;
 
   /// Trains to the end, the target, or a request to stop; writes a checkpoint every checkpoint.interval steps and at
-  /// the end.  Throws on all ranks where one fails.
+  /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
   /// @param metrics  on rank 0; null elsewhere
   FitResult fit(MetricsLog* metrics);
   /// The wall time in seconds of one step from the beginning of the data, after one to warm up; changes the weights.
@@ -80,7 +82,7 @@ class Trainer {
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best
   std::int64_t saved_step_ = -1;
-  std::deque<nlohmann::json> unwritten_;
+  bool log_failed_ = false;  // the last line could not be written
   FitResult result_;
   std::unique_ptr<StepTrace> trace_;   // null: none
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics

@@ -1,4 +1,4 @@
-#include "train/report.hpp"
+#include "train/rates.hpp"
 
 #include <sys/resource.h>
 
