@@ -1,10 +1,14 @@
 // TFRecord framing, CRC-32C against published values, TensorBoard's events against what TensorBoard itself writes.
+#include <sys/resource.h>
+
 #include <bit>
+#include <csignal>
 #include <numeric>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "io/metrics_log.hpp"
 #include "io/tensorboard.hpp"
 #include "io/tfrecord.hpp"
@@ -50,6 +54,26 @@ TEST(TensorBoard, EncodesWhatTensorBoardEncodes) {
   EXPECT_EQ(ours, read_bytes("tests/golden/tensorboard.tfevents"));
 }
 
+/// Files of this process cannot grow beyond so many bytes while it lives, as on a full disk.
+class FullDisk {
+ public:
+  explicit FullDisk(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FullDisk() {
+    setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FullDisk(const FullDisk&) = delete;
+  FullDisk& operator=(const FullDisk&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
 std::vector<std::string> event_files(const ScratchFolder& folder) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
@@ -84,6 +108,30 @@ TEST(TensorBoard, MetricsLogWritesItsNumbersAsScalars) {
       without_time(encode_scalars_event(0, 10, loss)), without_time(encode_scalars_event(0, 20, auc))};
   EXPECT_EQ(found, expected);
   EXPECT_HOLDS(test::error_of([&] { MetricsLog log(folder / "m.jsonl", folder / "missing"); }), "missing");
+}
+
+TEST(TensorBoard, AFullDiskLeavesNoHalfRecords) {
+  const ScratchFolder folder;
+  const std::string path = folder / "metrics.jsonl";
+  MetricsLog log(path, folder.path());
+  log.write({{"step", 1}, {"loss", 0.5}});
+  const std::string lines = read_bytes(path), events = read_bytes(event_files(folder).at(0));
+  ASSERT_GT(events.size(), lines.size());
+  const nlohmann::json second = {{"step", 2}, {"loss", 0.25}};
+  {
+    const FullDisk full(events.size() + 5);  // room for the line, not for the record
+    try {
+      log.write(second);
+      ADD_FAILURE() << "it was written";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("; it takes 42 bytes and "), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(read_bytes(path), lines);
+    EXPECT_EQ(read_bytes(event_files(folder).at(0)), events);
+  }
+  log.write(second);
+  EXPECT_EQ(read_bytes(path), lines + second.dump() + "\n");
+  EXPECT_GT(read_bytes(event_files(folder).at(0)).size(), events.size() + 16);
 }
 
 }  // namespace

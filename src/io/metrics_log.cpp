@@ -40,16 +40,17 @@ MetricsLog::~MetricsLog() { close(file_); }
 
 void MetricsLog::write(const nlohmann::json& object) {
   const off_t size = lseek(file_, 0, SEEK_END);
-  try {
-    write_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
-  } catch (const Error&) {
-    if (ftruncate(file_, size) != 0) throw;  // half a line goes; where it cannot, the next line begins after it
-    throw;
-  }
+  append_all(file_, object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", path_);
   if (!events_ || !object.contains("step")) return;
   std::vector<NamedScalar> scalars;
   add_scalars(object, "", scalars);
-  if (!scalars.empty()) events_->write(object["step"].get<std::int64_t>(), scalars);
+  if (scalars.empty()) return;
+  try {
+    events_->write(object["step"].get<std::int64_t>(), scalars);
+  } catch (const Error&) {
+    if (ftruncate(file_, size) != 0) throw;  // in both files or in none: whoever tries again writes both
+    throw;
+  }
 }
 
 }  // namespace petaflow

@@ -93,7 +93,7 @@ EventFile::EventFile(const std::string& folder) {
                       getpid());
   file_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
-  write_all(file_, tfrecord(encode_version_event(now)), path_);
+  append_all(file_, tfrecord(encode_version_event(now)), path_);
 }
 
 EventFile::~EventFile() { close(file_); }
@@ -101,8 +101,8 @@ EventFile::~EventFile() { close(file_); }
 void EventFile::write(std::int64_t step, std::span<const NamedScalar> scalars) {
   std::string records;
   if (!started_) records = tfrecord(encode_start_event(now_s(), step));
+  append_all(file_, records + tfrecord(encode_scalars_event(now_s(), step, scalars)), path_);
   started_ = true;
-  write_all(file_, records + tfrecord(encode_scalars_event(now_s(), step, scalars)), path_);
 }
 
 }  // namespace petaflow

@@ -50,10 +50,11 @@ std::string save_to_folder(const std::string& folder, std::int64_t step, const C
   const std::string path = folder + "/" + name;
   save_checkpoint(path, checkpoint);
   publish_link(name, folder + "/" + kLink);
-  const std::vector<std::string> all = checkpoints_in(folder);
-  for (auto old = all.begin() + std::min<std::ptrdiff_t>(keep, std::ssize(all)); old != all.end(); ++old) {
+  std::int64_t kept = 0;
+  for (const fs::path other : checkpoints_in(folder)) {
+    if (other.filename() <= name && kept++ < keep) continue;
     std::error_code status;
-    fs::remove(*old, status);  // one too many does no harm
+    fs::remove(other, status);  // one too many does no harm
   }
   return path;
 }

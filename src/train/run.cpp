@@ -5,6 +5,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "base/activity.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
 #include "train/command_line.hpp"
@@ -35,7 +36,10 @@ int run_in_kokkos(Application& application, const CommandLine& line, Communicato
   std::unique_ptr<Job> job;
   try {
     agree(world, [&] { job = std::make_unique<Job>(application, make_communicator("auto"), line); });
-    return run_command(*job);
+    const int code = run_command(*job);
+    const Activity activity("ending");
+    job->comm->barrier();  // it is watched; MPI_Finalize would wait for a lost rank without end
+    return code;
   } catch (const AgreedError& error) {
     if (world.rank() == 0) complain(application.name(), error.what());
     return exit_code(error);
