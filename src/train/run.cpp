@@ -1,5 +1,10 @@
 #include "train/run.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
 
@@ -31,6 +36,19 @@ int run_command(Job& job) {
   return commands.at(job.line.command)(job);
 }
 
+extern "C" void end_without_the_others(int) {
+  constexpr char kText[] = "other ranks are missing in MPI_Finalize; all results are written\n";
+  static_cast<void>(write(STDERR_FILENO, kText, sizeof kText - 1));
+  _exit(kHangExitCode);
+}
+
+/// MPI_Finalize waits for a lost rank without end, out of sight of the watch over collectives.
+void limit_finalize(double seconds) {
+  if (seconds <= 0) return;
+  std::signal(SIGALRM, end_without_the_others);
+  alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
+}
+
 /// Everything that holds memory of Kokkos or talks to other ranks lives and dies in here.
 int run_in_kokkos(Application& application, const CommandLine& line, Communicator& world) {
   std::unique_ptr<Job> job;
@@ -38,7 +56,8 @@ int run_in_kokkos(Application& application, const CommandLine& line, Communicato
     agree(world, [&] { job = std::make_unique<Job>(application, make_communicator("auto"), line); });
     const int code = run_command(*job);
     const Activity activity("ending");
-    job->comm->barrier();  // it is watched; MPI_Finalize would wait for a lost rank without end
+    job->comm->barrier();
+    if (world.size() > 1) limit_finalize(job->options.run.hang_timeout);
     return code;
   } catch (const AgreedError& error) {
     if (world.rank() == 0) complain(application.name(), error.what());
