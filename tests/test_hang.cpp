@@ -8,14 +8,15 @@ namespace {
 
 class Hang : public Program {
  protected:
-  /// Trains on so many ranks and sends the signal to the last one (first: to rank 0) after 3 s.
-  Outcome hurt(int ranks, const std::string& signal, bool first) {
+  /// Trains on so many ranks and sends the signal to the last one (first: to rank 0) after 3 s or another wait.
+  Outcome hurt(int ranks, const std::string& signal, bool first, const std::string& wait = "sleep 3",
+               const std::string& steps = "100000000") {
     // bash becomes timeout, whose child is mpirun, whose children are the ranks.
     const std::string victim =
         "$(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " + std::string(first ? "head" : "tail") + " -n 1)";
     return run(
-        "train small.toml run.name=hang --overwrite train.steps=100000000 train.validate_epochs=0 run.hang_timeout=2",
-        ranks, "bash -c '(sleep 3; kill -" + signal + " " + victim + ") & exec timeout -s KILL 30 \"$@\"' bash");
+        "train small.toml run.name=hang --overwrite train.validate_epochs=0 run.hang_timeout=2 train.steps=" + steps,
+        ranks, "bash -c '(" + wait + "; kill -" + signal + " " + victim + ") & exec timeout -s KILL 30 \"$@\"' bash");
   }
 };
 
@@ -32,6 +33,14 @@ TEST_F(Hang, AStoppedRankIsNamed) {
   const Outcome zero = hurt(3, "STOP", true);  // the first witness itself
   EXPECT_EQ(zero.code, 2) << zero.err;
   EXPECT_NE(zero.err.find("missing: rank 0 ("), std::string::npos) << zero.err;
+}
+
+TEST_F(Hang, ARankStoppedAtTheEndEndsTheRun) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome outcome = hurt(2, "STOP", false, "until [ -e runs/hang/performance.json ]; do sleep 0.001; done", "20");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find("last evaluation of step 20 "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("missing: rank 1 ("), std::string::npos) << outcome.err;
 }
 
 TEST_F(Hang, AKilledRankEndsTheRun) {

@@ -36,6 +36,14 @@ void move_into_place(const std::string& temporary, const std::string& path) {
   if (error != 0) user_error("cannot bring the folder of {} to the disk: {}", path, std::strerror(error));
 }
 
+// In powers of ten, as df -H.
+std::string size_text(std::uintmax_t bytes) {
+  const auto size = static_cast<double>(bytes);
+  if (bytes < 1000) return fmt::format("{} bytes", bytes);
+  if (size < 1e6) return fmt::format("{:.1f} kB", 1e-3 * size);
+  return size < 1e9 ? fmt::format("{:.1f} MB", 1e-6 * size) : fmt::format("{:.1f} GB", 1e-9 * size);
+}
+
 }  // namespace
 
 void check_output(const std::string& path) {
@@ -61,13 +69,22 @@ void write_all(int file, std::string_view text, const std::string& path) {
   }
 }
 
+std::string room_for(const std::string& path, std::size_t size_bytes) {
+  std::error_code status;
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  const std::filesystem::space_info space = std::filesystem::space(folder, status);
+  if (status) return "";
+  return fmt::format("; it takes {} and {} are free in {}", size_text(size_bytes), size_text(space.available),
+                     folder.string());
+}
+
 void append_all(int file, std::string_view text, const std::string& path) {
   const off_t size = lseek(file, 0, SEEK_END);
   try {
     write_all(file, text, path);
-  } catch (const Error&) {
-    if (ftruncate(file, size) != 0) throw;  // of a device, which holds nothing
-    throw;
+  } catch (const Error& error) {
+    const std::string room = ftruncate(file, size) == 0 ? room_for(path, text.size()) : "";  // no room in a device
+    throw Error(error.kind(), error.what() + room);
   }
 }
 
@@ -95,10 +112,10 @@ void write_file_atomically(const std::string& path, std::string_view text) {
   if (file < 0) user_error("cannot write {}: {}", path, std::strerror(errno));
   try {
     write_all(file, text, path);
-  } catch (const Error&) {
+  } catch (const Error& error) {
     close(file);
     unlink(temporary.c_str());
-    throw;
+    throw Error(error.kind(), error.what() + room_for(path, text.size()));
   }
   if (close(file) != 0) {  // NFS reports a full disk here
     const int error = errno;

@@ -8,6 +8,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "io/hdf5_handle.hpp"
 
@@ -37,14 +40,17 @@ std::string brief(const std::string& description) {
 }  // namespace
 
 std::string error_text() {
-  std::string text;
+  std::vector<std::string> all;
   const auto add = [](unsigned, const H5E_error2_t* error, void* to) -> herr_t {
-    auto& out = *static_cast<std::string*>(to);
-    if (error->desc != nullptr && *error->desc != '\0') out += (out.empty() ? "" : "; ") + brief(error->desc);
-    return 0;
+    auto& out = *static_cast<std::vector<std::string>*>(to);
+    if (error->desc == nullptr || *error->desc == '\0') return 0;
+    const std::string text = brief(error->desc);
+    if (text != error->desc) out.assign(1, text);
+    if (std::ranges::find(out, text) == out.end()) out.push_back(text);
+    return text == error->desc ? 0 : 1;  // the system's own words say it all
   };
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, add, &text);
-  return text.empty() ? "no reason given" : text;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, add, &all);
+  return all.empty() ? "no reason given" : fmt::format("{}", fmt::join(all, "; "));
 }
 
 }  // namespace hdf5

@@ -58,7 +58,8 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
-/// HDF5's error stack from the innermost cause outwards, "; " between, for the end of a sentence.
+/// HDF5's error stack from the innermost cause outwards, "; " between, for the end of a sentence; the cause alone
+/// where a system call failed.
 std::string error_text();
 
 /// Throws a user error with the words of HDF5 added where `ok` is false.

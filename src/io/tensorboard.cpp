@@ -93,7 +93,7 @@ EventFile::EventFile(const std::string& folder) {
                       getpid());
   file_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
-  write_all(file_, tfrecord(encode_version_event(now)), path_);
+  append_all(file_, tfrecord(encode_version_event(now)), path_);
 }
 
 EventFile::~EventFile() { close(file_); }

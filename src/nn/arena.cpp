@@ -25,8 +25,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }  // namespace
 
 Arena::Arena(std::vector<MemoryBlock> blocks) : blocks_(std::move(blocks)) {
-  const std::size_t planned = plan_memory(blocks_);
-  size_bytes_ = (std::max<std::size_t>(planned, 1) + kHugePage - 1) / kHugePage * kHugePage;
+  const std::size_t planned = kFront + plan_memory(blocks_);
+  size_bytes_ = (planned + kHugePage - 1) / kHugePage * kHugePage;
   try {
     memory_ = static_cast<std::byte*>(Kokkos::kokkos_malloc<MemorySpace>("petaflow::arena", size_bytes_ + kHugePage));
   } catch (const std::exception&) {
@@ -77,13 +77,13 @@ void Arena::enter([[maybe_unused]] int moment) {
 #if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
   const auto alive = [&](const MemoryBlock& block) { return block.first <= moment && moment <= block.last; };
   for (const MemoryBlock& block : blocks_) {
-    if (kOnHost && !alive(block)) ASAN_POISON_MEMORY_REGION(memory_ + block.offset, block.size_bytes);
+    if (kOnHost && !alive(block)) ASAN_POISON_MEMORY_REGION(memory_ + kFront + block.offset, block.size_bytes);
   }
   for (const MemoryBlock& block : blocks_) {
     if (!kOnHost || !alive(block)) continue;
-    ASAN_UNPOISON_MEMORY_REGION(memory_ + block.offset, block.size_bytes);
+    ASAN_UNPOISON_MEMORY_REGION(memory_ + kFront + block.offset, block.size_bytes);
     if (block.first == moment && moment_ != moment) {
-      auto* values = reinterpret_cast<float*>(memory_ + block.offset);
+      auto* values = reinterpret_cast<float*>(memory_ + kFront + block.offset);
       std::fill_n(values, block.size_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
     }
   }

@@ -23,12 +23,16 @@ class Arena {
     return *this;
   }
 
-  std::byte* block(std::size_t index) const { return memory_ + blocks_[index].offset; }
+  std::byte* block(std::size_t index) const { return memory_ + kFront + blocks_[index].offset; }
   std::size_t size_bytes() const { return size_bytes_; }
   /// The step reaches a moment: blocks that are not alive in it must not be touched.
   void enter(int moment);
 
  private:
+  /// Bytes left free before the first block, poisoned as the gaps behind blocks are; a page, so that blocks keep their
+  /// place in pages.
+  static constexpr std::size_t kFront = 4096;
+
   void swap(Arena& other) noexcept;
 
   std::vector<MemoryBlock> blocks_;

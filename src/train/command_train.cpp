@@ -1,5 +1,6 @@
 // train INPUT: everything is validated, then the run folder is made, then the network learns.
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 
@@ -98,14 +99,29 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) 
           stage_table(step.network(), rates.steps * step.share().passes, peak));
 }
 
-void leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
-                   double peak) {
+int stopped(const Job& job, StopRequest request, std::int64_t steps) {
+  job.say("stopped by {} after step {}; --resume goes on from there",
+          request == StopRequest::kSignal ? "a signal" : "run.wall_time", steps);
+  return kStopped;
+}
+
+/// The report is the last file of a run.
+bool has_report(const Job& job) {
+  const bool here = job.is_root() && std::filesystem::exists(job.run_folder() + "/" + kReportFile);
+  return !broadcast_text(*job.comm, here ? "yes" : "").empty();
+}
+
+int leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
+                  double peak) {
+  const Activity activity("last evaluation", result.steps);
   agree(*job.comm, [&] { write_performance(job, result, step, peak); });
-  write_evaluation(job, step.network(), loss, validation);
+  const StopRequest request = write_evaluation(job, step.network(), loss, validation);
+  if (request != StopRequest::kNone) return stopped(job, request, result.steps);
   agree(*job.comm, [&] {
     if (job.is_root()) write_report(job.app, job.run_folder());
   });
   job.say("wrote {}/{}", job.run_folder(), kReportFile);
+  return kDone;
 }
 
 }  // namespace
@@ -155,23 +171,18 @@ int command_train(Job& job) {
     say_estimate(job, *trainer, *step);
     return kDone;
   }
-  if (resumed && trainer->finished()) {
+  if (resumed && trainer->finished() && has_report(job)) {
     job.say("nothing is left to do: the run has ended after {} steps", trainer->steps());
     return kDone;
   }
 
   metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
   const FitResult result = trainer->fit(metrics.get());
-  if (result.stopped != StopRequest::kNone) {  // whoever asked for it does not wait for more
-    job.say("stopped by {} after step {}; --resume goes on from there",
-            result.stopped == StopRequest::kSignal ? "a signal" : "run.wall_time", result.steps);
-    return kStopped;
-  }
+  if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
   if (job.is_root() && result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
   const double peak = measure_peak_gflops(job.context);
   if (result.rates.steps > 0) say_rates(job, result, *step, peak);
-  leave_results(job, result, *step, *loss, validation.get(), peak);
-  return kDone;
+  return leave_results(job, result, *step, *loss, validation.get(), peak);
 }
 
 }  // namespace petaflow

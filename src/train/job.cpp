@@ -39,8 +39,8 @@ void Job::load_input() {
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
     check(options, comm->size());
+    watch_hangs();
   });
-  watch_hangs();
 }
 
 void Job::load_text(const std::string& config, const std::string& where) {

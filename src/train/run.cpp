@@ -1,11 +1,17 @@
 #include "train/run.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <optional>
 
 #include <Kokkos_Core.hpp>
 
+#include "base/activity.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
 #include "train/command_line.hpp"
@@ -31,6 +37,19 @@ int run_command(Job& job) {
   return commands.at(job.line.command)(job);
 }
 
+extern "C" void end_without_the_others(int) {
+  constexpr char kText[] = "other ranks are missing in MPI_Finalize; all results are written\n";
+  static_cast<void>(write(STDERR_FILENO, kText, sizeof kText - 1));
+  _exit(kHangExitCode);
+}
+
+/// MPI_Finalize waits for a lost rank without end, out of sight of the watch over collectives.
+void limit_finalize(double seconds) {
+  if (seconds <= 0) return;
+  std::signal(SIGALRM, end_without_the_others);
+  alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
+}
+
 /// What all ranks know, rank 0 says.  What one rank alone knows ends all of them: the others wait in some operation and
 /// cannot be told.
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
@@ -54,7 +73,11 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     pointers.push_back(nullptr);
     agree(*world, [&] { kokkos.emplace(count, pointers.data()); });
     agree(*world, [&] { job = std::make_unique<Job>(application, *world, parsed.line); });
-    return run_command(*job);
+    const int code = run_command(*job);
+    const Activity activity("ending");
+    world->barrier();
+    if (world->size() > 1) limit_finalize(job->options.run.hang_timeout);
+    return code;
   } catch (const AgreedError& error) {
     if (world->rank() == 0) complain(application.name(), error.what());
     return exit_code(error);

@@ -36,7 +36,7 @@ bool has_test_set(const DataOptions& data) {
 }  // namespace
 
 void write_performance(const Job& job, const FitResult& result, TrainStep& step, double peak_gflops) {
-  if (!job.is_root()) return;
+  if (!job.is_root() || result.rates.steps == 0) return;  // no step: all were done before a resume
   static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
@@ -65,9 +65,9 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
   write_file_atomically(job.run_folder() + "/" + kPerformanceFile, json.dump(1) + "\n");
 }
 
-void write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
+StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
   const bool test = broadcast_text(*job.comm, job.is_root() && has_test_set(job.options.data) ? "test" : "") == "test";
-  if (!test && validation == nullptr) return;
+  if (!test && validation == nullptr) return StopRequest::kNone;
   const Dataset* data = validation;
   std::unique_ptr<Dataset> opened;
   std::unique_ptr<Predictor> predictor;
@@ -82,10 +82,7 @@ void write_evaluation(Job& job, Network& network, const Loss& loss, const Datase
                                               job.app.views(*data));
     });
     const Predictions predictions = predictor->run();
-    if (predictions.stopped != StopRequest::kNone) {
-      if (job.is_root()) log_warning("the report has no evaluation: the run was asked to stop while it went on");
-      return;
-    }
+    if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
       const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
@@ -101,6 +98,7 @@ void write_evaluation(Job& job, Network& network, const Loss& loss, const Datase
   } catch (const AgreedError& error) {
     if (job.is_root()) log_warning("the report has no evaluation: {}", error.what());
   }
+  return StopRequest::kNone;
 }
 
 }  // namespace petaflow
