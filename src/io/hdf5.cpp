@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "io/atomic_file.hpp"
 #include "io/hdf5_handle.hpp"
 
 namespace petaflow {
@@ -198,6 +199,19 @@ void Hdf5File::close() {
   const Lock lock;
   check(H5Fflush(impl_->id, H5F_SCOPE_GLOBAL) >= 0, "{} cannot be written: is the disk full?", path());
   check(impl_->id.close(), "{} cannot be written: is the disk full?", path());
+}
+
+void write_hdf5_atomically(const std::string& path, const std::function<void(Hdf5File&)>& write) {
+  const std::string temporary = temporary_name(path);
+  try {
+    Hdf5File file = Hdf5File::create(temporary);
+    write(file);
+    file.close();
+    publish_file(temporary, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
 }
 
 }  // namespace petaflow

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,5 +109,9 @@ class Hdf5File {
   explicit Hdf5File(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
+
+/// Lets `write` fill a new file under a temporary name, which is published as `path` (atomic_file.hpp).  Nothing is left
+/// behind where that fails; what `write` throws is thrown on.
+void write_hdf5_atomically(const std::string& path, const std::function<void(Hdf5File&)>& write);
 
 }  // namespace petaflow

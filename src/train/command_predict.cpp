@@ -17,9 +17,7 @@ void write(Hdf5File& file, const std::string& name, const std::vector<T>& values
 }
 
 void write_rows(const Job& job, const PredictionRows& rows) {
-  const std::string temporary = temporary_name(job.line.output);
-  try {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_hdf5_atomically(job.line.output, [&](Hdf5File& file) {
     write(file, "score", rows.score, Hdf5Type::kF32);
     write(file, "label", rows.label, Hdf5Type::kI32);
     write(file, "file", rows.file, Hdf5Type::kI32);
@@ -29,13 +27,7 @@ void write_rows(const Job& job, const PredictionRows& rows) {
     file.set_attribute("/", "files", files);
     file.set_attribute("/", "run", job.line.input);
     file.set_attribute("/", "provenance", provenance(job));
-    file.close();
-    publish_file(temporary, job.line.output);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw;
-  }
+  });
 }
 
 }  // namespace
