@@ -1,16 +1,13 @@
 #include "hep/hep_app.hpp"
 
-#include <algorithm>
-#include <filesystem>
-
 #include <nlohmann/json.hpp>
 
 #include "data/files.hpp"
 #include "hep/evaluation_table.hpp"
 #include "hep/generate.hpp"
-#include "io/atomic_file.hpp"
 #include "io/log.hpp"
 #include "train/classification.hpp"
+#include "train/generated_files.hpp"
 
 namespace petaflow::hep {
 namespace {
@@ -171,38 +168,12 @@ void HepApplication::generate(const CommonOptions& options, bool overwrite) cons
                options_.data.width);
   }
   generator.image_size = static_cast<std::size_t>(options_.data.height);
-  struct Part {
-    const char* key;
-    const std::vector<std::string>& files;
-    std::int64_t events;
-  };
-  const Part parts[] = {{"data.train", options.data.train, keys.train},
-                        {"data.validation", options.data.validation, keys.validation},
-                        {"data.test", options.data.test, keys.test}};
-  std::vector<std::filesystem::path> written;
-  for (const Part& part : parts) {  // everything is checked before the first event is made
-    if (part.events == 0) continue;
-    if (part.files.size() != 1 || part.files[0].find_first_of("*?[") != std::string::npos) {
-      user_error("generate writes one file for {}: name it, without patterns, or set generate.{} to 0", part.key,
-                 std::string(part.key).substr(5));
-    }
-    if (std::filesystem::exists(part.files[0]) && !overwrite) {
-      user_error("{} exists; name another file in {}, or --overwrite to replace it", part.files[0], part.key);
-    }
-    check_output(part.files[0]);
-    written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(part.files[0])));
-    if (std::ranges::count(written, written.back()) > 1) {
-      user_error("{} names {}, which another set is to be written to", part.key, part.files[0]);
-    }
-  }
-  std::int64_t first = 0;  // sets share no event
-  for (const Part& part : parts) {
-    if (part.events == 0) continue;
-    const GeneratedFile file = write_events(part.files[0], generator, static_cast<std::uint64_t>(keys.seed), first,
-                                            part.events, static_cast<int>(keys.gzip));
-    first += part.events;
-    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", part.files[0],
-             file.events, file.signal, file.selected_background, file.selected_signal);
+  for (const GeneratedFile& file :
+       plan_generated_files(options.data, {keys.train, keys.validation, keys.test}, overwrite)) {
+    const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(keys.seed), file.first,
+                                            file.count, static_cast<int>(keys.gzip));
+    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", file.path,
+             file.count, counts.signal, counts.selected_background, counts.selected_signal);
   }
 }
 
