@@ -111,7 +111,7 @@ TEST(Fuzz, HepData) {
   seeds.push_back(test::read_bytes(path));
   fuzz(seeds, [&](const std::string& bytes) {
     test::write_bytes(path, bytes);
-    const HepData data = open_hep({}, {path});
+    const HepData data = test::open_hep({}, {path});
     const auto [c, d, h, w] = data.sample_dims();
     std::vector<float> pixels(static_cast<std::size_t>(c * d * h * w));
     for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) data.read(i, pixels);

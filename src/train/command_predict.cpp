@@ -6,6 +6,7 @@
 #include "io/hdf5.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/open_data.hpp"
 #include "train/run_folder.hpp"
 
 namespace petaflow {
@@ -34,9 +35,8 @@ void write_rows(const Job& job, const PredictionRows& rows) {
 
 int command_predict(Job& job) {
   const TrainedNetwork trained = load_trained(job);
-  std::unique_ptr<Dataset> data;
-  std::unique_ptr<Predictor> predictor;
   agree(*job.comm, [&] {
+    if (!job.is_root()) return;
     check_output(job.line.output);
     if (std::filesystem::exists(job.line.output)) {
       if (!job.line.overwrite) {
@@ -50,8 +50,10 @@ int command_predict(Job& job) {
         }
       }
     }
-    data = job.app.open(job.line.files, "FILE", DataRole::kPredict);
-    check_shape(*data, job.app.sample_shape(), "FILE");
+  });
+  const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kPredict);
+  std::unique_ptr<Predictor> predictor;
+  agree(*job.comm, [&] {
     predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
                                             job.options.data, job.app.views(*data));
   });
