@@ -92,4 +92,15 @@ inline void write_class_file(const std::string& path, const std::vector<float>& 
   file.write<float>("towers", {static_cast<std::int64_t>(pixels.size()) / (kHeight * kWidth), kHeight, kWidth}, pixels);
 }
 
+inline SampleRange all_of(const Dataset& data) { return {0, data.size()}; }
+
+/// A set as one rank alone opens and completes it.
+inline HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files,
+                        const std::string& what = "data") {
+  HepData data(options, scan_hep(options, expand_files(files, what)));
+  if (data.in_memory()) data.load(all_of(data));
+  if (data.wants_maxima()) data.set_maxima(channel_maxima(data, all_of(data)));
+  return data;
+}
+
 }  // namespace petaflow::test

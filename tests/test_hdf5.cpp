@@ -1,9 +1,13 @@
 // HDF5 wrapper: types, chunks, attributes, and every kind of file that is not what it should be.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <hdf5.h>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -29,6 +33,37 @@ struct StorageCase {
 };
 
 class Hdf5Types : public testing::TestWithParam<StorageCase> {};
+
+TEST(Hdf5, LockedFilesAreRefusedUnlessLockingIsOff) {
+  if (std::getenv("HDF5_USE_FILE_LOCKING") != nullptr) GTEST_SKIP() << "NOT TESTED: HDF5_USE_FILE_LOCKING is set";
+  const ScratchFolder folder;
+  {
+    auto file = Hdf5File::create(folder / "a.h5");
+    file.write<float>("x", {1000}, ramp(1000));
+    file.close();
+  }
+  const int writer = open((folder / "a.h5").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(writer, LOCK_EX), 0);  // another descriptor is another owner
+  const hid_t opened = H5Fopen((folder / "a.h5").c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  if (opened >= 0) {
+    H5Fclose(opened);
+    close(writer);
+    GTEST_SKIP() << "NOT TESTED: this HDF5 library was built without file locking";
+  }
+  EXPECT_HOLDS(error_of([&] { Hdf5File::open(folder / "a.h5"); }), "a.h5 cannot be locked");
+  EXPECT_HOLDS(error_of([&] { Hdf5File::open(folder / "a.h5"); }), "data.hdf5_locking = false");
+  set_hdf5_locking(false);
+  EXPECT_EQ(Hdf5File::open(folder / "a.h5").read<float>("x"), ramp(1000));
+  set_hdf5_locking(true);
+  EXPECT_HOLDS(error_of([&] { Hdf5File::create(folder / "a.h5"); }), "data.hdf5_locking = false");  // cut to nothing
+  set_hdf5_locking(false);
+  Hdf5File::create(folder / "a.h5").write<float>("x", {10}, ramp(10));
+  EXPECT_EQ(Hdf5File::open(folder / "a.h5").read<float>("x"), ramp(10));
+  set_hdf5_locking(true);
+  EXPECT_HOLDS(error_of([&] { Hdf5File::open(folder / "a.h5"); }), "cannot be locked");
+  close(writer);
+  EXPECT_EQ(Hdf5File::open(folder / "a.h5").read<float>("x"), ramp(10));
+}
 
 /// Contiguous f32 data are read around HDF5: not from the file that only links to them.
 TEST(Hdf5, LinksIntoOtherFilesAreFollowed) {

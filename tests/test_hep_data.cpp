@@ -1,9 +1,10 @@
-// HEP data sets: the three layouts in several types and storages, what is refused, the real trigger towers,
-// augmentation.
+// HEP data sets: the three layouts in several types and storages, many files, the real trigger towers.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "data/files.hpp"
 #include "data/hep.hpp"
@@ -134,15 +135,15 @@ TEST(HepData, TransformsAreStackedCroppedAndScaled) {
   EXPECT_FLOAT_EQ(pixels[at + 2], x / 10);
   EXPECT_FLOAT_EQ(pixels[at + 3], y / 4);
 
-  const auto maxima = channel_maxima(plain);
+  const auto maxima = channel_maxima(plain, all_of(plain));
   EXPECT_FLOAT_EQ(maxima[2], value(9, 0, 2, 4) / 10);
   options.scale = "max";
   const HepData scaled = open_hep(options, {folder / "a.h5"});
   EXPECT_EQ(scaled.maxima(), maxima);
-  EXPECT_EQ(channel_maxima(scaled), (std::vector<float>{1, 1, 1, 1}));
+  EXPECT_EQ(channel_maxima(scaled, all_of(scaled)), (std::vector<float>{1, 1, 1, 1}));
   options.maxima = {1, 1, 2, 1};
   const HepData given = open_hep(options, {folder / "a.h5"});
-  EXPECT_FLOAT_EQ(channel_maxima(given)[2], maxima[2] / 2);
+  EXPECT_FLOAT_EQ(channel_maxima(given, all_of(given))[2], maxima[2] / 2);
 }
 
 TEST(HepData, ClassFilesAreLabelledByTheirNames) {
@@ -210,6 +211,69 @@ TEST(HepData, RealTriggerTowers) {
     for (const float background : largest[0]) wins += signal > background ? 1 : signal == background ? 0.5 : 0;
   }
   EXPECT_NEAR(wins / (750.0 * 750.0), 0.90826, 1e-5);
+}
+
+/// The number of open files of the process.
+std::ptrdiff_t descriptors() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
+TEST(HepData, MoreFilesThanDescriptors) {
+  const ScratchFolder folder;
+  constexpr std::int64_t kFiles = 150;
+  write_sc17(folder / "chunk0.h5");
+  for (std::int64_t i = 1; i < kFiles; ++i) {
+    std::filesystem::copy(folder / "chunk0.h5", folder / fmt::format("chunk{}.h5", i));
+  }
+  HepDataOptions options;
+  options.cache_bytes = 0;
+  const std::ptrdiff_t before = descriptors();
+  rlimit usual{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const rlimit low = {static_cast<rlim_t>(before) + kFiles, usual.rlim_max};  // a file open for reading takes two
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  {
+    const HepData data = open_hep(options, {folder / "chunk*.h5"});
+    EXPECT_EQ(descriptors(), before);
+    const auto read_all = [&](std::int64_t step) {
+      for (std::int64_t i = step > 0 ? 0 : kFiles - 1; i >= 0 && i < kFiles; i += step) {
+        expect_values(data, 3, i * kEvents);
+      }
+    };
+    std::thread backwards([&] { read_all(-1); });
+    read_all(1);
+    backwards.join();
+    EXPECT_GT(descriptors(), before);  // the last ones are kept
+  }
+  EXPECT_EQ(descriptors(), before);
+  options.cache_bytes = std::int64_t{1} << 30;
+  const HepData held = open_hep(options, {folder / "chunk*.h5"});
+  EXPECT_EQ(descriptors(), before);
+  expect_values(held, 3, (kFiles - 1) * kEvents);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
+TEST(HepData, AFileThatIsAnotherOneNowIsRefused) {
+  const ScratchFolder folder;
+  write_sc17(folder / "a.h5");
+  HepDataOptions options;
+  options.cache_bytes = 0;
+  const HepData data = open_hep(options, {folder / "a.h5"});
+  write_sc17(folder / "a.h5", 3);
+  std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
+  EXPECT_HOLDS(error_of([&] { data.read(0, pixels); }), "a.h5 has changed: its data set data is float32 (10, 3, 3, 6)");
+}
+
+TEST(RecentlyUsed, KeepsTheLast) {
+  RecentlyUsed<int> kept(2);
+  int made = 0;
+  const auto get = [&](std::int64_t key) { return *kept.get(key, [&] { return ++made; }); };
+  EXPECT_EQ(get(7), 1);
+  EXPECT_EQ(get(8), 2);
+  EXPECT_EQ(get(7), 1);
+  EXPECT_EQ(get(9), 3);  // in the place of 8
+  EXPECT_EQ(get(7), 1);
+  EXPECT_EQ(get(8), 4);  // in the place of 9
+  EXPECT_THROW(kept.get(5, []() -> int { user_error("no"); }), Error);
+  EXPECT_EQ(get(8), 4);
 }
 
 TEST(Files, NaturalOrder) {

@@ -1,4 +1,7 @@
 // The hep program as a user meets it: exit codes, one message, nothing left behind, on one and on two ranks.
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -148,6 +151,26 @@ TEST_F(Program, AnErrorBeforeTheCommandEndsAllRanksOnce) {
   const Outcome one = run(line + " : -n 1 " + program_.string() + " " + line + bad, 2, "timeout 60");
   EXPECT_EQ(one.code, 2) << one.err;
   EXPECT_EQ(count(one.err, "hep: rank 2: "), 1U) << one.err;
+}
+
+TEST_F(Program, OtherRanksWaitForGenerate) {
+  const Outcome outcome = run("generate small.toml generate.train=4000 run.hang_timeout=0.3", 2);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "test.h5"));
+}
+
+TEST_F(Program, LockedFilesAreReadWithoutLocking) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const int writer = open((folder_ / "train.h5").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(writer, LOCK_EX), 0);
+  const Outcome refused = run("train small.toml --check");
+  const Outcome open_anyway = run("train small.toml --check data.hdf5_locking=false", 2);
+  close(writer);
+  EXPECT_EQ(open_anyway.code, 0) << open_anyway.err;
+  if (refused.code == 0) GTEST_SKIP() << "NOT TESTED: this HDF5 library locks no files";
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find("train.h5 cannot be locked"), std::string::npos) << refused.err;
+  EXPECT_NE(refused.err.find("data.hdf5_locking"), std::string::npos) << refused.err;
 }
 
 TEST_F(Program, DivergenceIsAFailure) {

@@ -1,13 +1,11 @@
 #include "hep/generate.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/error.hpp"
-#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
@@ -58,11 +56,10 @@ void write_columns(Hdf5File& file, Columns& columns) {
   write_column(file, "HT", columns.ht, Hdf5Type::kF64);
 }
 
-void write_file(const std::string& path, const std::string& title, const GeneratorOptions& options, std::uint64_t seed,
+void write_file(Hdf5File& file, const std::string& title, const GeneratorOptions& options, std::uint64_t seed,
                 std::int64_t first, int gzip, Columns& columns) {
   const auto size = static_cast<std::int64_t>(options.image_size);
   const auto count = static_cast<std::int64_t>(columns.y.size());
-  Hdf5File file = Hdf5File::create(path);
   file.create_group("all_events");
   Hdf5Storage storage{Hdf5Type::kF32};
   if (gzip > 0) storage = {Hdf5Type::kF32, {1, size, size}, gzip};
@@ -100,29 +97,16 @@ void write_file(const std::string& path, const std::string& title, const Generat
     progress.update(begin + n, begin + n);
   }
   write_columns(file, columns);
-  file.close();
 }
 
 }  // namespace
 
-GeneratedFile write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
-                           std::int64_t first, std::int64_t count, int gzip) {
+EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
+                         std::int64_t first, std::int64_t count, int gzip) {
   check(options);
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code status;
-  if (!folder.empty()) std::filesystem::create_directories(folder, status);
-  if (status) user_error("cannot make the folder {}: {}", folder.string(), status.message());
   Columns columns(static_cast<std::size_t>(count));
-  const std::string temporary = temporary_name(path);
-  try {
-    write_file(temporary, path, options, seed, first, gzip, columns);
-    publish_file(temporary, path);
-  } catch (...) {
-    std::filesystem::remove(temporary, status);
-    throw;
-  }
-  GeneratedFile result;
-  result.events = count;
+  write_hdf5_atomically(path, [&](Hdf5File& file) { write_file(file, path, options, seed, first, gzip, columns); });
+  EventCounts result;
   for (std::size_t i = 0; i < columns.y.size(); ++i) {
     result.signal += columns.y[i];
     (columns.y[i] == 1 ? result.selected_signal : result.selected_background) += columns.sr[i];

@@ -8,15 +8,15 @@
 
 namespace petaflow::hep {
 
-/// Counts of a written file.
-struct GeneratedFile {
-  std::int64_t events = 0, signal = 0, selected_background = 0, selected_signal = 0;
+/// Of a written file.
+struct EventCounts {
+  std::int64_t signal = 0, selected_background = 0, selected_signal = 0;
 };
 
 /// Events [first, first + count) of the seed, in group all_events: hist, histEM, histtrack (count, size, size), y,
 /// weight, normalized_weight (1 at the largest weight), passSR4J, passSR5J, passSR, numJet, HT.  Written to a temporary
-/// name and renamed.  All threads work.  Throws user errors.
-GeneratedFile write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
-                           std::int64_t first, std::int64_t count, int gzip);
+/// name and renamed; its folder must exist.  All threads work.  Throws user errors.
+EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
+                         std::int64_t first, std::int64_t count, int gzip);
 
 }  // namespace petaflow::hep

@@ -1,37 +1,22 @@
 #include "hep/hep_app.hpp"
 
-#include <algorithm>
-#include <filesystem>
-
 #include <nlohmann/json.hpp>
 
+#include "data/bytes.hpp"
 #include "data/files.hpp"
 #include "hep/evaluation_table.hpp"
 #include "hep/generate.hpp"
-#include "io/atomic_file.hpp"
 #include "io/log.hpp"
 #include "train/classification.hpp"
+#include "train/generated_files.hpp"
 
 namespace petaflow::hep {
 namespace {
 
-/// A data set and the files that it came from.
-class HepSet final : public Dataset {
- public:
-  HepSet(const HepDataOptions& options, std::vector<std::string> paths)
-      : paths_(std::move(paths)), data_(options, paths_) {}
-  std::int64_t size() const override { return data_.size(); }
-  std::array<std::int64_t, 4> sample_dims() const override { return data_.sample_dims(); }
-  Sample read(std::int64_t index, std::span<float> pixels) const override { return data_.read(index, pixels); }
-  const HepData& data() const { return data_; }
-  const std::vector<std::string>& paths() const { return paths_; }
+const HepData& as_hep(const Dataset& data) { return dynamic_cast<const HepData&>(data); }
 
- private:
-  std::vector<std::string> paths_;
-  HepData data_;
-};
-
-const HepSet& as_hep(const Dataset& data) { return dynamic_cast<const HepSet&>(data); }
+// Where phi runs in the images, as data.phi_axis has it.
+std::string phi_axis(const HepData& data) { return data.phi_axis() == ImageAxis::kW ? "columns" : "rows"; }
 
 /// Log-odds of signal, which a float softmax would round to 1.
 std::vector<float> log_odds(const Predictions& predictions) {
@@ -54,9 +39,8 @@ Shape HepApplication::sample_shape() const {
 
 std::unique_ptr<Loss> HepApplication::loss() const { return std::make_unique<SoftmaxLoss>(); }
 
-std::unique_ptr<Dataset> HepApplication::open(const std::vector<std::string>& files, const std::string& what,
-                                              DataRole role) {
-  DataKeys& data = options_.data;
+HepDataOptions HepApplication::data_options(DataRole role) const {
+  const DataKeys& data = options_.data;
   HepDataOptions options = data.options;
   options.file.channels = data.channels;
   if (data.crop) options.crop = {data.height, data.width};
@@ -66,27 +50,39 @@ std::unique_ptr<Dataset> HepApplication::open(const std::vector<std::string>& fi
                    : role == DataRole::kEvaluate ? HepLabels::kAny
                                                  : HepLabels::kOptional;
   if (role != DataRole::kTrain) options.loss_weight = "none";
-  auto set = std::make_unique<HepSet>(options, expand_files(files, what));
-  const std::string phi_axis = set->data().phi_axis() == ImageAxis::kW ? "columns" : "rows";
-  if (role == DataRole::kTrain && data.phi_axis.empty()) data.phi_axis = phi_axis;
-  if (!data.phi_axis.empty() && phi_axis != data.phi_axis) {
-    user_error("{}: phi runs along the {} of the images in {}, but along the {} in the training set", what, phi_axis,
-               set->paths().front(), data.phi_axis);
+  return options;
+}
+
+std::string HepApplication::scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const {
+  HepIndex index = scan_hep(data_options(role), expand_files(files, what));
+  return to_bytes(index);
+}
+
+std::unique_ptr<Dataset> HepApplication::open(const std::string& found, const std::string& what, DataRole role) const {
+  auto data = std::make_unique<HepData>(data_options(role), from_bytes<HepIndex>(found));
+  const std::string axis = phi_axis(*data), &expected = options_.data.phi_axis;
+  if (!expected.empty() && axis != expected) {
+    user_error("{}: phi runs along the {} of the images in {}, but along the {} in the training set", what, axis,
+               data->paths().front(), expected);
   }
-  if (options_.model.periodic_width && phi_axis != "columns") {
-    user_error("model.periodic_width closes the images in their width, but phi runs along the {} in {}", phi_axis,
-               set->paths().front());
+  if (options_.model.periodic_width && axis != "columns") {
+    user_error("model.periodic_width closes the images in their width, but phi runs along the {} in {}", axis,
+               data->paths().front());
   }
-  if (role == DataRole::kTrain && options.scale == "max") {
-    data.maxima.assign(set->data().maxima().begin(), set->data().maxima().end());
-  }
-  return set;
+  return data;
+}
+
+void HepApplication::keep(const Dataset& train) {
+  const HepData& data = as_hep(train);
+  DataKeys& keys = options_.data;
+  keys.phi_axis = phi_axis(data);
+  if (keys.options.scale == "max") keys.maxima.assign(data.maxima().begin(), data.maxima().end());
 }
 
 std::function<void(std::span<float>, RandomSequence&)> HepApplication::augmentation(const Dataset& train) const {
   AugmentOptions augment = options_.augment;
   if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta && augment.energy_jitter == 0) return {};
-  const HepData& data = as_hep(train).data();
+  const HepData& data = as_hep(train);
   augment.phi = data.phi_axis();
   if (augment.roll_phi && !data.phi_is_whole()) {
     user_error("augment.roll_phi needs images of the whole circle in phi, but data.crop cuts it");
@@ -120,14 +116,14 @@ ScoredSet HepApplication::scored(const HepData& data, const Predictions& predict
 }
 
 std::string HepApplication::curves(const Dataset& data, const Predictions& predictions) const {
-  const HepData& hep = as_hep(data).data();
+  const HepData& hep = as_hep(data);
   const HepDataOptions& options = options_.data.options;
   const ImageScale scale{options.transforms.front(), options.units.front(), static_cast<double>(hep.maxima().front())};
   return report_curves(hep, scored(hep, predictions), scale).dump();
 }
 
 Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const {
-  const HepData& hep = as_hep(data).data();
+  const HepData& hep = as_hep(data);
   const bool full = depth == Depth::kFull;
   const ScoredSet set = scored(hep, predictions);
   std::vector<std::uint8_t> selected;
@@ -157,11 +153,11 @@ Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& pred
 }
 
 PredictionRows HepApplication::rows(const Dataset& data, const Predictions& predictions) const {
-  const HepSet& set = as_hep(data);
+  const HepData& hep = as_hep(data);
   PredictionRows rows;
-  rows.files = set.paths();
-  for (std::size_t i = 0; i < set.data().events().size(); ++i) {
-    const HepEvent& event = set.data().events()[i];
+  rows.files = hep.paths();
+  for (std::size_t i = 0; i < hep.events().size(); ++i) {
+    const HepEvent& event = hep.events()[i];
     rows.score.push_back(predictions.scores[2 * i + 1]);
     rows.label.push_back(event.label);
     rows.file.push_back(event.file);
@@ -178,38 +174,12 @@ void HepApplication::generate(const CommonOptions& options, bool overwrite) cons
                options_.data.width);
   }
   generator.image_size = static_cast<std::size_t>(options_.data.height);
-  struct Part {
-    const char* key;
-    const std::vector<std::string>& files;
-    std::int64_t events;
-  };
-  const Part parts[] = {{"data.train", options.data.train, keys.train},
-                        {"data.validation", options.data.validation, keys.validation},
-                        {"data.test", options.data.test, keys.test}};
-  std::vector<std::filesystem::path> written;
-  for (const Part& part : parts) {  // everything is checked before the first event is made
-    if (part.events == 0) continue;
-    if (part.files.size() != 1 || part.files[0].find_first_of("*?[") != std::string::npos) {
-      user_error("generate writes one file for {}: name it, without patterns, or set generate.{} to 0", part.key,
-                 std::string(part.key).substr(5));
-    }
-    if (std::filesystem::exists(part.files[0]) && !overwrite) {
-      user_error("{} exists; name another file in {}, or --overwrite to replace it", part.files[0], part.key);
-    }
-    check_output(part.files[0]);
-    written.push_back(std::filesystem::weakly_canonical(std::filesystem::absolute(part.files[0])));
-    if (std::ranges::count(written, written.back()) > 1) {
-      user_error("{} names {}, which another set is to be written to", part.key, part.files[0]);
-    }
-  }
-  std::int64_t first = 0;  // sets share no event
-  for (const Part& part : parts) {
-    if (part.events == 0) continue;
-    const GeneratedFile file = write_events(part.files[0], generator, static_cast<std::uint64_t>(keys.seed), first,
-                                            part.events, static_cast<int>(keys.gzip));
-    first += part.events;
-    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", part.files[0],
-             file.events, file.signal, file.selected_background, file.selected_signal);
+  for (const GeneratedFile& file :
+       plan_generated_files(options.data, {keys.train, keys.validation, keys.test}, overwrite)) {
+    const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(keys.seed), file.first,
+                                            file.count, static_cast<int>(keys.gzip));
+    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", file.path,
+             file.count, counts.signal, counts.selected_background, counts.selected_signal);
   }
 }
 

@@ -15,7 +15,9 @@ class HepApplication final : public Application {
   Shape sample_shape() const override;
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
   std::unique_ptr<Loss> loss() const override;
-  std::unique_ptr<Dataset> open(const std::vector<std::string>& files, const std::string& what, DataRole role) override;
+  std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const override;
+  std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override;
+  void keep(const Dataset& train) override;
   std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const override;
   std::vector<Predictor::View> views(const Dataset& data) const override;
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
@@ -27,6 +29,7 @@ class HepApplication final : public Application {
   void generate(const CommonOptions& options, bool overwrite) const override;
 
  private:
+  HepDataOptions data_options(DataRole role) const;
   ScoredSet scored(const HepData& data, const Predictions& predictions) const;
 
   Options options_;

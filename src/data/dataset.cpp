@@ -5,15 +5,19 @@
 
 namespace petaflow {
 
+SampleRange share_of_samples(std::int64_t samples, int rank, int ranks) {
+  return {samples * rank / ranks, samples * (rank + 1) / ranks};
+}
+
 std::int64_t Dataset::sample_elements() const {
   const auto [c, d, h, w] = sample_dims();
   return c * d * h * w;
 }
 
-std::vector<float> channel_maxima(const Dataset& data) {
+std::vector<float> channel_maxima(const Dataset& data, SampleRange range) {
   const auto channels = static_cast<std::size_t>(data.sample_dims()[0]);
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements())), maxima(channels, 0.0F);
-  for (std::int64_t i = 0; i < data.size(); ++i) {
+  for (std::int64_t i = range.first; i < range.last; ++i) {
     data.read(i, pixels);
     for (std::size_t p = 0; p < pixels.size(); ++p) {
       float& maximum = maxima[p % channels];
@@ -23,9 +27,9 @@ std::vector<float> channel_maxima(const Dataset& data) {
   return maxima;
 }
 
-void check_all(const Dataset& data) {
+void check_samples(const Dataset& data, SampleRange range) {
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
-  for (std::int64_t i = 0; i < data.size(); ++i) data.read(i, pixels);
+  for (std::int64_t i = range.first; i < range.last; ++i) data.read(i, pixels);
 }
 
 }  // namespace petaflow

@@ -13,6 +13,14 @@ struct Sample {
   float weight = 1;  // of the loss
 };
 
+/// Samples [first, last).
+struct SampleRange {
+  std::int64_t first = 0, last = 0;
+};
+
+/// What a rank reads where all ranks together read everything once: equal parts, in order of rank.
+SampleRange share_of_samples(std::int64_t samples, int rank, int ranks);
+
 /// Samples of one shape; reading is safe from several threads and allocates nothing in the steady state.
 class Dataset {
  public:
@@ -23,14 +31,25 @@ class Dataset {
   /// Fills pixels (D, H, W, C): channels last, transformed and normalised.  Throws Error naming file and sample.
   virtual Sample read(std::int64_t index, std::span<float> pixels) const = 0;
 
+  // A set that was just opened may have to be completed before it is read: by what is in its files, which ranks share
+  // the reading of (train/open_data.hpp).
+
+  /// Where the set holds all of its samples, (N, D, H, W, C); empty: they are read from files when they are needed.
+  virtual std::span<float> memory() { return {}; }
+  /// Fills the samples of a range of memory().  Throws Error naming file and sample.
+  virtual void load(SampleRange /*range*/) {}
+  /// Whether the set is to be divided by its channel_maxima() and has not been given them.
+  virtual bool wants_maxima() const { return false; }
+  virtual void set_maxima(const std::vector<float>& /*maxima*/) {}
+
   /// C D H W, floats of one sample.
   std::int64_t sample_elements() const;
 };
 
-/// Largest absolute value of each channel over all samples: by convention what a training set is divided by.
-std::vector<float> channel_maxima(const Dataset& data);
+/// Largest absolute value of each channel over a range of samples.
+std::vector<float> channel_maxima(const Dataset& data, SampleRange range);
 
-/// Reads every sample once, so that unreadable or invalid ones are found; throws at the first.
-void check_all(const Dataset& data);
+/// Reads every sample of a range once, so that unreadable or invalid ones are found; throws at the first.
+void check_samples(const Dataset& data, SampleRange range);
 
 }  // namespace petaflow

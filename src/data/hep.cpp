@@ -12,40 +12,20 @@ namespace {
 
 constexpr const char* kClassNames[2] = {"background", "signal"};
 
-}  // namespace
+// Of a set at a time: each has two descriptors, and 1024 is a usual limit for all that a process opens.
+constexpr std::size_t kOpenFiles = 64;
 
-HepData::HepData(const HepDataOptions& options, const std::vector<std::string>& files) {
-  if (files.empty()) user_error("no file of HEP data was given");
-  for (const std::string& path : files) add_file(options, path);
-  crop(options);
-  read_options(options);
-  for (const HepEvent& event : events_) {
-    if (event.label >= 0) ++class_counts_[static_cast<std::size_t>(event.label)];
-  }
-  for (int label = 0; label < 2 && options.labels == HepLabels::kBothClasses; ++label) {
-    if (class_counts_[static_cast<std::size_t>(label)] == 0) {
-      user_error("the {} events in {}{} are all {}: no {} to learn from", size(), files.front(),
-                 files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", kClassNames[1 - label],
-                 kClassNames[label]);
-    }
-  }
-  weigh(options.loss_weight);
-  if (size() * sample_elements() * 4 <= options.cache_bytes) fill_cache();
-  if (options.scale == "max" && options.maxima.empty()) {
-    maxima_ = channel_maxima(*this);
-    std::ranges::replace(maxima_, 0.0F, 1.0F);  // a channel without any signal stays 0
-  }
-}
-
-void HepData::add_file(const HepDataOptions& options, const std::string& path) {
+void add_file(const HepDataOptions& options, const std::string& path, HepIndex& index) {
+  const std::size_t before = index.events.size();
   HepFileOptions file_options = options.file;
-  if (!files_.empty()) file_options.format = format();
-  const std::size_t before = events_.size();
-  HepFile file = open_hep_file(path, file_options, options.labels != HepLabels::kOptional, events_);
+  if (!index.files.empty()) file_options.format = index.files.front().format;
+  HepFile file = scan_hep_file(path, file_options, options.labels != HepLabels::kOptional, index.events);
   file.first = static_cast<std::int64_t>(before);
-  for (std::size_t i = before; i < events_.size(); ++i) events_[i].file = static_cast<std::int32_t>(files_.size());
-  if (!files_.empty()) {
-    const HepFile& other = files_.front();
+  for (std::size_t i = before; i < index.events.size(); ++i) {
+    index.events[i].file = static_cast<std::int32_t>(index.files.size());
+  }
+  if (!index.files.empty()) {
+    const HepFile& other = index.files.front();
     if (file.channels != other.channels || file.height != other.height || file.width != other.width) {
       user_error("{} has images {} x {} x {}, {} has {} x {} x {}: all files of a set must agree", path, file.channels,
                  file.height, file.width, other.path, other.channels, other.height, other.width);
@@ -56,11 +36,47 @@ void HepData::add_file(const HepDataOptions& options, const std::string& path) {
                  other.path);
     }
   }
-  files_.push_back(std::move(file));
+  index.files.push_back(std::move(file));
+}
+
+}  // namespace
+
+HepIndex scan_hep(const HepDataOptions& options, const std::vector<std::string>& files) {
+  if (files.empty()) user_error("no file of HEP data was given");
+  HepIndex index;
+  for (const std::string& path : files) add_file(options, path, index);
+  return index;
+}
+
+HepData::HepData(const HepDataOptions& options, HepIndex index)
+    : index_(std::move(index)), open_(std::make_unique<RecentlyUsed<OpenHepFile>>(kOpenFiles)) {
+  const std::vector<HepFile>& files = index_.files;
+  crop(options);
+  read_options(options);
+  for (const HepEvent& event : events()) {
+    if (event.label >= 0) ++class_counts_[static_cast<std::size_t>(event.label)];
+  }
+  for (int label = 0; label < 2 && options.labels == HepLabels::kBothClasses; ++label) {
+    if (class_counts_[static_cast<std::size_t>(label)] == 0) {
+      user_error("the {} events in {}{} are all {}: no {} to learn from", size(), files.front().path,
+                 files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", kClassNames[1 - label],
+                 kClassNames[label]);
+    }
+  }
+  weigh(options.loss_weight);
+  if (size() * sample_elements() * 4 <= options.cache_bytes) {
+    cache_.resize(static_cast<std::size_t>(size() * sample_elements()));
+  }
+}
+
+std::vector<std::string> HepData::paths() const {
+  std::vector<std::string> paths;
+  for (const HepFile& file : index_.files) paths.push_back(file.path);
+  return paths;
 }
 
 void HepData::crop(const HepDataOptions& options) {
-  const HepFile& file = files_.front();
+  const HepFile& file = index_.files.front();
   const auto cut = [&](std::int64_t wanted, std::int64_t there, const char* name) {
     if (wanted < 0 || wanted > there) user_error("{}: crop keeps {} {} of {}", file.path, wanted, name, there);
     return wanted == 0 ? there : wanted;
@@ -71,7 +87,7 @@ void HepData::crop(const HepDataOptions& options) {
 }
 
 void HepData::read_options(const HepDataOptions& options) {
-  const std::int64_t stored = files_.front().channels;
+  const std::int64_t stored = index_.files.front().channels;
   for (const std::string& name : options.transforms) {
     if (name == "none") {
       transforms_.push_back(Transform::kNone);
@@ -108,7 +124,8 @@ void HepData::read_options(const HepDataOptions& options) {
     user_error("scale of HEP data is \"{}\"; none or max was expected", options.scale);
   }
   maxima_.assign(static_cast<std::size_t>(channels_), 1.0F);
-  if (options.scale == "max" && !options.maxima.empty()) {
+  wants_maxima_ = options.scale == "max" && options.maxima.empty();
+  if (options.scale == "max" && !wants_maxima_) {
     if (std::ssize(options.maxima) != channels_) {
       user_error("{} maxima for {} channels of HEP data", options.maxima.size(), channels_);
     }
@@ -124,11 +141,11 @@ void HepData::weigh(const std::string& kind) {
   if (kind == "none") return;
   const bool norm = kind == "normweight";
   if (!norm && kind != "weight") user_error("loss_weight is \"{}\"; none, weight or normweight was expected", kind);
-  const HepFile& file = files_.front();
+  const HepFile& file = index_.files.front();
   if (norm ? !file.has_norm_weights : !file.has_weights) user_error("{} has no {} for the loss", file.path, kind);
   const auto weight = [&](const HepEvent& event) { return norm ? event.loss_weight : event.weight; };
   std::array<double, 2> sum = {0, 0};
-  for (const HepEvent& event : events_) {
+  for (const HepEvent& event : events()) {
     if (event.label >= 0) sum[static_cast<std::size_t>(event.label)] += weight(event);
   }
   for (std::size_t label = 0; label < 2; ++label) {
@@ -136,30 +153,42 @@ void HepData::weigh(const std::string& kind) {
       user_error("{}: every {} of the {} events is 0", file.path, kind, kClassNames[label]);
     }
   }
-  for (const HepEvent& event : events_) {
+  for (const HepEvent& event : events()) {
     const auto label = static_cast<std::size_t>(std::max(event.label, 0));
     const double mean = sum[label] / static_cast<double>(class_counts_[label]);
     loss_weights_.push_back(event.label < 0 ? 1.0F : static_cast<float>(weight(event) / mean));
   }
 }
 
-void HepData::fill_cache() {
+std::shared_ptr<const OpenHepFile> HepData::open(std::size_t file) const {
+  return open_->get(static_cast<std::int64_t>(file), [&] { return open_planes(index_.files[file]); });
+}
+
+void HepData::load(SampleRange range) {
+  constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20;
   const std::int64_t elements = sample_elements();
-  std::vector<float> cache(static_cast<std::size_t>(size() * elements)), raw;
-  for (const HepFile& file : files_) {
-    constexpr std::int64_t kBlockBytes = std::int64_t{64} << 20;
+  std::vector<float> raw;
+  for (std::size_t f = 0; f < index_.files.size(); ++f) {
+    const HepFile& file = index_.files[f];
+    const std::int64_t end = std::min(file.count, range.last - file.first);
     std::int64_t block = std::max<std::int64_t>(1, kBlockBytes / (4 * file.raw_elements()));
-    if (const auto& chunk = file.planes[0].info().chunk; !chunk.empty() && block > chunk[0]) block -= block % chunk[0];
-    for (std::int64_t from = 0; from < file.count; from += block) {
-      const std::int64_t n = std::min(block, file.count - from);
+    if (block > file.chunk_rows) block -= block % file.chunk_rows;
+    for (std::int64_t from = std::max<std::int64_t>(0, range.first - file.first), n = 0; from < end; from += n) {
+      n = std::min(block - from % block, end - from);  // blocks end where chunks end
       raw.resize(static_cast<std::size_t>(n * file.raw_elements()));
-      file.read_raw(from, n, raw);
+      read_raw(*open(f), from, n, raw);
       convert(file, from, n, raw,
-              std::span(cache).subspan(static_cast<std::size_t>((file.first + from) * elements),
-                                       static_cast<std::size_t>(n * elements)));
+              std::span(cache_).subspan(static_cast<std::size_t>((file.first + from) * elements),
+                                        static_cast<std::size_t>(n * elements)));
     }
   }
-  cache_ = std::move(cache);
+  open_->clear();
+}
+
+void HepData::set_maxima(const std::vector<float>& maxima) {
+  maxima_ = maxima;
+  std::ranges::replace(maxima_, 0.0F, 1.0F);  // a channel without any signal stays 0
+  wants_maxima_ = false;
 }
 
 void HepData::pedestals(const HepFile& file, std::int64_t event, const float* plane,
@@ -230,14 +259,16 @@ Sample HepData::read(std::int64_t index, std::span<float> pixels) const {
     std::copy_n(cache_.data() + index * elements, elements, pixels.data());
   } else {
     thread_local std::vector<float> raw;
-    const HepFile& file = files_[static_cast<std::size_t>(events_[i].file)];
+    const HepEvent& event = events()[i];
+    const auto f = static_cast<std::size_t>(event.file);
+    const HepFile& file = index_.files[f];
     raw.resize(static_cast<std::size_t>(file.raw_elements()));
-    file.read_raw(events_[i].index, 1, raw);
-    convert(file, events_[i].index, 1, raw, pixels);
+    read_raw(*open(f), event.index, 1, raw);
+    convert(file, event.index, 1, raw, pixels);
   }
   for (std::size_t p = 0, c = 0; p < pixels.size(); ++p, c = c + 1 == maxima_.size() ? 0 : c + 1)
     pixels[p] /= maxima_[c];
-  return {events_[i].label, loss_weights_.empty() ? 1.0F : loss_weights_[i]};
+  return {events()[i].label, loss_weights_.empty() ? 1.0F : loss_weights_[i]};
 }
 
 }  // namespace petaflow

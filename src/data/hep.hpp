@@ -8,12 +8,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "data/hep_file.hpp"
+#include "data/recently_used.hpp"
 
 namespace petaflow {
 
@@ -42,26 +44,47 @@ struct HepDataOptions {
   std::int64_t cache_bytes = std::int64_t{4} << 30;  // sets up to this size (transformed, f32) are held in memory
 };
 
+/// What the files of a set say, all but the pixels.
+struct HepIndex {
+  std::vector<HepFile> files;
+  std::vector<HepEvent> events;
+};
+
+/// Looks into files, in the order of the samples (patterns: expand_files); all of them must agree.  Throws
+/// Error(kUser).
+HepIndex scan_hep(const HepDataOptions& options, const std::vector<std::string>& files);
+
+/// From one rank to others: bytes.hpp.
+template <class Bytes>
+void exchange(Bytes& bytes, HepIndex& index) {
+  bytes(index.files, index.events);
+}
+
 class HepData final : public Dataset {
  public:
-  /// files: paths, in the order of the samples (patterns: expand_files).  Everything but the pixels is validated here,
-  /// and the pixels too where the set fits into memory.  Throws Error(kUser).
-  HepData(const HepDataOptions& options, const std::vector<std::string>& files);
+  /// Opens no file; at most 64 are open at a time while samples are read.  Throws Error(kUser).
+  HepData(const HepDataOptions& options, HepIndex index);
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(events_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(events().size()); }
   std::array<std::int64_t, 4> sample_dims() const override { return {channels_, 1, height_, width_}; }
   /// Throws Error(kUser) naming file and event where a pixel is NaN or infinite, or cannot be read.
   Sample read(std::int64_t index, std::span<float> pixels) const override;
 
+  std::span<float> memory() override { return cache_; }
+  void load(SampleRange range) override;
+  bool wants_maxima() const override { return wants_maxima_; }
+  void set_maxima(const std::vector<float>& maxima) override;
+
   /// What the file says about each event.
-  const std::vector<HepEvent>& events() const { return events_; }
+  const std::vector<HepEvent>& events() const { return index_.events; }
+  std::vector<std::string> paths() const;  // of the files, in the order of HepEvent::file
   std::array<std::int64_t, 2> class_counts() const { return class_counts_; }  // background, signal
-  bool has_weights() const { return files_.front().has_weights; }
-  bool has_selection() const { return files_.front().has_selection; }
-  const std::string& format() const { return files_.front().format; }
+  bool has_weights() const { return index_.files.front().has_weights; }
+  bool has_selection() const { return index_.files.front().has_selection; }
+  const std::string& format() const { return index_.files.front().format; }
 
   /// The axis of phi, and whether the images hold its whole circle (a crop may cut it).
-  ImageAxis phi_axis() const { return files_.front().phi_axis; }
+  ImageAxis phi_axis() const { return index_.files.front().phi_axis; }
   bool phi_is_whole() const { return phi_is_whole_; }
 
   /// What each channel is divided by (all 1 without scale): to be stored with the weights and given as `maxima` to
@@ -73,10 +96,8 @@ class HepData final : public Dataset {
   enum class Transform { kNone, kLinear, kSignedLog };
 
   void read_options(const HepDataOptions& options);
-  void add_file(const HepDataOptions& options, const std::string& path);
   void crop(const HepDataOptions& options);
   void weigh(const std::string& kind);
-  void fill_cache();
   /// Transforms `count` events of a file from raw pixels as read from it into (count, H, W, C).
   void convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
                std::span<float> pixels) const;
@@ -84,8 +105,10 @@ class HepData final : public Dataset {
   /// Of one channel of one event (its number in the file) as read: one per eta, zeros where none are subtracted.
   void pedestals(const HepFile& file, std::int64_t event, const float* plane, std::vector<float>& per_eta) const;
 
-  std::vector<HepFile> files_;
-  std::vector<HepEvent> events_;
+  std::shared_ptr<const OpenHepFile> open(std::size_t file) const;
+
+  HepIndex index_;
+  std::unique_ptr<RecentlyUsed<OpenHepFile>> open_;
   std::vector<float> loss_weights_;  // empty: all 1
   std::vector<Transform> transforms_;
   std::vector<float> units_;  // per file channel
@@ -94,6 +117,7 @@ class HepData final : public Dataset {
   std::int64_t channels_ = 0, height_ = 0, width_ = 0;
   std::array<std::int64_t, 2> class_counts_ = {0, 0};
   bool phi_is_whole_ = true;
+  bool wants_maxima_ = false;
   std::vector<float> maxima_;
   std::vector<float> cache_;  // (N, H, W, C), transformed, not yet divided by the maxima
 };

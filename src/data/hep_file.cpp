@@ -38,12 +38,15 @@ Hdf5Dataset open_pixels(const Hdf5File& file, const std::string& name, int low_r
   return set;
 }
 
+std::int64_t rows_together(const Hdf5Info& info) { return info.chunk.empty() ? 1 : info.chunk[0]; }
+
 /// Takes sizes from a data set that holds all channels: (N, H, W), or of rank 4 with the channels where the small
 /// number is.
 void take_stack(HepFile& file, const Hdf5Dataset& set) {
   constexpr std::int64_t kMostChannels = 16;
-  const auto& dims = set.info().dims;
-  file.planes = {set};
+  const auto& dims = file.dims = set.info().dims;
+  file.planes = {set.name()};
+  file.chunk_rows = rows_together(set.info());
   file.count = dims[0];
   if (dims.size() == 3) {
     file.height = dims[1], file.width = dims[2];
@@ -64,14 +67,16 @@ void take_stack(HepFile& file, const Hdf5Dataset& set) {
 void take_planes(HepFile& file, const Hdf5File& h5, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const Hdf5Dataset plane = open_pixels(h5, name, 3, 3);
-    if (!file.planes.empty() && plane.info().dims != file.planes[0].info().dims) {
+    if (file.planes.empty()) {
+      file.dims = plane.info().dims;
+      file.chunk_rows = rows_together(plane.info());
+    } else if (plane.info().dims != file.dims) {
       user_error("{}: data set {} is {}, {} is {}: channels must have one size", h5.path(), name,
-                 dims_text(plane.info().dims), file.planes[0].name(), dims_text(file.planes[0].info().dims));
+                 dims_text(plane.info().dims), file.planes[0], dims_text(file.dims));
     }
-    file.planes.push_back(plane);
+    file.planes.push_back(name);
   }
-  const auto& dims = file.planes[0].info().dims;
-  file.count = dims[0], file.height = dims[1], file.width = dims[2];
+  file.count = file.dims[0], file.height = file.dims[1], file.width = file.dims[2];
   file.stored_channels = static_cast<std::int64_t>(names.size());
 }
 
@@ -160,7 +165,21 @@ void check_weight(double weight, const HepFile& file, const std::string& name, s
 
 }  // namespace
 
-void HepFile::read_raw(std::int64_t from, std::int64_t n, std::span<float> raw) const {
+OpenHepFile open_planes(const HepFile& file) {
+  const Hdf5File h5 = Hdf5File::open(file.path);
+  OpenHepFile planes;
+  for (const std::string& name : file.planes) {
+    planes.push_back(h5.dataset(name));
+    const Hdf5Info& info = planes.back().info();
+    if (!info.is_number() || info.dims != file.dims) {
+      user_error("{} has changed: its data set {} is {} now, it was {} when the run began", file.path, name,
+                 info.text(), dims_text(file.dims));
+    }
+  }
+  return planes;
+}
+
+void read_raw(const OpenHepFile& planes, std::int64_t from, std::int64_t n, std::span<float> raw) {
   const std::size_t size = raw.size() / planes.size();
   for (std::size_t i = 0; i < planes.size(); ++i) planes[i].read(from, n, raw.subspan(i * size, size));
 }
@@ -171,7 +190,7 @@ std::int64_t HepFile::raw_index(std::int64_t n, std::int64_t event, std::int64_t
   return ((event * stored_channels + channel) * height + row) * width;
 }
 
-HepFile open_hep_file(const std::string& path, const HepFileOptions& options, bool labels_needed,
+HepFile scan_hep_file(const std::string& path, const HepFileOptions& options, bool labels_needed,
                       std::vector<HepEvent>& events) {
   const Hdf5File h5 = Hdf5File::open(path);
   HepFile file;

@@ -32,9 +32,12 @@ struct HepEvent {
   std::int64_t index = 0;                                      // in the file
 };
 
+/// What is known of a file while it is closed.
 struct HepFile {
   std::string path, format;
-  std::vector<Hdf5Dataset> planes;  // one per channel, or one that holds all of them
+  std::vector<std::string> planes;  // data sets: one per channel, or one that holds all of them
+  std::vector<std::int64_t> dims;   // of each plane
+  std::int64_t chunk_rows = 1;      // of each plane that are stored together
   std::int64_t channels = 1;        // used of `stored_channels`
   std::int64_t stored_channels = 1, height = 0, width = 0, count = 0;
   bool channels_last = false;  // (N, H, W, C)
@@ -44,16 +47,32 @@ struct HepFile {
 
   /// Floats per event as read: all stored channels of the planes.
   std::int64_t raw_elements() const { return stored_channels * height * width; }
-  /// Events [from, from + n) as stored: planes one after the other, each (n, H, W), (n, C, H, W) or (n, H, W, C).
-  void read_raw(std::int64_t from, std::int64_t n, std::span<float> raw) const;
   /// Index of a pixel's first column in what read_raw gave, and the distance to the next column.
   std::int64_t raw_index(std::int64_t n, std::int64_t event, std::int64_t channel, std::int64_t row) const;
   std::int64_t raw_step() const { return channels_last ? stored_channels : 1; }
 };
 
-/// Opens and validates a file; appends its events.  `labels_needed`: a file without labels is an error.  Throws
-/// Error(kUser).
-HepFile open_hep_file(const std::string& path, const HepFileOptions& options, bool labels_needed,
+/// Opens a file, validates it, appends its events and closes it.  `labels_needed`: a file without labels is an error.
+/// Throws Error(kUser).
+HepFile scan_hep_file(const std::string& path, const HepFileOptions& options, bool labels_needed,
                       std::vector<HepEvent>& events);
+
+/// The planes of a file, which stays open for their life.
+using OpenHepFile = std::vector<Hdf5Dataset>;
+/// Throws Error(kUser) too where the file is not as it was when it was scanned.
+OpenHepFile open_planes(const HepFile& file);
+/// Events [from, from + n) as stored: planes one after the other, each (n, H, W), (n, C, H, W) or (n, H, W, C).
+void read_raw(const OpenHepFile& planes, std::int64_t from, std::int64_t n, std::span<float> raw);
+
+/// From one rank to others: bytes.hpp.
+template <class Bytes>
+void exchange(Bytes& bytes, HepEvent& e) {
+  bytes(e.label, e.weight, e.loss_weight, e.pass_sr, e.pass_sr4j, e.pass_sr5j, e.file, e.index);
+}
+template <class Bytes>
+void exchange(Bytes& bytes, HepFile& f) {
+  bytes(f.path, f.format, f.planes, f.dims, f.chunk_rows, f.channels, f.stored_channels, f.height, f.width, f.count,
+        f.channels_last, f.has_labels, f.has_weights, f.has_norm_weights, f.has_selection, f.phi_axis, f.first);
+}
 
 }  // namespace petaflow

@@ -46,16 +46,20 @@ std::string size_text(std::uintmax_t bytes) {
 
 }  // namespace
 
-void check_output(const std::string& path) {
+void check_parent(const std::string& path) {
   namespace fs = std::filesystem;
-  if (path.empty()) user_error("the name of a file to write is empty");
-  if (fs::is_directory(path)) user_error("{} is a folder; name a file to write", path);
   fs::path folder = fs::absolute(path).parent_path();
   while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();  // the rest can be made
   if (!fs::is_directory(folder)) user_error("{} cannot be written: {} is not a folder", path, folder.string());
   if (access(folder.c_str(), W_OK | X_OK) != 0) {
     user_error("{} cannot be written: {}: {}", path, folder.string(), std::strerror(errno));
   }
+}
+
+void check_output(const std::string& path) {
+  if (path.empty()) user_error("the name of a file to write is empty");
+  if (std::filesystem::is_directory(path)) user_error("{} is a folder; name a file to write", path);
+  check_parent(path);
 }
 
 std::string temporary_name(const std::string& path) { return path + ".tmp." + std::to_string(getpid()); }

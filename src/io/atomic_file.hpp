@@ -10,8 +10,11 @@ namespace petaflow {
 /// The name, in the same folder, under which a file is written before it is published.
 std::string temporary_name(const std::string& path);
 
-/// Throws a user error where a file of that name could not be written: no name, a folder, a folder of it that is not
-/// there or not ours to write.
+/// Throws a user error where nothing could be made under that name: the nearest folder of it that exists is none, or is
+/// not ours to write.
+void check_parent(const std::string& path);
+
+/// Throws a user error where a file of that name could not be written: no name, a folder, or check_parent().
 void check_output(const std::string& path);
 
 /// Brings a closed file to the disk, renames it to path (replacing what was there) and brings the folder's entry to the

@@ -1,6 +1,5 @@
 #include "io/checkpoint.hpp"
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -12,7 +11,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 
 namespace petaflow {
@@ -73,8 +71,7 @@ void write_arrays(Hdf5File& file, const std::string& group, const std::vector<Na
   }
 }
 
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  Hdf5File file = Hdf5File::create(path);
+void write_checkpoint(Hdf5File& file, const Checkpoint& checkpoint) {
   write_arrays(file, kWeights, checkpoint.weights);
   write_arrays(file, kTraining, checkpoint.training_arrays);
   Texts texts{checkpoint.model,
@@ -86,7 +83,6 @@ void write_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
   for (const auto& [name, text] : texts.fields()) file.set_attribute("/", name, *text);
   file.set_attribute("/", "texts_crc32", crc32_of(texts));
   file.set_attribute("/", "petaflow_schema", kSchema);
-  file.close();
 }
 
 // About the size of its file: HDF5 keeps some 400 bytes per array beside the values.
@@ -120,12 +116,9 @@ bool read_arrays(const Hdf5File& file, const std::string& group, const std::vect
 }  // namespace
 
 void save_checkpoint(const std::string& path, const Checkpoint& checkpoint) {
-  const std::string temporary = temporary_name(path);
   try {
-    write_checkpoint(temporary, checkpoint);
-    publish_file(temporary, path);
+    write_hdf5_atomically(path, [&](Hdf5File& file) { write_checkpoint(file, checkpoint); });
   } catch (const Error& error) {
-    unlink(temporary.c_str());
     throw Error(error.kind(), error.what() + room_for(path, size_bytes(checkpoint)));
   }
 }

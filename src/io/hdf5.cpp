@@ -5,14 +5,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include <fmt/ranges.h>
 
+#include "io/atomic_file.hpp"
 #include "io/hdf5_handle.hpp"
+
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
+#define PETAFLOW_HDF5_LOCKING_IS_A_PROPERTY
+#endif
 
 namespace petaflow {
 
@@ -67,8 +74,30 @@ bool has_signature(int descriptor, std::int64_t size) {
   return false;
 }
 
+std::atomic<bool> locking = true;
+
+/// How files are opened and made.  Locking is a property of each file since HDF5 1.10.7 and 1.12.1.
+Handle file_access() {
+  Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+#ifdef PETAFLOW_HDF5_LOCKING_IS_A_PROPERTY
+  H5Pset_file_locking(access, locking, true);  // a file system that says it has no flock (ENOSYS) is no error
+#endif
+  return access;
+}
+
+/// Where HDF5 could not lock a file.
+void refuse_locked(const std::string& path) {
+  const std::string reason = hdf5::error_text();
+  if (reason.find("unable to lock") == std::string::npos) return;
+  user_error(
+      "{} cannot be locked: another program has it open, or its file system has no locks; data.hdf5_locking = false "
+      "opens it without (for commands that take no keys: HDF5_USE_FILE_LOCKING=FALSE in the environment) (HDF5: {})",
+      path, reason);
+}
+
 /// Why HDF5 would not open a file that has its signature.
 [[noreturn]] void refuse(const std::string& path, std::int64_t size) {
+  refuse_locked(path);
   const std::string reason = hdf5::error_text();
   unsigned long long expected = 0;
   if (const char* at = std::strstr(reason.c_str(), "stored_eof = "); at != nullptr) {
@@ -120,6 +149,14 @@ Handle parent_groups() {
 
 }  // namespace
 
+void set_hdf5_locking(bool on) {
+#ifdef PETAFLOW_HDF5_LOCKING_IS_A_PROPERTY
+  locking = on;
+#else
+  if (!on) setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);  // which an older library reads when it opens its first file
+#endif
+}
+
 Hdf5File::Impl::~Impl() {
   if (descriptor >= 0) ::close(descriptor);
 }
@@ -138,10 +175,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
     user_error("{} is not an HDF5 file: its {} bytes do not start with HDF5's signature", path, status.st_size);
   }
   const Lock lock;
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-#if H5_VERSION_GE(1, 10, 7)
-  H5Pset_file_locking(access, true, true);  // file systems without flock (Lustre, GPFS) are no error
-#endif
+  const Handle access = file_access();  // closing it would clear HDF5's error stack
   impl->id = Handle(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), H5Fclose);
   if (!impl->id) refuse(path, status.st_size);
   return Hdf5File(std::move(impl));
@@ -154,13 +188,14 @@ Hdf5File Hdf5File::create(const std::string& path) {
   auto impl = std::make_shared<Impl>();
   impl->path = path;
   const Lock lock;
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Handle access = file_access();
 #if H5_VERSION_GE(1, 10, 2)
   H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18);  // checksummed metadata, attributes above 64 KiB
 #else
   H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
 #endif
   impl->id = Handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose);
+  if (!impl->id) refuse_locked(path);
   check(static_cast<bool>(impl->id), "{} cannot be written", path);
   return Hdf5File(std::move(impl));
 }
@@ -204,6 +239,19 @@ void Hdf5File::close() {
   const Lock lock;
   check(H5Fflush(impl_->id, H5F_SCOPE_GLOBAL) >= 0, "{} cannot be written: is the disk full?", path());
   check(impl_->id.close(), "{} cannot be written: is the disk full?", path());
+}
+
+void write_hdf5_atomically(const std::string& path, const std::function<void(Hdf5File&)>& write) {
+  const std::string temporary = temporary_name(path);
+  try {
+    Hdf5File file = Hdf5File::create(temporary);
+    write(file);
+    file.close();
+    publish_file(temporary, path);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
 }
 
 }  // namespace petaflow

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -65,9 +66,14 @@ class Hdf5Dataset {
   std::shared_ptr<Impl> impl_;
 };
 
+/// Whether HDF5 locks the files that are opened from now on (flock), as it does by default.  The environment variable
+/// HDF5_USE_FILE_LOCKING has the last word.
+void set_hdf5_locking(bool on);
+
 class Hdf5File {
  public:
-  /// Opens for reading.  Missing, unreadable, not HDF5, truncated, and damaged files have sentences of their own.
+  /// Opens for reading.  Missing, unreadable, not HDF5, truncated, damaged and locked files have sentences of their
+  /// own.
   static Hdf5File open(const std::string& path);
   /// Creates a file, replacing an old one; HDF5 1.8 and later read it.
   static Hdf5File create(const std::string& path);
@@ -108,5 +114,9 @@ class Hdf5File {
   explicit Hdf5File(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
+
+/// Lets `write` fill a new file under a temporary name, which is published as `path` (atomic_file.hpp).  Nothing is
+/// left behind where that fails; what `write` throws is thrown on.
+void write_hdf5_atomically(const std::string& path, const std::function<void(Hdf5File&)>& write);
 
 }  // namespace petaflow

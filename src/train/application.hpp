@@ -67,10 +67,14 @@ class Application {
   virtual Graph model(const Shape& sample) const = 0;
   virtual std::unique_ptr<Loss> loss() const = 0;
 
-  /// Opens files or patterns; `what` names the list in errors ("data.train").  What a training set fixes for all others
-  /// (normalisation) goes into keys, so that it is stored with the run.  Throws user errors.
-  virtual std::unique_ptr<Dataset> open(const std::vector<std::string>& files, const std::string& what,
-                                        DataRole role) = 0;
+  /// Looks into files or patterns, on rank 0; `what` names the list in errors ("data.train").  Gives what open() must
+  /// know of them, as bytes for all ranks.  Throws user errors.
+  virtual std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const = 0;
+  /// The set that scan() found, on every rank; it is completed by others (dataset.hpp).  Opens no file.  Throws user
+  /// errors.
+  virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
+  /// What a training set fixes for all others (normalisation) goes into keys, so that it is stored with the run.
+  virtual void keep(const Dataset& /*train*/) {}
   /// Changes a training image in place; empty: no augmentation.
   virtual std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
 

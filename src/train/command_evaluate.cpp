@@ -3,16 +3,15 @@
 
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/open_data.hpp"
 
 namespace petaflow {
 
 int command_evaluate(Job& job) {
   const TrainedNetwork trained = load_trained(job);
-  std::unique_ptr<Dataset> data;
+  const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kEvaluate);
   std::unique_ptr<Predictor> predictor;
   agree(*job.comm, [&] {
-    data = job.app.open(job.line.files, "FILE", DataRole::kEvaluate);
-    check_shape(*data, job.app.sample_shape(), "FILE");
     predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
                                             job.options.data, job.app.views(*data));
   });

@@ -7,6 +7,7 @@ namespace petaflow {
 
 int command_generate(Job& job) {
   job.load_input();
+  job.comm->watch_hangs({});  // the other ranks wait for rank 0, however long it takes
   watch_stop_signals();
   agree(*job.comm, [&] {
     if (job.is_root()) job.app.generate(job.options, job.line.overwrite);

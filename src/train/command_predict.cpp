@@ -6,6 +6,7 @@
 #include "io/hdf5.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/open_data.hpp"
 #include "train/run_folder.hpp"
 
 namespace petaflow {
@@ -17,9 +18,7 @@ void write(Hdf5File& file, const std::string& name, const std::vector<T>& values
 }
 
 void write_rows(const Job& job, const PredictionRows& rows) {
-  const std::string temporary = temporary_name(job.line.output);
-  try {
-    Hdf5File file = Hdf5File::create(temporary);
+  write_hdf5_atomically(job.line.output, [&](Hdf5File& file) {
     write(file, "score", rows.score, Hdf5Type::kF32);
     write(file, "label", rows.label, Hdf5Type::kI32);
     write(file, "file", rows.file, Hdf5Type::kI32);
@@ -29,22 +28,15 @@ void write_rows(const Job& job, const PredictionRows& rows) {
     file.set_attribute("/", "files", files);
     file.set_attribute("/", "run", job.line.input);
     file.set_attribute("/", "provenance", provenance(job));
-    file.close();
-    publish_file(temporary, job.line.output);
-  } catch (...) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    throw;
-  }
+  });
 }
 
 }  // namespace
 
 int command_predict(Job& job) {
   const TrainedNetwork trained = load_trained(job);
-  std::unique_ptr<Dataset> data;
-  std::unique_ptr<Predictor> predictor;
   agree(*job.comm, [&] {
+    if (!job.is_root()) return;
     check_output(job.line.output);
     if (std::filesystem::exists(job.line.output)) {
       if (!job.line.overwrite) {
@@ -58,8 +50,10 @@ int command_predict(Job& job) {
         }
       }
     }
-    data = job.app.open(job.line.files, "FILE", DataRole::kPredict);
-    check_shape(*data, job.app.sample_shape(), "FILE");
+  });
+  const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kPredict);
+  std::unique_ptr<Predictor> predictor;
+  agree(*job.comm, [&] {
     predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
                                             job.options.data, job.app.views(*data));
   });

@@ -11,6 +11,7 @@
 #include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/open_data.hpp"
 #include "train/peak.hpp"
 #include "train/run_folder.hpp"
 #include "train/run_report.hpp"
@@ -141,12 +142,12 @@ int command_train(Job& job) {
   const Activity activity("opening data");
   agree(*job.comm, [&] {
     if (job.options.data.train.empty()) user_error("data.train is empty: name the files to train on");
-    train = job.app.open(job.options.data.train, "data.train", DataRole::kTrain);
-    check_shape(*train, job.app.sample_shape(), "data.train");
-    if (!job.options.data.validation.empty()) {
-      validation = job.app.open(job.options.data.validation, "data.validation", DataRole::kEvaluate);
-      check_shape(*validation, job.app.sample_shape(), "data.validation");
-    }
+  });
+  train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
+  if (!job.options.data.validation.empty()) {
+    validation = open_data(*job.comm, job.app, job.options.data.validation, "data.validation", DataRole::kEvaluate);
+  }
+  agree(*job.comm, [&] {
     loss = job.app.loss();
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
@@ -163,11 +164,8 @@ int command_train(Job& job) {
     job.say("going on from {}", resumed->path);
   }
   if (job.line.check) {
-    agree(*job.comm, [&] {
-      if (!job.is_root()) return;
-      check_all(*train);
-      if (validation) check_all(*validation);
-    });
+    check_all(*job.comm, *train);
+    if (validation) check_all(*job.comm, *validation);
     say_estimate(job, *trainer, *step);
     return kDone;
   }

@@ -20,14 +20,6 @@ void say_binding(Job& job) {
   for (const std::string& warning : binding_warnings(bindings)) job.say_line(warning);
 }
 
-void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {
-  const auto [c, d, h, w] = data.sample_dims();
-  const Shape found{1, c, d, h, w};
-  if (found == expected.with_batch(1)) return;
-  user_error("the samples of {} are {}, but the input file describes a network for {}", what, sample_to_string(found),
-             sample_to_string(expected));
-}
-
 TrainedNetwork load_trained(Job& job) {
   TrainedNetwork trained;
   trained.path = checkpoint_path(job.line.input);

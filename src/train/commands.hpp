@@ -22,9 +22,6 @@ void print(const Job& job, const std::string& text);
 /// On all ranks: the table of hosts, threads and cores where there are several ranks, and warnings of too few cores.
 void say_binding(Job& job);
 
-/// Throws a user error, naming both, where a data set's samples do not have the shape of the keys.
-void check_shape(const Dataset& data, const Shape& expected, const std::string& what);
-
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
   std::string path;  // of the checkpoint

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
 #include "train/stop_request.hpp"
@@ -39,6 +40,7 @@ void Job::load_input() {
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
     check(options, comm->size());
+    set_hdf5_locking(options.data.hdf5_locking);
     watch_hangs();
   });
 }
@@ -57,6 +59,7 @@ void Job::load_text(const std::string& config, const std::string& where) {
     options.train.deterministic = false;
     options.train.batch = std::max<std::int64_t>(options.train.batch, comm->size());
     check(options, comm->size());
+    set_hdf5_locking(options.data.hdf5_locking);
   });
   watch_hangs();
 }

@@ -19,6 +19,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("data.shuffle", data.shuffle);
   schema.add("data.threads", data.threads, in_range(1, 64));
   schema.add("data.prefetch", data.prefetch, in_range(1, 64));
+  schema.add("data.hdf5_locking", data.hdf5_locking);
 
   TrainOptions& train = options.train;
   schema.add("train.epochs", train.epochs, at_least(0));

@@ -22,6 +22,7 @@ struct DataOptions {
   bool shuffle = true;
   int threads = 1;   // loader threads per rank, of idle priority
   int prefetch = 2;  // batches made ahead
+  bool hdf5_locking = true;
 };
 
 struct TrainOptions {

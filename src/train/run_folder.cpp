@@ -1,9 +1,5 @@
 #include "train/run_folder.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -44,15 +40,7 @@ void check_run_folder(Job& job) {
       user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
                  folder.string());
     }
-    fs::path parent = fs::absolute(folder);  // the nearest one that exists must be ours to write
-    while (!fs::exists(parent)) parent = parent.parent_path();
-    if (!fs::is_directory(parent)) {
-      user_error("cannot make the run folder {}: {} is not a folder", folder.string(), parent.string());
-    }
-    if (access(parent.c_str(), W_OK | X_OK) != 0) {
-      user_error("cannot write to {} (for the run folder {}): {}; choose another run.folder", parent.string(),
-                 folder.string(), std::strerror(errno));
-    }
+    check_parent(folder / kConfigFile);
   });
 }
 

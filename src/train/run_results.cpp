@@ -8,7 +8,7 @@
 #include "io/atomic_file.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
-#include "train/commands.hpp"
+#include "train/open_data.hpp"
 #include "train/run_folder.hpp"
 
 namespace petaflow {
@@ -72,12 +72,11 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
   std::unique_ptr<Dataset> opened;
   std::unique_ptr<Predictor> predictor;
   try {
+    if (test) {
+      opened = open_data(*job.comm, job.app, job.options.data.test, "data.test", DataRole::kEvaluate);
+      data = opened.get();
+    }
     agree(*job.comm, [&] {
-      if (test) {
-        opened = job.app.open(job.options.data.test, "data.test", DataRole::kEvaluate);
-        check_shape(*opened, job.app.sample_shape(), "data.test");
-        data = opened.get();
-      }
       predictor = std::make_unique<Predictor>(*job.comm, job.context, network, loss, *data, job.options.data,
                                               job.app.views(*data));
     });
