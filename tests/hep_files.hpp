@@ -82,11 +82,6 @@ inline void write_sc17(const std::string& path, std::int64_t rows = kHeight) {
   file.write<float>("psr", {kEvents}, column_of([](auto i) { return i == 7 ? 1.0F : 0.0F; }), {Hdf5Type::kI32});
 }
 
-/// The set in files, or patterns, as the application opens it.
-inline HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files) {
-  return HepData(options, expand_files(files, "data.train"));
-}
-
 inline void write_class_file(const std::string& path, const std::vector<float>& pixels) {
   auto file = Hdf5File::create(path);
   file.write<float>("towers", {static_cast<std::int64_t>(pixels.size()) / (kHeight * kWidth), kHeight, kWidth}, pixels);
@@ -96,7 +91,7 @@ inline SampleRange all_of(const Dataset& data) { return {0, data.size()}; }
 
 /// A set as one rank alone opens and completes it.
 inline HepData open_hep(const HepDataOptions& options, const std::vector<std::string>& files,
-                        const std::string& what = "data") {
+                        const std::string& what = "data.train") {
   HepData data(options, scan_hep(options, expand_files(files, what)));
   if (data.in_memory()) data.load(all_of(data));
   if (data.wants_maxima()) data.set_maxima(channel_maxima(data, all_of(data)));

@@ -12,7 +12,7 @@ TEST_F(KokkosTools, SeeTheWholeStepByName) {
   write_input("");
   const fs::path tool = program_.parent_path().parent_path() / "lib" / "libpetaflow_kokkos_tool.so";
   ASSERT_TRUE(fs::exists(tool)) << tool;
-  const Outcome outcome = run("bench small.toml --steps 5 data.height=32 data.width=32 model.filters=[32,32,32]", 1,
+  const Outcome outcome = run("bench small.toml --steps 5 data.height=64 data.width=64 model.filters=[64,64,64]", 1,
                               "env KOKKOS_TOOLS_LIBS=" + tool.string() + " PETAFLOW_TOOL_OUTPUT=tool.json");
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json seen = nlohmann::json::parse(text_of(folder_ / "tool.json"));

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/self.hpp"
 #include "hep/hep_app.hpp"
 #include "hep_files.hpp"
 #include "scratch_folder.hpp"
@@ -67,14 +68,15 @@ void write_files(Communicator& comm, const SharedFolder& folder) {
 }
 
 TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
-  const auto all = make_communicator("mpi"), alone = make_communicator("self");
+  const auto all = make_communicator();
+  SelfCommunicator alone;
   const SharedFolder folder(*all);
   write_files(*all, folder);
   for (const char* cache : {"data.cache_gb=0", "data.cache_gb=1"}) {
     const std::vector<std::string> keys = {cache, "data.loss_weight=weight", "data.transforms=signed_log"};
     Hep a(keys), b(keys);
     const auto together = open_data(*all, a.app, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
-    const auto single = open_data(*alone, b.app, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
+    const auto single = open_data(alone, b.app, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
     EXPECT_EQ(a.schema.resolved(), b.schema.resolved());  // maxima and axis
     EXPECT_NE(a.schema.resolved().find("phi_axis = \"columns\""), std::string::npos);
     ASSERT_EQ(together->size(), 50);
@@ -91,7 +93,7 @@ TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
 }
 
 TEST(OpenData, OneRankLooksIntoTheFiles) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_communicator();
   const SharedFolder folder(*all);
   write_files(*all, folder);
   // The names only lead to the files on rank 0.
@@ -122,7 +124,7 @@ std::string agreed(Communicator& comm, const std::function<void()>& act) {
 }
 
 TEST(OpenData, ABadSampleIsFoundByTheRankWhoseShareItIs) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_communicator();
   const SharedFolder folder(*all);
   if (all->rank() == 0) {
     write_sc17(folder / "a.h5");
@@ -169,7 +171,7 @@ class Counted final : public Dataset {
 };
 
 TEST(OpenData, EverySampleIsCheckedOnce) {
-  const auto all = make_communicator("mpi");
+  const auto all = make_communicator();
   const Counted data;
   check_all(*all, data);
   all->all_reduce_sum(std::span<double>(data.reads));

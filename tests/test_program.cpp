@@ -57,6 +57,12 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(validations, 2);
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
 
+  EXPECT_EQ(train.err.find("in common"), std::string::npos) << train.err;
+  EXPECT_EQ(text_of(folder_ / "runs/small/report.html").find("training saw"), std::string::npos);
+  const Outcome leak = run("train small.toml run.name=leak train.steps=1 data.test=./train.h5");
+  EXPECT_NE(leak.err.find("data.test and data.train have files in common"), std::string::npos) << leak.err;
+  EXPECT_NE(text_of(folder_ / "runs/leak/report.html").find("training saw 1 of these files"), std::string::npos);
+
   const Outcome again = run("train small.toml");
   EXPECT_EQ(again.code, 1);
   EXPECT_NE(again.err.find("--overwrite"), std::string::npos);

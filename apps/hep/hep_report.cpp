@@ -350,10 +350,13 @@ void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
     const json& j = run->evaluation;
     const std::string files = fmt::format("{}", fmt::join(j.value("files", std::vector<std::string>()), ", "));
     const bool test = j.value("set", "") == "data.test";
+    const auto seen = j.value("seen_in_training", std::vector<std::string>());
+    const std::string warning =
+        seen.empty() ? "" : fmt::format("; <strong>training saw {} of these files</strong>", seen.size());
     const std::string set =
         fmt::format("{} events of the {} set (<code>{}</code>), {} of them signal{}", grouped(j.value("samples", 0.0)),
                     test ? "test" : "validation", html_escape(files),
-                    grouped(j.at("judgement").value("signal_events", 0.0)), test ? "; training saw none of them" : "");
+                    grouped(j.at("judgement").value("signal_events", 0.0)), warning);
     const auto same = std::ranges::find(sets, set, &std::pair<std::string, std::string>::first);
     if (same == sets.end()) {
       sets.emplace_back(set, html_escape(run->name));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <iterator>
 #include <set>
 
 #include "base/error.hpp"
@@ -69,6 +70,21 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names, con
       user_error("{} names {} twice", what, file);
   }
   return files;
+}
+
+std::vector<std::string> common_files(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  const auto canonical = [](const std::vector<std::string>& names) {
+    std::set<std::string> files;
+    for (const std::string& file : expand_files(names, "the list")) {
+      std::error_code status;  // a file that is not there has its own complaint
+      files.insert(std::filesystem::weakly_canonical(file, status).string());
+    }
+    return files;
+  };
+  const std::set<std::string> first = canonical(a), second = canonical(b);
+  std::vector<std::string> common;
+  std::ranges::set_intersection(first, second, std::back_inserter(common));
+  return common;
 }
 
 bool name_matches(const std::string& pattern, const std::string& path) {

@@ -1,4 +1,5 @@
 #include "io/checkpoint.hpp"
+#include "io/atomic_file.hpp"
 
 #include <zlib.h>
 

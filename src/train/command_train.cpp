@@ -8,6 +8,8 @@
 
 #include "base/activity.hpp"
 #include "config/document.hpp"
+#include "data/files.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
@@ -78,12 +80,29 @@ void say_what_runs(const Job& job, const Dataset& train, const Dataset* validati
   }
 }
 
-void say_estimate(Job& job, Trainer& trainer, TrainStep& step) {
+/// Samples that are learnt from and judged by: a judgement of them says little.
+void warn_of_common_files(const Job& job) {
+  const DataOptions& data = job.options.data;
+  for (const auto& [name, files] :
+       {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
+    std::vector<std::string> common;
+    try {
+      if (!files->empty()) common = common_files(data.train, *files);
+    } catch (const Error&) {  // a test set need not be there
+    }
+    if (!common.empty()) log_warning("{} and data.train have files in common: {}", name, fmt::join(common, ", "));
+  }
+}
+
+void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t data_bytes) {
   const double step_s = trainer.measure_step();
   const Network& network = step.network();
   const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
-  job.say("memory per rank: {} for a pass of {} samples, {} for weights, gradients and optimizer",
-          format_bytes(network.arena_bytes()), network.batch(), format_bytes(2 * weights + step.optimizer_bytes()));
+  job.say(
+      "memory per rank: {} for a pass of {} samples, {} for weights, gradients and optimizer, {} for data held in "
+      "memory (data.cache_gb), and about 50 MiB for the program",
+      format_bytes(network.arena_bytes()), network.batch(), format_bytes(2 * weights + step.optimizer_bytes()),
+      format_bytes(data_bytes));
   job.say("time: {:.3f} s per step, {} steps, {} for all of them (validation comes on top)", step_s,
           trainer.total_steps(), format_duration(step_s * static_cast<double>(trainer.total_steps())));
   job.say("everything is in order; nothing was written");
@@ -153,6 +172,7 @@ int command_train(Job& job) {
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
     check_metric(job, validation.get(), step->network());
   });
+  if (job.is_root()) warn_of_common_files(job);
   if (!resumed) load_initial_weights(job, step->network());
   say_what_runs(job, *train, validation.get(), *step);
   agree(*job.comm, [&] {
@@ -166,7 +186,8 @@ int command_train(Job& job) {
   if (job.line.check) {
     check_all(*job.comm, *train);
     if (validation) check_all(*job.comm, *validation);
-    say_estimate(job, *trainer, *step);
+    say_estimate(job, *trainer, *step,
+                 train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
     return kDone;
   }
   if (resumed && trainer->finished() && has_report(job)) {
@@ -177,7 +198,6 @@ int command_train(Job& job) {
   metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
   const FitResult result = trainer->fit(metrics.get());
   if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
-  if (job.is_root() && result.validation && !result.validation->table.empty()) job.say_line(result.validation->table);
   const double peak = measure_peak_gflops(job.context);
   if (result.rates.steps > 0) say_rates(job, result, *step, peak);
   return leave_results(job, result, *step, *loss, validation.get(), peak);

@@ -91,8 +91,13 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
                              {"loss", predictions.loss},
                              {"judgement", nlohmann::json::parse(evaluation.json)},
                              {"curves", nlohmann::json::parse(job.app.curves(*data, predictions))}};
+      json["seen_in_training"] =
+          common_files(job.options.data.train, test ? job.options.data.test : job.options.data.validation);
       for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
       write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
+      if (!evaluation.table.empty()) {
+        job.say("on the {} samples of {}:\n{}", data->size(), test ? "data.test" : "data.validation", evaluation.table);
+      }
     });
   } catch (const AgreedError& error) {
     if (job.is_root()) log_warning("the report has no evaluation: {}", error.what());

@@ -155,7 +155,7 @@ StopRequest Trainer::train_epoch(Progress* progress) {
     after_step(step, timer.seconds());
     if (progress != nullptr) {
       progress->update(state_.step, result_.rates.samples,
-                       fmt::format("epoch {} loss {:.4f}", state_.epoch, step.loss));
+                       fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, step.loss));
     }
     if (step.stop != StopRequest::kNone) return step.stop;
     if (!state_.validation_due) save_if_due();
@@ -253,7 +253,7 @@ StopRequest Trainer::validate() {
       text += fmt::format(" {} {:.4f}", m.name, m.value);
     }
     for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
-    job_.say("epoch {} validation:{}", state_.epoch, text);
+    job_.say("epoch {} validation:{}", state_.epoch + 1, text);
     const nlohmann::json line = {
         {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
     log(line);
