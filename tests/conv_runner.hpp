@@ -119,7 +119,7 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
                  dy.data() + boxes[b].sample * whole.y_strides.n + boxes[b].y_row * whole.y_strides.h,
                  sum.data() + b * sums, scratch.data() + b * scratch_bytes});
   };
-  if (threads == 1) {
+  if (threads == 1 && kOnHost) {  // as from inside a parallel region
     Kokkos::parallel_for("test", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, count), run_box);
   } else {
     for (std::int64_t i = 0; i < count; ++i) run_box(i);

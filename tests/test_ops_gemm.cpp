@@ -60,7 +60,7 @@ TEST_P(MatrixProduct, MatchesSumsInDouble) {
       const auto run = [&](std::int64_t) {
         kernel->run(context, device_a.data(), device_b.data(), device_c.data(), scratch.data());
       };
-      if (threads == 1) {
+      if (threads == 1 && kOnHost) {  // as from inside a parallel region
         Kokkos::parallel_for("test", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, 1), run);
       } else {
         run(0);
