@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/error.hpp"
+
 namespace petaflow {
 namespace {
 
@@ -16,6 +18,13 @@ void append(std::string& text, T value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   text.append(bytes, sizeof value);
+}
+
+template <class T>
+T number_at(std::string_view bytes, std::size_t offset) {
+  T value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
 }
 
 }  // namespace
@@ -40,6 +49,33 @@ std::string tfrecord(std::string_view bytes) {
   record.append(bytes);
   append(record, masked_crc32c(bytes));
   return record;
+}
+
+std::vector<std::string_view> tfrecords_in(std::string_view bytes, const std::string& path) {
+  constexpr std::size_t kHead = 12, kFoot = 4;
+  std::vector<std::string_view> records;
+  const auto check = [&](std::string_view checked, std::size_t at, const char* what) {
+    const auto stored = number_at<std::uint32_t>(bytes, at), found = masked_crc32c(checked);
+    if (stored != found) {
+      user_error("{}: record {}: the masked CRC-32C of its {} is {:08x}, but {:08x} is stored; the file is damaged",
+                 path, records.size(), what, found, stored);
+    }
+  };
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t left = bytes.size() - at;
+    if (left < kHead) user_error("{}: record {}: the file ends inside of its length", path, records.size());
+    check(bytes.substr(at, 8), at + 8, "length");
+    const auto length = number_at<std::uint64_t>(bytes, at);
+    if (left < kHead + kFoot || length > left - kHead - kFoot) {
+      user_error("{}: record {}: it has {} bytes, but the file ends after {} of them", path, records.size(), length,
+                 left - kHead);
+    }
+    const std::string_view record = bytes.substr(at + kHead, length);
+    check(record, at + kHead + length, "data");
+    records.push_back(record);
+    at += kHead + length + kFoot;
+  }
+  return records;
 }
 
 }  // namespace petaflow

@@ -1,0 +1,73 @@
+#include "io/gzip.hpp"
+
+#include <isa-l/igzip_lib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+std::string read_whole(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) user_error("cannot open {}: {}", path, std::strerror(errno));
+  std::string bytes(static_cast<std::size_t>(file.tellg()), '\0');
+  file.seekg(0);
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()))) {
+    user_error("cannot read {}: {}", path, std::strerror(errno));
+  }
+  return bytes;
+}
+
+const char* reason(int code) {
+  if (code == ISAL_END_INPUT) return "it ends in the middle";
+  if (code == ISAL_INCORRECT_CHECKSUM) return "the checksum of its contents (CRC-32) does not fit";
+  return "its contents are damaged";
+}
+
+// ISA-L counts in 32 bits: input and output are handed over in pieces.
+std::uint32_t piece(std::size_t bytes) {
+  return static_cast<std::uint32_t>(std::min<std::size_t>(bytes, std::numeric_limits<std::int32_t>::max()));
+}
+
+std::string inflate(const std::string& packed, const std::string& path) {
+  const auto state = std::make_unique<inflate_state>();  // 80 kB
+  std::string plain(4 * packed.size() + 4096, '\0');
+  std::size_t read = 0, written = 0;
+  while (read < packed.size()) {
+    isal_inflate_init(state.get());
+    state->crc_flag = ISAL_GZIP;
+    while (state->block_state != ISAL_BLOCK_FINISH) {
+      if (written == plain.size()) plain.resize(2 * plain.size());
+      state->next_in = reinterpret_cast<std::uint8_t*>(const_cast<char*>(packed.data())) + read;
+      state->next_out = reinterpret_cast<std::uint8_t*>(plain.data()) + written;
+      const std::uint32_t in = piece(packed.size() - read), out = piece(plain.size() - written);
+      state->avail_in = in;
+      state->avail_out = out;
+      const int code = isal_inflate(state.get());
+      const std::size_t taken = in - state->avail_in, made = out - state->avail_out;
+      if (code < 0) user_error("{} is a gzip file, but {}", path, reason(code));
+      if (taken == 0 && made == 0) user_error("{} is a gzip file, but {}", path, reason(ISAL_END_INPUT));
+      read += taken;
+      written += made;
+    }
+  }
+  plain.resize(written);
+  return plain;
+}
+
+}  // namespace
+
+std::string read_inflated(const std::string& path) {
+  std::string bytes = read_whole(path);
+  return bytes.starts_with("\x1f\x8b") ? inflate(bytes, path) : bytes;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,12 @@
+// Files that may be compressed: gzip is told by its magic number, whatever the file's name.
+#pragma once
+
+#include <string>
+
+namespace petaflow {
+
+/// The bytes of a file, inflated where it is gzip (RFC 1952; several members one after the other count as one).
+/// Throws Error(kUser) naming the file where it cannot be read, or is truncated or damaged: gzip has a CRC-32.
+std::string read_inflated(const std::string& path);
+
+}  // namespace petaflow
