@@ -17,8 +17,10 @@ std::string detect_format(const Hdf5File& file, const HepFileOptions& options) {
   if (!options.dataset.empty()) return "class_files";
   std::string names;
   for (const std::string& name : file.datasets()) names += (names.empty() ? "" : ", ") + name;
-  user_error("{} is in none of the known layouts (a group all_events, or data and label); it holds {}", file.path(),
-             names.empty() ? "no data set" : names);
+  user_error(
+      "{} is in none of the known layouts (a group all_events, or data and label); it holds {}; for files of one class "
+      "each name its data set of images in data.dataset",
+      file.path(), names.empty() ? "no data set" : names);
 }
 
 /// The data set of pixels `name`, which must hold numbers and have one of the ranks.

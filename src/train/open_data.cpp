@@ -12,8 +12,8 @@ void check_shape(const Dataset& data, const Shape& expected, const std::string& 
   const auto [c, d, h, w] = data.sample_dims();
   const Shape found{1, c, d, h, w};
   if (found == expected.with_batch(1)) return;
-  user_error("the samples of {} are {}, but the input file describes a network for {}", what, sample_to_string(found),
-             sample_to_string(expected));
+  user_error("the samples of {} are {}, but the input file describes a network for {}; the keys of [data] say its size",
+             what, sample_to_string(found), sample_to_string(expected));
 }
 
 /// What rank 0 finds in the files.
