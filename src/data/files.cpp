@@ -26,10 +26,12 @@ std::string_view take_number(std::string_view& text) {
   return digits;
 }
 
-std::vector<std::string> matches(const std::string& pattern) {
+/// The file of this name, or those that match it as a pattern.
+std::vector<std::string> files_named(const std::string& name) {
+  if (name.find_first_of("*?[~") == std::string::npos || std::filesystem::exists(name)) return {name};
   glob_t found{};
   std::vector<std::string> paths;
-  if (glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
+  if (glob(name.c_str(), GLOB_TILDE, nullptr, &found) == 0)
     paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   std::ranges::sort(paths, natural_less);
@@ -59,8 +61,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names, con
   if (names.empty()) user_error("{} names no file", what);
   std::vector<std::string> files;
   for (const std::string& name : names) {
-    const bool pattern = name.find_first_of("*?[~") != std::string::npos && !std::filesystem::exists(name);
-    const std::vector<std::string> found = pattern ? matches(name) : std::vector{name};
+    const std::vector<std::string> found = files_named(name);
     if (found.empty()) user_error("{}: no file matches {}", what, name);
     files.insert(files.end(), found.begin(), found.end());
   }
@@ -75,9 +76,11 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names, con
 std::vector<std::string> common_files(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   const auto canonical = [](const std::vector<std::string>& names) {
     std::set<std::string> files;
-    for (const std::string& file : expand_files(names, "the list")) {
-      std::error_code status;  // a file that is not there has its own complaint
-      files.insert(std::filesystem::weakly_canonical(file, status).string());
+    for (const std::string& name : names) {
+      for (const std::string& file : files_named(name)) {
+        std::error_code status;  // a file that is not there has its own complaint
+        files.insert(std::filesystem::weakly_canonical(file, status).string());
+      }
     }
     return files;
   };

@@ -14,7 +14,7 @@ bool natural_less(std::string_view a, std::string_view b);
 /// matches nothing, a file is named twice, or the list is empty; `what` names the list in the sentence ("data.train").
 std::vector<std::string> expand_files(const std::vector<std::string>& names, const std::string& what);
 
-/// The files that both lists name, whatever the paths by which they do.  Throws as expand_files does.
+/// The files that both lists name, whatever the paths by which they do.  Does not mind files that are not there.
 std::vector<std::string> common_files(const std::vector<std::string>& a, const std::vector<std::string>& b);
 
 /// True where the last component of `path` matches the glob pattern.

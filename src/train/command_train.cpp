@@ -85,11 +85,7 @@ void warn_of_common_files(const Job& job) {
   const DataOptions& data = job.options.data;
   for (const auto& [name, files] :
        {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
-    std::vector<std::string> common;
-    try {
-      if (!files->empty()) common = common_files(data.train, *files);
-    } catch (const Error&) {  // a test set need not be there
-    }
+    const std::vector<std::string> common = common_files(data.train, *files);
     if (!common.empty()) log_warning("{} and data.train have files in common: {}", name, fmt::join(common, ", "));
   }
 }
