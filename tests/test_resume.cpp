@@ -182,6 +182,25 @@ TEST_F(Resume, ARequestAfterTheLastStepIsNotLost) {
   expect_same_end("judging");
 }
 
+// No step is left to do then, but the run's state is another one after the validation.
+TEST_F(Resume, ARequestDuringTheLastValidationIsNotLost) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  fs::copy(folder_ / "runs/whole", folder_ / "runs/validating", fs::copy_options::recursive);
+  const std::string path = (folder_ / "runs/validating/checkpoint-0000000024.h5").string();
+  Checkpoint checkpoint = load_checkpoint(path);
+  nlohmann::json state = nlohmann::json::parse(checkpoint.training);
+  ASSERT_GT(state["since_best"], 0);
+  state["epoch"] = 3;
+  state["epoch_step"] = 6;
+  state["validation_due"] = true;
+  state["since_best"] = int{state["since_best"]} - 1;
+  checkpoint.training = state.dump();
+  save_checkpoint(path, checkpoint);
+  const Outcome rest = run(training("validating") + " --resume");
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_EQ(load_checkpoint(path).training, load_checkpoint((folder_ / "runs/whole/checkpoint.h5").string()).training);
+}
+
 TEST_F(Resume, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(run(training("whole")).code, 0);
   ASSERT_EQ(run(training("damaged", "run.wall_time=0.001")).code, 3);

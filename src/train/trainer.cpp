@@ -89,7 +89,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
     step_.network().refresh(job_.context);
   }
   state_ = state;
-  saved_step_ = state.step;
+  saved_ = checkpoint.training;
 }
 
 bool Trainer::finished() const { return state_.ended || (state_.step >= total_steps_ && !state_.validation_due); }
@@ -313,7 +313,7 @@ void Trainer::save_if_due() {
   const Region region("petaflow::checkpoint");
   try {
     save_to_folder(job_.run_folder(), state_.step, checkpoint(), options.keep);
-    saved_step_ = state_.step;
+    saved_ = to_text(state_);
   } catch (const Error& error) {
     job_.say("warning: no checkpoint after step {}: {}; the run goes on", state_.step, error.what());
   }
@@ -322,7 +322,7 @@ void Trainer::save_if_due() {
 void Trainer::save_at_end() {
   const Activity activity("writing the last checkpoint");
   agree(*job_.comm, [&] {
-    if (!job_.is_root() || saved_step_ == state_.step) return;
+    if (!job_.is_root() || saved_ == to_text(state_)) return;
     const std::string path = save_to_folder(job_.run_folder(), state_.step, checkpoint(), job_.options.checkpoint.keep);
     job_.say("wrote {}", path);
     if (!best_weights_.empty()) job_.say("its weights are those of the best validation ({:.4f})", *state_.best);

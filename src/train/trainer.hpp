@@ -81,8 +81,8 @@ class Trainer {
 
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best
-  std::int64_t saved_step_ = -1;
-  bool log_failed_ = false;  // the last line could not be written
+  std::string saved_;                     // the state in the newest checkpoint, as text
+  bool log_failed_ = false;               // the last line could not be written
   FitResult result_;
   std::unique_ptr<StepTrace> trace_;   // null: none
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
