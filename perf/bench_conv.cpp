@@ -34,7 +34,6 @@ ConvDesc describe(const LayerShape& layer, int threads) {
 
 void run(benchmark::State& state, const LayerShape& layer, Pass pass, const ConvImpl& impl) {
   Context context;
-  context.threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   const ConvDesc desc = describe(layer, context.threads);
   if (const std::string reason = impl.why_not(pass, {&desc, 1}); !reason.empty()) {
     state.SkipWithError(reason.c_str());

@@ -14,6 +14,7 @@
 #include "data/hep.hpp"
 #include "hep_files.hpp"
 #include "io/checkpoint.hpp"
+#include "read_sample.hpp"
 #include "scratch_folder.hpp"
 #include "train/options.hpp"
 
@@ -114,7 +115,7 @@ TEST(Fuzz, HepData) {
     const HepData data = test::open_hep({}, {path});
     const auto [c, d, h, w] = data.sample_dims();
     std::vector<float> pixels(static_cast<std::size_t>(c * d * h * w));
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) data.read(i, pixels);
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) test::read_f32(data, i, pixels);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "data/files.hpp"
 #include "data/hep.hpp"
 #include "hep_files.hpp"
+#include "read_sample.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
@@ -20,7 +21,7 @@ void expect_values(const HepData& data, std::int64_t channels, std::int64_t firs
   ASSERT_EQ(data.sample_dims(), (std::array<std::int64_t, 4>{channels, 1, kHeight, kWidth}));
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
   for (std::int64_t i = 0; i < kEvents; ++i) {
-    const Sample sample = data.read(first_event + i, pixels);
+    const Sample sample = test::read_f32(data, first_event + i, pixels);
     EXPECT_EQ(sample.label, static_cast<int>(kLabel(i)));
     for (std::int64_t row = 0, p = 0; row < kHeight; ++row) {
       for (std::int64_t column = 0; column < kWidth; ++column) {
@@ -76,12 +77,12 @@ TEST(HepData, EventsCarryWeightsAndSelection) {
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
   std::array<double, 2> sum = {0, 0};
   for (std::int64_t i = 0; i < kEvents; ++i) {
-    const Sample sample = data.read(i, pixels);
+    const Sample sample = test::read_f32(data, i, pixels);
     sum[static_cast<std::size_t>(sample.label)] += sample.weight;
   }
   EXPECT_NEAR(sum[0], 6, 1e-5);  // mean 1 per class
   EXPECT_NEAR(sum[1], 4, 1e-5);
-  EXPECT_NEAR(data.read(3, pixels).weight, 4.0 / (1 + 4 + 7 + 10) * 4, 1e-6);
+  EXPECT_NEAR(test::read_f32(data, 3, pixels).weight, 4.0 / (1 + 4 + 7 + 10) * 4, 1e-6);
 }
 
 TEST(HepData, StackedImagesOfBothOrders) {
@@ -112,7 +113,7 @@ TEST(HepData, Sc17FilesInNaturalOrder) {
   EXPECT_EQ(data.events()[17].index, 7);
   EXPECT_EQ(data.events()[17].weight, 8.0);
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
-  EXPECT_NEAR(data.read(0, pixels).weight, 0.25 / (1.5 / 4), 1e-6);
+  EXPECT_NEAR(test::read_f32(data, 0, pixels).weight, 0.25 / (1.5 / 4), 1e-6);
 }
 
 TEST(HepData, TransformsAreStackedCroppedAndScaled) {
@@ -127,7 +128,7 @@ TEST(HepData, TransformsAreStackedCroppedAndScaled) {
   EXPECT_EQ(plain.sample_dims(), (std::array<std::int64_t, 4>{4, 1, 3, 5}));
   EXPECT_FALSE(plain.phi_is_whole());
   std::vector<float> pixels(60);
-  plain.read(0, pixels);
+  test::read_f32(plain, 0, pixels);
   const float x = value(0, 0, 2, 1), y = value(0, 1, 2, 1);  // -7, 33
   const std::size_t at = (2 * 5 + 1) * 4;
   EXPECT_FLOAT_EQ(pixels[at], -std::log1p(-x / 10));
@@ -160,8 +161,8 @@ TEST(HepData, ClassFilesAreLabelledByTheirNames) {
   EXPECT_EQ(data.class_counts(), (std::array<std::int64_t, 2>{8, 2}));
   EXPECT_FALSE(data.has_weights());
   std::vector<float> pixels(24);
-  EXPECT_EQ(data.read(1, pixels).label, 1);
-  EXPECT_EQ(data.read(5, pixels).label, 0);
+  EXPECT_EQ(test::read_f32(data, 1, pixels).label, 1);
+  EXPECT_EQ(test::read_f32(data, 5, pixels).label, 0);
   EXPECT_EQ(pixels[7], value(5, 0, 1, 1));
 
   const auto open = [&](const std::vector<std::string>& files) { return error_of([&] { open_hep(options, files); }); };
@@ -199,7 +200,7 @@ TEST(HepData, RealTriggerTowers) {
   float low = 0, high = 0;
   std::vector<float> pixels(26 * 32), largest[2];
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    const Sample sample = data.read(i, pixels);
+    const Sample sample = test::read_f32(data, i, pixels);
     low = std::min(low, std::ranges::min(pixels));
     high = std::max(high, std::ranges::max(pixels));
     largest[sample.label].push_back(std::ranges::max(pixels));
@@ -259,7 +260,8 @@ TEST(HepData, AFileThatIsAnotherOneNowIsRefused) {
   const HepData data = open_hep(options, {folder / "a.h5"});
   write_sc17(folder / "a.h5", 3);
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
-  EXPECT_HOLDS(error_of([&] { data.read(0, pixels); }), "a.h5 has changed: its data set data is float32 (10, 3, 3, 6)");
+  EXPECT_HOLDS(error_of([&] { test::read_f32(data, 0, pixels); }),
+               "a.h5 has changed: its data set data is float32 (10, 3, 3, 6)");
 }
 
 TEST(RecentlyUsed, KeepsTheLast) {

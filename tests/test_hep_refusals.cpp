@@ -6,6 +6,7 @@
 
 #include "data/hep.hpp"
 #include "hep_files.hpp"
+#include "read_sample.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
@@ -113,8 +114,8 @@ TEST(HepData, PixelsThatAreNoNumbersAreNamed) {
     options.cache_bytes = 0;
     const HepData data = open_hep(options, files);
     std::vector<float> image(24);
-    data.read(kEvents + 6, image);
-    EXPECT_HOLDS(error_of([&] { data.read(kEvents + 7, image); }), sentence);
+    test::read_f32(data, kEvents + 6, image);
+    EXPECT_HOLDS(error_of([&] { test::read_f32(data, kEvents + 7, image); }), sentence);
     EXPECT_HOLDS(error_of([&] { check_samples(data, all_of(data)); }), sentence);
     options.crop = {2, 0};  // what is cut away does not matter
     const HepData cut = open_hep(options, files);

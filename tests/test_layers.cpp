@@ -67,7 +67,6 @@ std::int64_t memory_index(const Shape& s, std::int64_t i) {
 class Fixture {
  public:
   Fixture(const cases::LayerCase& c, const KernelOptions& kernels, bool training = true, bool fixed_order = false) {
-    context.threads = HostSpace().concurrency();
     context.training = training;
     Graph graph(c.x);
     graph.add<Probe>("probe", c.x.with_batch(1));

@@ -33,16 +33,20 @@ namespace {
 
 using test::error_of;
 
-/// Sample i is 2 x 1 x 2 x 3 pixels of 100 i + place.
+/// Sample i is 2 x 1 x 2 x 3 pixels of 100 i + place, with the targets i and -i.
 class CountingData final : public Dataset {
  public:
   explicit CountingData(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::array<std::int64_t, 4> sample_dims() const override { return {2, 1, 2, 3}; }
-  Sample read(std::int64_t index, std::span<float> pixels) const override {
+  std::int64_t targets() const override { return 2; }
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
+    const auto pixels = numbers<float>(sample);
     if (index == bad_) user_error("sample {} is bad", index);
     if (slow_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(slow_us_ * (index % 3)));
     std::iota(pixels.begin(), pixels.end(), static_cast<float>(100 * index));
+    targets[0] = static_cast<float>(index);
+    targets[1] = -targets[0];
     ++reads_;
     policy_ = sched_getscheduler(0);
     return {static_cast<std::int32_t>(index % 2), 0.5F + static_cast<float>(index)};
@@ -59,20 +63,23 @@ class CountingData final : public Dataset {
 struct Seen {
   std::vector<std::int64_t> indices;
   std::vector<std::int32_t> labels;
-  std::vector<float> weights, images;
+  std::vector<float> weights, targets, images;
   bool operator==(const Seen&) const = default;
 };
+
+const float* images(const Batch& batch) { return reinterpret_cast<const float*>(batch.samples); }
 
 void append(Seen& seen, const Batch& batch) {
   seen.indices.insert(seen.indices.end(), batch.indices.begin(), batch.indices.end());
   seen.labels.insert(seen.labels.end(), batch.labels.begin(), batch.labels.end());
   seen.weights.insert(seen.weights.end(), batch.weights.begin(), batch.weights.end());
-  seen.images.insert(seen.images.end(), batch.images, batch.images + batch.indices.size() * 12);
+  seen.targets.insert(seen.targets.end(), batch.targets.begin(), batch.targets.end());
+  seen.images.insert(seen.images.end(), images(batch), images(batch) + batch.indices.size() * 12);
 }
 
-void augment(std::span<float> pixels, RandomSequence& random) {
-  DetectorAugment({2, 1, 2, 3}, {})(pixels, random);
-  pixels[0] += static_cast<float>(random.uniform());
+void augment(std::span<std::byte> sample, RandomSequence& random) {
+  DetectorAugment({2, 1, 2, 3}, {})(sample, random);
+  numbers<float>(sample)[0] += static_cast<float>(random.uniform());
 }
 
 /// All batches of one epoch, as seen by `ranks` ranks and put together again.
@@ -194,12 +201,12 @@ TEST(Loader, PadsTheLastBatch) {
       EXPECT_EQ(batch.epoch, epoch);
       EXPECT_EQ(batch.step, 1);
       EXPECT_EQ(batch.valid_global, 3);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.images) % 64, 0U);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.samples) % 64, 0U);
       if (last_rank) {
         EXPECT_EQ(batch.indices, (std::vector<std::int64_t>{-1, -1, -1}));
         EXPECT_EQ(batch.weights, (std::vector<float>{0, 0, 0}));
         EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{0, 0, 0}));
-        EXPECT_TRUE(std::all_of(batch.images, batch.images + 36, [](float x) { return x == 0; }));
+        EXPECT_TRUE(std::all_of(images(batch), images(batch) + 36, [](float x) { return x == 0; }));
       }
     }
   }
@@ -238,7 +245,7 @@ TEST(Loader, TheBatchInUseIsLeftAlone) {
     EXPECT_LE(data.reads_, 2 * (step + 3));
     for (std::int64_t slot = 0; slot < 2; ++slot) {
       EXPECT_EQ(batch.indices[static_cast<std::size_t>(slot)], 2 * step + slot);
-      EXPECT_EQ(batch.images[slot * 12 + 5], static_cast<float>(100 * (2 * step + slot) + 5));
+      EXPECT_EQ(images(batch)[slot * 12 + 5], static_cast<float>(100 * (2 * step + slot) + 5));
     }
   }
 }

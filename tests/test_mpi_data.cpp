@@ -11,6 +11,7 @@
 #include "comm/self.hpp"
 #include "hep/hep_app.hpp"
 #include "hep_files.hpp"
+#include "read_sample.hpp"
 #include "scratch_folder.hpp"
 #include "train/agree.hpp"
 #include "train/open_data.hpp"
@@ -83,7 +84,7 @@ TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
     const auto elements = static_cast<std::size_t>(together->sample_elements());
     std::vector<float> x(elements), y(elements);
     for (std::int64_t i = 0; i < 50; ++i) {
-      const Sample s = together->read(i, x), t = single->read(i, y);
+      const Sample s = test::read_f32(*together, i, x), t = test::read_f32(*single, i, y);
       EXPECT_EQ(x, y) << cache << " sample " << i;
       EXPECT_EQ(s.label, t.label);
       EXPECT_EQ(s.weight, t.weight);
@@ -104,9 +105,9 @@ TEST(OpenData, OneRankLooksIntoTheFiles) {
   EXPECT_EQ(data->size(), 50);
   std::vector<float> pixels(static_cast<std::size_t>(data->sample_elements()));
   if (all->rank() == 0) {
-    EXPECT_EQ(data->read(33, pixels).label, 1);
+    EXPECT_EQ(test::read_f32(*data, 33, pixels).label, 1);
   } else {
-    EXPECT_HOLDS(error_of([&] { data->read(33, pixels); }), "f3.h5 does not exist");
+    EXPECT_HOLDS(error_of([&] { test::read_f32(*data, 33, pixels); }), "f3.h5 does not exist");
   }
   std::filesystem::current_path(here);
 }
@@ -162,9 +163,9 @@ class Counted final : public Dataset {
  public:
   std::int64_t size() const override { return 11; }
   std::array<std::int64_t, 4> sample_dims() const override { return {1, 1, 1, 1}; }
-  Sample read(std::int64_t index, std::span<float> pixels) const override {
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
     reads[static_cast<std::size_t>(index)] += 1;
-    pixels[0] = 0;
+    numbers<float>(sample)[0] = 0;
     return {};
   }
   mutable std::vector<double> reads = std::vector<double>(11, 0.0);

@@ -69,8 +69,8 @@ TEST(Trainer, PredictionsAreGatheredInTheOrderOfTheData) {
   SelfCommunicator alone;
   tiny::Training together(*all, options(), 31, 0.5F, true), single(alone, options(), 31, 0.5F, true);
   DataOptions data;
-  Predictor predictor(*all, tiny::context(), together.step.network(), together.loss, together.data, data);
-  Predictor expected_predictor(alone, tiny::context(), single.step.network(), single.loss, single.data, data);
+  Predictor predictor(*all, Context(), together.step.network(), together.loss, together.data, data);
+  Predictor expected_predictor(alone, Context(), single.step.network(), single.loss, single.data, data);
   for (int run = 0; run < 2; ++run) {
     const Predictions found = predictor.run(), expected = expected_predictor.run();
     EXPECT_EQ(found.count, 31);
@@ -90,9 +90,9 @@ class BadData final : public Dataset {
  public:
   std::int64_t size() const override { return 48; }
   std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
-  Sample read(std::int64_t index, std::span<float> pixels) const override {
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
     if (index == 17) user_error("sample 17 is broken");
-    return good_.read(index, pixels);
+    return good_.read(index, sample, targets);
   }
 
  private:
@@ -127,7 +127,7 @@ TEST(Trainer, ALossThatIsNotFiniteNamesStepAndRank) {
   training.step.run(training.loader, 0.01F);
   float* const weights = training.step.network().weights();
   weights[training.step.network().parameter_elements() - 1] = std::nanf("");
-  training.step.network().refresh(tiny::context());
+  training.step.network().refresh(Context());
   try {
     training.step.run(training.loader, 0.01F);
     FAIL();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/self.hpp"
+#include "read_sample.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
@@ -144,10 +145,11 @@ TEST(TrainStep, LossIsTheWeightedMean) {
   tiny::Training training(comm, options, 6, 0, false);
   float* const weights = training.step.network().weights();
   std::fill(weights, weights + training.step.network().parameter_elements(), 0.0F);
-  training.step.network().refresh(tiny::context());
+  training.step.network().refresh(Context());
   double expected = 0;
   std::vector<float> pixels(static_cast<std::size_t>(tiny::kSample.sample_size()));
-  for (std::int64_t i = 0; i < 6; ++i) expected += training.data.read(i, pixels).weight * std::numbers::ln2 / 6;
+  for (std::int64_t i = 0; i < 6; ++i)
+    expected += test::read_f32(training.data, i, pixels).weight * std::numbers::ln2 / 6;
   EXPECT_NEAR(training.run(1)[0], expected, 1e-6);
 }
 
@@ -236,7 +238,7 @@ TEST(Fit, SaysWhyItEnded) {
 }
 
 TEST(Peak, IsThatOfAProcessor) {
-  const double gflops = measure_peak_gflops(tiny::context());
+  const double gflops = measure_peak_gflops(Context());
   EXPECT_GT(gflops, 1);
   EXPECT_LT(gflops, 1e5);
 }

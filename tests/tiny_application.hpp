@@ -26,7 +26,7 @@ class TinyApplication final : public Application {
   std::unique_ptr<Dataset> open(const std::string&, const std::string&, DataRole) const override {
     return std::make_unique<Data>(8);
   }
-  std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset&) const override { return {}; }
+  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset&) const override { return {}; }
   std::vector<std::string> metrics() const override { return {"skill"}; }
   Evaluation evaluate(const Dataset&, const Predictions&, Depth) const override {
     Evaluation evaluation;

@@ -27,7 +27,8 @@ class Data final : public Dataset {
   explicit Data(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::array<std::int64_t, 4> sample_dims() const override { return {kSample.c, kSample.d, kSample.h, kSample.w}; }
-  Sample read(std::int64_t index, std::span<float> pixels) const override {
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
+    const auto pixels = numbers<float>(sample);
     RandomSequence random(random_stream(3, RandomPurpose::kGenerate), static_cast<std::uint64_t>(index));
     const std::int32_t label = random.below(2) == 1;
     for (float& pixel : pixels) pixel = static_cast<float>(random.normal() + 0.5 * label);
@@ -47,17 +48,11 @@ inline Graph network(float dropout) {
   return graph;
 }
 
-inline Context context() {
-  Context context;
-  context.threads = context.space.concurrency();
-  return context;
-}
-
 /// Data, network and loader of a rank, ready to step.
 struct Training {
   Training(Communicator& comm, const CommonOptions& options, std::int64_t samples, float dropout, bool augment)
       : data(samples),
-        step(comm, context(), options, network(dropout), loss),
+        step(comm, Context(), options, network(dropout), loss),
         loader(data, loader_options(options, augment)) {}
 
   LoaderOptions loader_options(const CommonOptions& options, bool augment) const {

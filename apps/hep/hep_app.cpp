@@ -79,7 +79,7 @@ void HepApplication::keep(const Dataset& train) {
   if (keys.options.scale == "max") keys.maxima.assign(data.maxima().begin(), data.maxima().end());
 }
 
-std::function<void(std::span<float>, RandomSequence&)> HepApplication::augmentation(const Dataset& train) const {
+std::function<void(std::span<std::byte>, RandomSequence&)> HepApplication::augmentation(const Dataset& train) const {
   AugmentOptions augment = options_.augment;
   if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta && augment.energy_jitter == 0) return {};
   const HepData& data = as_hep(train);
@@ -96,7 +96,8 @@ std::vector<Predictor::View> HepApplication::views(const Dataset& data) const {
   std::vector<Predictor::View> views;
   for (const bool first : {false, true}) {
     for (const bool second : {false, true}) {
-      views.emplace_back([=](std::span<float> pixels) {
+      views.emplace_back([=](std::span<std::byte> image) {
+        const auto pixels = numbers<float>(image);
         if (first) mirror(pixels, dims, ImageAxis::kH);
         if (second) mirror(pixels, dims, ImageAxis::kW);
       });
@@ -154,16 +155,17 @@ Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& pred
 
 PredictionRows HepApplication::rows(const Dataset& data, const Predictions& predictions) const {
   const HepData& hep = as_hep(data);
-  PredictionRows rows;
-  rows.files = hep.paths();
+  std::vector<float> score;
+  std::vector<std::int32_t> label, file;
+  std::vector<std::int64_t> index;
   for (std::size_t i = 0; i < hep.events().size(); ++i) {
     const HepEvent& event = hep.events()[i];
-    rows.score.push_back(predictions.scores[2 * i + 1]);
-    rows.label.push_back(event.label);
-    rows.file.push_back(event.file);
-    rows.index.push_back(event.index);
+    score.push_back(predictions.scores[2 * i + 1]);
+    label.push_back(event.label);
+    file.push_back(event.file);
+    index.push_back(event.index);
   }
-  return rows;
+  return {{{"score", score}, {"label", label}, {"file", file}, {"index", index}}, hep.paths(), {}};
 }
 
 void HepApplication::generate(const CommonOptions& options, bool overwrite) const {

@@ -18,7 +18,7 @@ class HepApplication final : public Application {
   std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const override;
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override;
   void keep(const Dataset& train) override;
-  std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const override;
+  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
   std::vector<Predictor::View> views(const Dataset& data) const override;
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
   Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const override;

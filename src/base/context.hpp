@@ -33,9 +33,11 @@ KOKKOS_INLINE_FUNCTION RandomStream layer_stream(const StepState& state, RandomP
   return random_stream(state.seed, purpose, static_cast<std::uint64_t>(state.epoch), static_cast<std::uint64_t>(layer));
 }
 
+/// Kokkos must be initialised before one is made.
 struct Context {
   ExecutionSpace space{};
-  int threads = 1;                  // of the host, for kernels that divide their own work
+  /// Of the host, for kernels that divide their own work.  Networks need all that Kokkos runs.
+  int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   bool training = true;             // dropout on, what backward needs is kept
   const StepState* step = nullptr;  // in MemorySpace
 };

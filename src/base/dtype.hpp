@@ -1,4 +1,4 @@
-// Element types of tensors.  bf16 is a storage type: kernels compute in f32.
+// Element types of tensors.  bf16 and i16 are storage types: kernels compute in f32; only inputs are i16.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,12 @@
 
 namespace petaflow {
 
-enum class DType : std::uint8_t { kF32, kBf16 };
+enum class DType : std::uint8_t { kF32, kBf16, kI16 };
 
 constexpr std::size_t size_of(DType type) { return type == DType::kF32 ? 4 : 2; }
-constexpr const char* name_of(DType type) { return type == DType::kF32 ? "f32" : "bf16"; }
+constexpr const char* name_of(DType type) {
+  return type == DType::kF32 ? "f32" : type == DType::kBf16 ? "bf16" : "i16";
+}
 
 /// The upper half of an f32; conversion rounds to nearest even and keeps NaN.
 struct Bf16 {
@@ -38,5 +40,7 @@ template <class T>
 inline constexpr DType kDTypeOf = DType::kF32;
 template <>
 inline constexpr DType kDTypeOf<Bf16> = DType::kBf16;
+template <>
+inline constexpr DType kDTypeOf<std::int16_t> = DType::kI16;
 
 }  // namespace petaflow

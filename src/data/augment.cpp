@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "data/dataset.hpp"
 
 namespace petaflow {
 
@@ -41,7 +42,8 @@ void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, Im
   }
 }
 
-void DetectorAugment::operator()(std::span<float> pixels, RandomSequence& random) const {
+void DetectorAugment::operator()(std::span<std::byte> image, RandomSequence& random) const {
+  const auto pixels = numbers<float>(image);
   const ImageAxis eta = options_.phi == ImageAxis::kW ? ImageAxis::kH : ImageAxis::kW;
   const std::int64_t bins = options_.phi == ImageAxis::kW ? dims_[3] : dims_[2];
   const std::uint32_t shift = random.below(static_cast<std::uint32_t>(bins));

@@ -33,7 +33,8 @@ class DetectorAugment {
   DetectorAugment(const std::array<std::int64_t, 4>& sample_dims, const AugmentOptions& options)
       : dims_(sample_dims), options_(options) {}
 
-  void operator()(std::span<float> pixels, RandomSequence& random) const;
+  /// @param image (D, H, W, C) f32, changed in place
+  void operator()(std::span<std::byte> image, RandomSequence& random) const;
 
  private:
   std::array<std::int64_t, 4> dims_;  // C, D, H, W

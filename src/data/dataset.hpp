@@ -2,16 +2,25 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/dtype.hpp"
+
 namespace petaflow {
 
 struct Sample {
-  std::int32_t label = 0;
-  float weight = 1;  // of the loss
+  std::int32_t label = 0;  // -1: what is to be predicted is not known
+  float weight = 1;        // of the loss
 };
+
+/// The numbers of samples, which data sets, loaders and augmentations pass on as bytes of the set's type.
+template <class T>
+std::span<T> numbers(std::span<std::byte> bytes) {
+  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+}
 
 /// Samples [first, last).
 struct SampleRange {
@@ -28,8 +37,13 @@ class Dataset {
   virtual std::int64_t size() const = 0;
   /// C, D, H, W; 2-D data have D = 1.
   virtual std::array<std::int64_t, 4> sample_dims() const = 0;
-  /// Fills pixels (D, H, W, C): channels last, transformed and normalised.  Throws Error naming file and sample.
-  virtual Sample read(std::int64_t index, std::span<float> pixels) const = 0;
+  /// Of the numbers of a sample.
+  virtual DType type() const { return DType::kF32; }
+  /// Numbers to be predicted for a sample (regression); 0: its class.
+  virtual std::int64_t targets() const { return 0; }
+  /// Fills a sample, (D, H, W, C): channels last, transformed and normalised; and its targets.  Throws Error naming
+  /// file and sample.
+  virtual Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const = 0;
 
   // A set that was just opened may have to be completed before it is read: by what is in its files, which ranks share
   // the reading of (train/open_data.hpp).
@@ -42,11 +56,12 @@ class Dataset {
   virtual bool wants_maxima() const { return false; }
   virtual void set_maxima(const std::vector<float>& /*maxima*/) {}
 
-  /// C D H W, floats of one sample.
+  /// C D H W, numbers of one sample.
   std::int64_t sample_elements() const;
+  std::size_t sample_bytes() const { return static_cast<std::size_t>(sample_elements()) * size_of(type()); }
 };
 
-/// Largest absolute value of each channel over a range of samples.
+/// Largest absolute value of each channel over a range of f32 samples.
 std::vector<float> channel_maxima(const Dataset& data, SampleRange range);
 
 /// Reads every sample of a range once, so that unreadable or invalid ones are found; throws at the first.

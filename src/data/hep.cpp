@@ -250,7 +250,8 @@ void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t coun
   }
 }
 
-Sample HepData::read(std::int64_t index, std::span<float> pixels) const {
+Sample HepData::read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const {
+  const auto pixels = numbers<float>(sample);
   const std::int64_t elements = sample_elements();
   PETAFLOW_REQUIRE(index >= 0 && index < size() && std::ssize(pixels) == elements, "sample {} of {}, {} floats of {}",
                    index, size(), pixels.size(), elements);

@@ -68,7 +68,7 @@ class HepData final : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(events().size()); }
   std::array<std::int64_t, 4> sample_dims() const override { return {channels_, 1, height_, width_}; }
   /// Throws Error(kUser) naming file and event where a pixel is NaN or infinite, or cannot be read.
-  Sample read(std::int64_t index, std::span<float> pixels) const override;
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
   std::span<float> memory() override { return cache_; }
   void load(SampleRange range) override;

@@ -15,14 +15,15 @@ constexpr std::align_val_t kAlignment{64};
 
 }  // namespace
 
-void Loader::AlignedFree::operator()(float* pointer) const { ::operator delete[](pointer, kAlignment); }
+void Loader::AlignedFree::operator()(std::byte* pointer) const { ::operator delete[](pointer, kAlignment); }
 
 Loader::Loader(const Dataset& data, LoaderOptions options)
     : data_(data),
       options_(std::move(options)),
       slots_(options_.end - options_.begin),
-      elements_(data.sample_elements()),
-      steps_((data.size() + options_.global_batch - 1) / std::max<std::int64_t>(options_.global_batch, 1)) {
+      steps_((data.size() + options_.global_batch - 1) / std::max<std::int64_t>(options_.global_batch, 1)),
+      sample_bytes_(data.sample_bytes()),
+      targets_(static_cast<std::size_t>(data.targets())) {
   PETAFLOW_REQUIRE(0 <= options_.begin && options_.begin < options_.end && options_.end <= options_.global_batch,
                    "slots {} to {} of a batch of {}", options_.begin, options_.end, options_.global_batch);
   PETAFLOW_REQUIRE(options_.threads >= 1 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
@@ -31,10 +32,10 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
   const auto slots = static_cast<std::size_t>(slots_);
   for (Buffer& buffer : buffers_) {
-    const auto floats = static_cast<std::size_t>(slots_ * elements_);
-    buffer.storage.reset(static_cast<float*>(::operator new[](floats * sizeof(float), kAlignment)));
-    buffer.batch.images = buffer.storage.get();
-    std::fill_n(buffer.batch.images, floats, 0.0F);
+    buffer.storage.reset(static_cast<std::byte*>(::operator new[](slots * sample_bytes_, kAlignment)));
+    buffer.batch.samples = buffer.storage.get();
+    std::fill_n(buffer.batch.samples, slots * sample_bytes_, std::byte{0});
+    buffer.batch.targets.resize(slots * targets_);
     buffer.batch.labels.resize(slots);
     buffer.batch.weights.resize(slots);
     buffer.batch.indices.resize(slots);
@@ -105,24 +106,26 @@ void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Pe
                   std::int64_t epoch) const {
   Batch& batch = buffer.batch;
   const auto s = static_cast<std::size_t>(slot);
-  const std::span<float> pixels(batch.images + slot * elements_, static_cast<std::size_t>(elements_));
+  const std::span<std::byte> bytes(batch.samples + s * sample_bytes_, sample_bytes_);
+  const std::span<float> targets = std::span(batch.targets).subspan(s * targets_, targets_);
   const std::int64_t place = step * options_.global_batch + options_.begin + slot;
   if (place >= data_.size()) {
-    std::ranges::fill(pixels, 0.0F);
+    std::ranges::fill(bytes, std::byte{0});
+    std::ranges::fill(targets, 0.0F);
     batch.labels[s] = 0;
     batch.weights[s] = 0;
     batch.indices[s] = -1;
     return;
   }
   const std::int64_t index = options_.shuffle ? order(place) : place;
-  const Sample sample = data_.read(index, pixels);
+  const Sample sample = data_.read(index, bytes, targets);
   batch.labels[s] = sample.label;
   batch.weights[s] = sample.weight;
   batch.indices[s] = index;
   if (options_.augment) {
     RandomSequence random(random_stream(options_.seed, RandomPurpose::kAugment, static_cast<std::uint64_t>(epoch)),
                           static_cast<std::uint64_t>(index));
-    options_.augment(pixels, random);
+    options_.augment(bytes, random);
   }
 }
 

@@ -27,17 +27,18 @@ struct LoaderOptions {
   std::int64_t begin = 0, end = 1;  // this rank's slots [begin, end) of the global batch
   bool shuffle = true;
   std::uint64_t seed = 0;
-  /// Applied in place to each image (D, H, W, C), with random numbers keyed by (seed, epoch, sample index).  Called by
+  /// Applied in place to each sample (D, H, W, C), with random numbers keyed by (seed, epoch, sample index).  Called by
   /// several threads.
-  std::function<void(std::span<float>, RandomSequence&)> augment = {};
+  std::function<void(std::span<std::byte>, RandomSequence&)> augment = {};
   int threads = 1;
   int prefetch = 2;  // batches made ahead of the one in use
 };
 
-/// The slots of one rank.  Slots behind the end of the data set are zero images of label 0, weight 0, index -1.
+/// The slots of one rank.  Slots behind the end of the data set are zeros of label 0, weight 0, index -1.
 struct Batch {
   std::int64_t epoch = 0, step = 0;
-  float* images = nullptr;  // (slots, D, H, W, C), 64-byte aligned
+  std::byte* samples = nullptr;  // (slots, D, H, W, C) in the type of the data set, 64-byte aligned
+  std::vector<float> targets;    // (slots, Dataset::targets())
   std::vector<std::int32_t> labels;
   std::vector<float> weights;
   std::vector<std::int64_t> indices;  // of the samples in the data set
@@ -62,11 +63,11 @@ class Loader {
 
  private:
   struct AlignedFree {
-    void operator()(float* pointer) const;
+    void operator()(std::byte* pointer) const;
   };
   struct Buffer {
     Batch batch;
-    std::unique_ptr<float[], AlignedFree> storage;
+    std::unique_ptr<std::byte[], AlignedFree> storage;
     std::int64_t done = 0;  // slots
   };
 
@@ -78,7 +79,8 @@ class Loader {
 
   const Dataset& data_;
   const LoaderOptions options_;
-  const std::int64_t slots_, elements_, steps_;
+  const std::int64_t slots_, steps_;
+  const std::size_t sample_bytes_, targets_;
   std::vector<Buffer> buffers_;
 
   std::mutex mutex_;  // guards everything below

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.hpp"
 #include "nn/layer.hpp"
 
 namespace petaflow {
@@ -19,7 +20,8 @@ class Graph {
   };
 
   /// @param sample shape of one input sample (n = 1)
-  explicit Graph(const Shape& sample) : sample_(sample.with_batch(1)) {}
+  /// @param type   of its numbers; a type other than f32 needs a first layer that reads it
+  explicit Graph(const Shape& sample, DType type = DType::kF32) : sample_(sample.with_batch(1)), type_(type) {}
 
   /// Appends a layer; names are unique.  Throws where the layer does not accept the shape.
   template <class L, class... Args>
@@ -29,6 +31,7 @@ class Graph {
   }
 
   const Shape& sample() const { return sample_; }
+  DType sample_type() const { return type_; }
   const Shape& output() const { return nodes_.empty() ? sample_ : nodes_.back().output; }
   const std::vector<Node>& nodes() const { return nodes_; }
 
@@ -36,6 +39,7 @@ class Graph {
   void append(std::string name, std::unique_ptr<Layer> layer);
 
   Shape sample_;
+  DType type_;
   std::vector<Node> nodes_;
 };
 

@@ -9,7 +9,9 @@ namespace petaflow {
 class Loss {
  public:
   virtual ~Loss() = default;
-  /// Reads labels, weights and loss_scale of the context's step state.
+  /// Numbers that are to be predicted for a sample (Dataset::targets()), with an output of this shape; 0: its class.
+  virtual std::int64_t targets(const Shape& /*output*/) const { return 0; }
+  /// Reads labels or targets, weights and loss_scale of the context's step state.
   /// @param output   (N, C) network output
   /// @param scores   (N, C) written: what predictions are judged by (softmax: probabilities)
   /// @param doutput  (N, C) written: gradient of loss_scale * sum_n weight_n loss_n; no data: not wanted

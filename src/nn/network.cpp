@@ -59,7 +59,9 @@ class BlockList {
   std::vector<MemoryBlock> blocks_;
 };
 
-std::size_t bytes_of(const Shape& shape) { return static_cast<std::size_t>(shape.elements()) * sizeof(float); }
+std::size_t bytes_of(const Shape& shape, DType type = DType::kF32) {
+  return static_cast<std::size_t>(shape.elements()) * size_of(type);
+}
 
 }  // namespace
 
@@ -81,7 +83,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     std::size_t y = 0, dy = 0, saved = 0, forward_scratch = 0, backward_scratch = 0;
   };
   std::vector<StageBlocks> of(lowered.size());
-  const std::size_t input = blocks.add_persistent("input", bytes_of(lowered.front().input));
+  const std::size_t input = blocks.add_persistent("input", bytes_of(lowered.front().input, graph.sample_type()));
   for (int i = 0; i < count; ++i) {
     const auto index = static_cast<std::size_t>(i);
     const LoweredStage& stage = lowered[index];
@@ -102,7 +104,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
   }
   arena_ = Arena(blocks.take());
   weights_ = reinterpret_cast<float*>(arena_.block(weights_block));
-  input_ = Tensor::dense(lowered.front().input, DType::kF32, arena_.block(input));
+  input_ = Tensor::dense(lowered.front().input, graph.sample_type(), arena_.block(input));
 
   Tensor x = input_, dx;
   for (int i = 0; i < count; ++i) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "base/random.hpp"
@@ -44,13 +45,18 @@ struct Evaluation {
   const NamedMetric* find(const std::string& name) const;
 };
 
-/// One row per sample of a prediction file.
+/// A data set of a prediction file: a row of `width` numbers per sample.
+struct PredictionColumn {
+  std::string name;
+  std::variant<std::vector<float>, std::vector<std::int32_t>, std::vector<std::int64_t>> values;
+  std::int64_t width = 1;  // 1: without a second axis
+};
+
+/// What is written of predictions.
 struct PredictionRows {
-  std::vector<float> score;
-  std::vector<std::int32_t> label;  // -1: unknown
+  std::vector<PredictionColumn> columns;  // "file" (position in `files`) and "index" (in the file) among them
   std::vector<std::string> files;
-  std::vector<std::int32_t> file;   // position in `files`
-  std::vector<std::int64_t> index;  // in the file
+  std::map<std::string, std::string> attributes;  // of the file: what the columns mean
 };
 
 class Application {
@@ -75,8 +81,8 @@ class Application {
   virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
   /// What a training set fixes for all others (normalisation) goes into keys, so that it is stored with the run.
   virtual void keep(const Dataset& /*train*/) {}
-  /// Changes a training image in place; empty: no augmentation.
-  virtual std::function<void(std::span<float>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
+  /// Changes a training sample in place; empty: no augmentation.
+  virtual std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
 
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }

@@ -33,9 +33,9 @@ int command_bench(Job& job) {
   std::unique_ptr<Loader> loader;
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());
-    data = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + job.line.steps), graph.sample(),
-                                           graph.output().c);
     loss = job.app.loss();
+    data = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + job.line.steps), graph,
+                                           graph.output().c, loss->targets(graph.output()));
     step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
     loader = std::make_unique<Loader>(*data, loader_options(job.options, step->share()));
   });

@@ -1,4 +1,4 @@
-// predict RUN FILE... -o OUT.h5: the score of every sample, with where it came from.
+// predict RUN FILE... -o OUT.h5: what the network says of every sample, with where it came from.
 #include <filesystem>
 
 #include "data/files.hpp"
@@ -12,20 +12,27 @@
 namespace petaflow {
 namespace {
 
-template <class T>
-void write(Hdf5File& file, const std::string& name, const std::vector<T>& values, Hdf5Type type) {
-  file.write<T>(name, {static_cast<std::int64_t>(values.size())}, values, {type});
+void write(Hdf5File& file, const PredictionColumn& column, const std::vector<float>& values) {
+  std::vector<std::int64_t> dims = {std::ssize(values) / column.width};
+  if (column.width > 1) dims.push_back(column.width);
+  file.write<float>(column.name, dims, values, {Hdf5Type::kF32});
+}
+void write(Hdf5File& file, const PredictionColumn& column, const std::vector<std::int32_t>& values) {
+  file.write<std::int32_t>(column.name, {std::ssize(values)}, values, {Hdf5Type::kI32});
+}
+void write(Hdf5File& file, const PredictionColumn& column, const std::vector<std::int64_t>& values) {
+  file.write<std::int64_t>(column.name, {std::ssize(values)}, values, {Hdf5Type::kI64});
 }
 
 void write_rows(const Job& job, const PredictionRows& rows) {
   write_hdf5_atomically(job.line.output, [&](Hdf5File& file) {
-    write(file, "score", rows.score, Hdf5Type::kF32);
-    write(file, "label", rows.label, Hdf5Type::kI32);
-    write(file, "file", rows.file, Hdf5Type::kI32);
-    write(file, "index", rows.index, Hdf5Type::kI64);
+    for (const PredictionColumn& column : rows.columns) {
+      std::visit([&](const auto& values) { write(file, column, values); }, column.values);
+    }
     std::string files;
     for (const std::string& name : rows.files) files += (files.empty() ? "" : "\n") + name;
     file.set_attribute("/", "files", files);
+    for (const auto& [name, text] : rows.attributes) file.set_attribute("/", name, text);
     file.set_attribute("/", "run", job.line.input);
     file.set_attribute("/", "provenance", provenance(job));
   });
@@ -46,7 +53,7 @@ int command_predict(Job& job) {
       inputs.push_back(trained.path);
       for (const std::string& input : inputs) {
         if (std::filesystem::equivalent(input, job.line.output)) {
-          user_error("{} is read by this command: the scores need another file", job.line.output);
+          user_error("{} is read by this command: the predictions need another file", job.line.output);
         }
       }
     }
@@ -61,7 +68,7 @@ int command_predict(Job& job) {
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     write_rows(job, job.app.rows(*data, predictions));
-    job.say("wrote the scores of {} samples to {}", data->size(), job.line.output);
+    job.say("wrote the predictions for {} samples to {}", data->size(), job.line.output);
   });
   return kDone;
 }

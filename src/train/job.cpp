@@ -14,7 +14,6 @@ namespace petaflow {
 
 Job::Job(Application& application, Communicator& communicator, CommandLine command_line)
     : app(application), comm(&communicator), line(std::move(command_line)) {
-  context.threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   declare(schema, options);
   app.declare(schema);
 }

@@ -20,7 +20,7 @@ LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const 
   loader.shuffle = false;
   loader.threads = options.threads;
   loader.prefetch = options.prefetch;
-  if (view) loader.augment = [view](std::span<float> pixels, RandomSequence&) { view(pixels); };
+  if (view) loader.augment = [view](std::span<std::byte> sample, RandomSequence&) { view(sample); };
   return loader;
 }
 
@@ -33,7 +33,7 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
       network_(network),
       loss_(loss),
       data_(data),
-      inputs_(network.batch()),
+      inputs_(network.batch(), data.targets()),
       scores_("petaflow::scores", static_cast<std::size_t>(network.output().shape.elements())),
       losses_("petaflow::losses", static_cast<std::size_t>(network.batch())),
       options_(options),

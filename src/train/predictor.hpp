@@ -30,7 +30,7 @@ struct Predictions {
 
 class Predictor {
  public:
-  using View = std::function<void(std::span<float>)>;
+  using View = std::function<void(std::span<std::byte>)>;
 
   /// All references must outlive the object; the network is used as it is when run() is called.
   /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and

@@ -3,24 +3,29 @@
 
 #include <vector>
 
-#include "base/shape.hpp"
 #include "data/dataset.hpp"
+#include "nn/graph.hpp"
 
 namespace petaflow {
 
-/// Uniform noise in [-1, 1) and labels 0, 1, ..., classes - 1, 0, ...; a few images in memory serve all samples.
+/// Noise, uniform in [-1, 1) or counts below 16 (i16), with labels 0, 1, ..., classes - 1, 0, ... and targets 0; a few
+/// samples in memory serve all.
 class SyntheticData final : public Dataset {
  public:
-  SyntheticData(std::int64_t count, const Shape& sample, std::int64_t classes);
+  /// @param classes of the labels
+  SyntheticData(std::int64_t count, const Graph& graph, std::int64_t classes, std::int64_t targets);
   std::int64_t size() const override { return count_; }
   std::array<std::int64_t, 4> sample_dims() const override { return {sample_.c, sample_.d, sample_.h, sample_.w}; }
-  Sample read(std::int64_t index, std::span<float> pixels) const override;
+  DType type() const override { return type_; }
+  std::int64_t targets() const override { return targets_; }
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
  private:
-  static constexpr std::int64_t kImages = 8;
-  std::int64_t count_, classes_;
+  static constexpr std::int64_t kSamples = 8;
+  std::int64_t count_, classes_, targets_;
   Shape sample_;
-  std::vector<float> pixels_;
+  DType type_;
+  std::vector<std::byte> bytes_;
 };
 
 }  // namespace petaflow

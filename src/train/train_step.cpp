@@ -44,7 +44,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
       loss_(loss),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
-      inputs_(share_.pass) {
+      inputs_(share_.pass, loss.targets(graph.output())) {
   context_.training = true;
   context_.step = inputs_.state();
   NetworkOptions network;
