@@ -29,7 +29,7 @@ std::string read_whole(const std::string& path) {
 const char* reason(int code) {
   if (code == ISAL_END_INPUT) return "it ends in the middle";
   if (code == ISAL_INCORRECT_CHECKSUM) return "the checksum of its contents (CRC-32) does not fit";
-  return "its contents are damaged";
+  return "its contents are damaged, before their checksum (CRC-32) is reached";
 }
 
 // ISA-L counts in 32 bits: input and output are handed over in pieces.
@@ -64,6 +64,20 @@ std::string inflate(const std::string& packed, const std::string& path) {
 }
 
 }  // namespace
+
+bool inflate_zlib(std::span<const std::byte> packed, std::span<std::byte> plain) {
+  constexpr std::size_t kLargest = std::numeric_limits<std::int32_t>::max();
+  if (packed.size() > kLargest || plain.size() > kLargest) return false;
+  thread_local const auto state = std::make_unique<inflate_state>();
+  isal_inflate_init(state.get());
+  state->crc_flag = ISAL_ZLIB;
+  state->next_in = reinterpret_cast<std::uint8_t*>(const_cast<std::byte*>(packed.data()));
+  state->avail_in = static_cast<std::uint32_t>(packed.size());
+  state->next_out = reinterpret_cast<std::uint8_t*>(plain.data());
+  state->avail_out = static_cast<std::uint32_t>(plain.size());
+  return isal_inflate(state.get()) == ISAL_DECOMP_OK && state->block_state == ISAL_BLOCK_FINISH &&
+         state->avail_out == 0;
+}
 
 std::string read_inflated(const std::string& path) {
   std::string bytes = read_whole(path);

@@ -1,6 +1,8 @@
 // Files that may be compressed: gzip is told by its magic number, whatever the file's name.
 #pragma once
 
+#include <cstddef>
+#include <span>
 #include <string>
 
 namespace petaflow {
@@ -8,5 +10,8 @@ namespace petaflow {
 /// The bytes of a file, inflated where it is gzip (RFC 1952; several members one after the other count as one).
 /// Throws Error(kUser) naming the file where it cannot be read, or is truncated or damaged: gzip has a CRC-32.
 std::string read_inflated(const std::string& path);
+
+/// Inflates a zlib stream (RFC 1950) that fills `plain`; false where it is damaged, longer or shorter.
+bool inflate_zlib(std::span<const std::byte> packed, std::span<std::byte> plain);
 
 }  // namespace petaflow

@@ -2,7 +2,8 @@
 // file and the data set.  Source: HDF5 reference manual, C API, 1.10 and later.
 //
 // HDF5's own calls are serialised by one mutex of the process, as the library may be built without thread safety; rows
-// of contiguous f32 data are read around it with pread.  All errors are Error(kUser).
+// of contiguous f32 data are read around it with pread, packed chunks of 16-bit integers are unpacked outside of it.
+// All errors are Error(kUser).
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,7 @@ struct Hdf5Storage {
   Hdf5Type type = Hdf5Type::kF32;
   std::vector<std::int64_t> chunk = {};  // empty: contiguous
   int gzip = 0;                          // 1-9, needs chunks
+  bool shuffle = false;                  // before gzip: first bytes of all numbers, then the second ones, ...
 };
 
 /// An open data set; copies share it, and it keeps its file open.  Safe to read from several threads.
@@ -54,6 +56,10 @@ class Hdf5Dataset {
   /// T: float, double, std::int32_t, std::int64_t.  Throws on text data, rows that do not exist, unreadable data.
   template <typename T>
   void read(std::int64_t first, std::int64_t count, std::span<T> values) const;
+  /// Reads a box of 16-bit integers, row-major: `count` elements along each axis from `first` on.  Chunks packed by
+  /// deflate, shuffled or not, are unpacked by the calling thread.  Throws on other types and boxes that reach outside.
+  void read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                std::span<std::int16_t> values) const;
   /// Writes rows [first, first + count), converted to the type in the file.
   template <typename T>
   void write(std::int64_t first, std::int64_t count, std::span<const T> values) const;

@@ -254,6 +254,7 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& name, const std::vector<
   H5Pset_create_intermediate_group(links, 1);
   bool ok = true;
   if (!chunk.empty()) ok = H5Pset_chunk(list, static_cast<int>(chunk.size()), chunk.data()) >= 0;
+  if (storage.shuffle) ok = ok && H5Pset_shuffle(list) >= 0;
   if (storage.gzip > 0) ok = ok && H5Pset_deflate(list, static_cast<unsigned>(storage.gzip)) >= 0;
   const Handle made(
       ok ? H5Dcreate2(impl_->id, name.c_str(), file_type(storage.type), space, links, list, H5P_DEFAULT) : -1,

@@ -1,0 +1,278 @@
+#include "data/cosmo.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "data/files.hpp"
+#include "io/gzip.hpp"
+#include "io/npy.hpp"
+#include "io/tf_example.hpp"
+#include "io/tfrecord.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::string_view kNpyData = "_data.npy";
+
+/// Names of the cube and of its labels: in HDF5 files, in records.
+struct Names {
+  const char *cube, *labels;
+};
+Names names_in(const std::string& format) { return format == "universe" ? Names{"full", "unitPar"} : Names{"x", "y"}; }
+
+std::string labels_of_npy(const std::string& path) {
+  return path.substr(0, path.size() - kNpyData.size()) + "_label.npy";
+}
+
+std::string find_format(const std::string& path) {
+  const std::string extension = std::filesystem::path(path).extension().string();
+  if (extension == ".npy") return "npy";
+  if (extension != ".h5" && extension != ".hdf5") return "tfrecord";
+  return Hdf5File::open(path).has("full") ? "universe" : "hdf5";
+}
+
+/// Edge and channels of the cube in a file; checks that it is one.
+void set_size(CosmoIndex& index, const std::string& path, const std::vector<std::int64_t>& dims) {
+  if (dims.size() != 4 || dims[0] < 1 || dims[0] != dims[1] || dims[1] != dims[2] || dims[3] < 1) {
+    user_error("{}: the counts are {}; a cube with channels last was expected, such as (128, 128, 128, 4)", path,
+               dims_text(dims));
+  }
+  index.edge = dims[0];
+  index.channels = dims[3];
+}
+
+/// The features of the record of a file.
+class Record {
+ public:
+  explicit Record(const std::string& path) : where_(path + ": record 0") {
+    try {
+      bytes_ = read_inflated(path);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {}", where_, error.what()));
+    }
+    const auto records = tfrecords_in(bytes_, path);
+    if (records.size() != 1) user_error("{} holds {} records; one cube per file was expected", path, records.size());
+    features_ = parse_tf_example(records.front(), where_);
+  }
+
+  /// The bytes of x.
+  std::string_view cube() const {
+    const TfFeature& x = feature("x");
+    if (x.bytes.size() != 1) {
+      user_error("{}: feature x has {} strings of bytes; one, of 16-bit integers, was expected", where_,
+                 x.bytes.size());
+    }
+    return x.bytes.front();
+  }
+  std::vector<float> labels(bool optional) const {
+    if (optional && !features_.contains("y")) return {};
+    return feature("y").floats;
+  }
+  const std::string& where() const { return where_; }
+
+ private:
+  const TfFeature& feature(const char* name) const {
+    if (const auto found = features_.find(name); found != features_.end()) return found->second;
+    std::string names;
+    for (const auto& [other, feature] : features_) names += (names.empty() ? "" : ", ") + other;
+    user_error("{} has no feature {}; it holds {}", where_, name, names.empty() ? "none" : names);
+  }
+
+  std::string where_;
+  std::string bytes_;
+  std::map<std::string, TfFeature, std::less<>> features_;
+};
+
+/// A record does not say its shape: the counts of a cube with these channels.
+std::int64_t edge_of_record(const Record& record, std::int64_t channels) {
+  const auto bytes = static_cast<std::int64_t>(record.cube().size());
+  const std::int64_t pixels = bytes / (2 * channels);
+  const auto edge = static_cast<std::int64_t>(std::llround(std::cbrt(static_cast<double>(pixels))));
+  if (2 * channels * edge * edge * edge != bytes || edge == 0) {
+    user_error("{}: feature x has {} bytes, which is no cube of 16-bit integers with {} channels", record.where(),
+               bytes, channels);
+  }
+  return edge;
+}
+
+}  // namespace
+
+CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files) {
+  constexpr std::int64_t kRecordChannels = 4;  // redshifts 0, 0.5, 1.5, 3
+  CosmoIndex index;
+  index.files = files;
+  index.format = options.format == "auto" ? find_format(files.front()) : options.format;
+  if (index.format == "npy") {
+    std::erase_if(index.files, [](const std::string& file) { return file.ends_with("_label.npy"); });
+    for (const std::string& file : index.files) {
+      if (!file.ends_with(kNpyData)) user_error("{}: the names of files with counts end with {}", file, kNpyData);
+    }
+    if (index.files.empty()) user_error("{}: no file with counts (*{}) is among the files", files.front(), kNpyData);
+  }
+  const std::string& first = index.files.front();
+  if (index.format == "tfrecord") {
+    index.channels = kRecordChannels;
+    index.edge = edge_of_record(Record(first), index.channels);
+  } else if (index.format == "npy") {
+    set_size(index, first, NpyFile(first).dims());
+  } else {
+    set_size(index, first, Hdf5File::open(first).dataset(names_in(index.format).cube).info().dims);
+  }
+  return index;
+}
+
+CosmoData::CosmoData(const CosmoDataOptions& options, CosmoIndex index)
+    : options_(options), index_(std::move(index)), cuts_(index_.edge / options.edge) {
+  constexpr std::size_t kOpenFiles = 64;
+  open_ = std::make_unique<RecentlyUsed<OpenHdf5>>(kOpenFiles);
+  const std::string& first = index_.files.front();
+  if (index_.edge % options.edge != 0) {
+    user_error("{}: cubes of edge {} cannot be cut into cubes of edge {} (data.edge)", first, index_.edge,
+               options.edge);
+  }
+  if (index_.channels < options.channels) {
+    user_error("{}: the cubes have {} channels; data.channels is {}", first, index_.channels, options.channels);
+  }
+}
+
+void CosmoData::read_stored(std::size_t file, const Box& box, std::vector<std::int16_t>& counts,
+                            std::vector<float>& labels) const {
+  const std::string& path = index_.files[file];
+  const std::vector<std::int64_t> whole = {index_.edge, index_.edge, index_.edge, index_.channels};
+  const auto expect = [&](const std::vector<std::int64_t>& dims) {
+    if (dims != whole) {
+      user_error("{}: the counts are {}; they are {} in {}", path, dims_text(dims), dims_text(whole),
+                 index_.files.front());
+    }
+  };
+  const std::vector<std::int64_t> first = {box.corner[0], box.corner[1], box.corner[2], 0};
+  const std::vector<std::int64_t> count = {box.edge, box.edge, box.edge, index_.channels};
+  if (index_.format == "npy") {
+    const NpyFile data(path);
+    expect(data.dims());
+    data.read_box(first, count, counts);
+    const std::string label_path = labels_of_npy(path);
+    if (options_.labels_optional && !std::filesystem::exists(label_path)) return labels.clear();
+    labels = NpyFile(label_path).read_floats();
+    return;
+  }
+  if (index_.format != "tfrecord") {
+    const auto open = open_->get(static_cast<std::int64_t>(file), [&] {
+      const Hdf5File hdf5 = Hdf5File::open(path);
+      const Names names = names_in(index_.format);
+      OpenHdf5 opened{hdf5.dataset(names.cube), {}};
+      if (!options_.labels_optional || hdf5.has(names.labels)) opened.labels = hdf5.read<float>(names.labels);
+      return opened;
+    });
+    expect(open->cube.info().dims);
+    open->cube.read_box(first, count, counts);
+    labels = open->labels;
+    return;
+  }
+  static_assert(std::endian::native == std::endian::little);
+  const Record record(path);
+  const std::int64_t edge = edge_of_record(record, index_.channels);
+  expect({edge, edge, edge, index_.channels});
+  const std::string_view cube = record.cube();
+  const std::int64_t run = box.edge * index_.channels;
+  std::int16_t* to = counts.data();
+  for (std::int64_t d = 0; d < box.edge; ++d) {
+    for (std::int64_t h = 0; h < box.edge; ++h, to += run) {
+      const std::int64_t row = (box.corner[0] + d) * edge + box.corner[1] + h;
+      const std::int64_t from = (row * edge + box.corner[2]) * index_.channels;
+      std::memcpy(to, cube.data() + 2 * from, static_cast<std::size_t>(2 * run));
+    }
+  }
+  labels = record.labels(options_.labels_optional);
+}
+
+Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const {
+  PETAFLOW_REQUIRE(
+      index >= 0 && index < size() && sample.size() == sample_bytes() && std::ssize(targets) == this->targets(),
+      "sample {} of {}, {} bytes, {} targets", index, size(), sample.size(), targets.size());
+  thread_local std::vector<std::int16_t> stored;
+  thread_local std::vector<float> labels;
+  const auto file = static_cast<std::size_t>(index / cubes_per_file());
+  const std::int64_t cube = index % cubes_per_file(), edge = options_.edge;
+  const Box box{{cube / (cuts_ * cuts_) * edge, cube / cuts_ % cuts_ * edge, cube % cuts_ * edge}, edge};
+  stored.resize(static_cast<std::size_t>(edge * edge * edge * index_.channels));
+  read_stored(file, box, stored, labels);
+
+  const auto counts = numbers<std::int16_t>(sample);
+  const auto taken = static_cast<std::size_t>(options_.channels), there = static_cast<std::size_t>(index_.channels);
+  std::int16_t smallest = 0;
+  for (std::size_t to = 0, from = 0; to < counts.size(); to += taken, from += there) {
+    for (std::size_t c = 0; c < taken; ++c) {
+      counts[to + c] = stored[from + c];
+      smallest = std::min(smallest, stored[from + c]);
+    }
+  }
+  const std::string& path = index_.files[file];
+  if (smallest < 0) user_error("{}: a count is {}; counts of particles are not negative", path, smallest);
+
+  if (labels.empty() && options_.labels_optional) {
+    std::ranges::fill(targets, std::numeric_limits<float>::quiet_NaN());
+    return {-1, 1};
+  }
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const auto place = static_cast<std::size_t>(options_.parameters[t]);
+    if (place >= labels.size()) user_error("{}: {} labels; number {} is asked for", path, labels.size(), place + 1);
+    targets[t] = labels[place];
+    if (!std::isfinite(targets[t])) user_error("{}: label {} is {}", path, place + 1, targets[t]);
+  }
+  return {};
+}
+
+std::vector<std::int32_t> CosmoData::universes() const {
+  std::map<std::string, std::int32_t> numbers;
+  std::vector<std::int32_t> universes;
+  for (const std::string& file : index_.files) {
+    std::string name = std::filesystem::path(file).replace_extension().string();
+    if (index_.format == "npy") name.resize(file.size() - kNpyData.size());
+    if (index_.format != "universe") name.resize(name.find_last_not_of("0123456789") + 1);
+    const std::int32_t number = numbers.try_emplace(name, static_cast<std::int32_t>(numbers.size())).first->second;
+    universes.insert(universes.end(), static_cast<std::size_t>(cubes_per_file()), number);
+  }
+  return universes;
+}
+
+CubeSymmetry::CubeSymmetry(const std::array<std::int64_t, 4>& dims) : edge_(dims[1]), channels_(dims[0]) {
+  if (dims[1] != dims[2] || dims[2] != dims[3])
+    user_error("samples of {} x {} x {} are no cubes", dims[1], dims[2], dims[3]);
+}
+
+void CubeSymmetry::operator()(std::span<std::byte> sample, RandomSequence& random) const {
+  constexpr std::array<std::array<std::size_t, 3>, 6> kOrders = {
+      {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
+  const std::uint32_t symmetry = random.below(48);
+  const auto& order = kOrders[symmetry / 8];
+  const std::array<std::int64_t, 3> steps = {edge_ * edge_ * channels_, edge_ * channels_, channels_};
+  std::array<std::int64_t, 3> step{};  // in the old cube, along each axis of the new one
+  std::int64_t start = 0;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const bool mirrored = (symmetry >> axis & 1U) != 0;
+    step[axis] = mirrored ? -steps[order[axis]] : steps[order[axis]];
+    if (mirrored) start += (edge_ - 1) * steps[order[axis]];
+  }
+  thread_local std::vector<std::int16_t> old;
+  const auto counts = numbers<std::int16_t>(sample);
+  old.assign(counts.begin(), counts.end());
+  std::int16_t* to = counts.data();
+  for (std::int64_t d = 0; d < edge_; ++d) {
+    for (std::int64_t h = 0; h < edge_; ++h) {
+      const std::int16_t* from = old.data() + start + d * step[0] + h * step[1];
+      for (std::int64_t w = 0; w < edge_; ++w, from += step[2]) {
+        for (std::int64_t c = 0; c < channels_; ++c) *to++ = from[c];
+      }
+    }
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,103 @@
+// Cubes of counts of dark-matter particles with the cosmological parameters that they came from:
+//   tfrecord  one tf.train.Example per file, plain or gzip: x int16 (D, H, W, C) as bytes, y floats (MLPerf HPC)
+//   hdf5      x int16 (D, H, W, C), y floats, one cube per file
+//   universe  full int16 (512, 512, 512, 4), unitPar floats: cut into cubes as they are read (ExaLearn, 2019_05_4parE)
+//   npy       NAME_data.npy int16 (D, H, W, C), NAME_label.npy f32
+// The last axis holds redshifts; labels are parameters scaled to about [-1, 1].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.hpp"
+#include "data/dataset.hpp"
+#include "data/recently_used.hpp"
+#include "io/hdf5.hpp"
+
+namespace petaflow {
+
+struct CosmoDataOptions {
+  std::string format = "auto";           // "auto" looks at the first file
+  std::int64_t edge = 128;               // of the samples; larger cubes are cut into several
+  std::int64_t channels = 4;             // taken from the front
+  std::vector<std::int64_t> parameters;  // positions in the files' labels of what is to be predicted
+  bool labels_optional = false;          // a file without has targets NaN and label -1
+};
+
+/// What is known of the files before they are read.
+struct CosmoIndex {
+  std::string format;
+  std::int64_t edge = 0, channels = 0;  // of the cubes in the files
+  std::vector<std::string> files;       // npy: those of the data
+};
+
+/// Looks into the first file, in the order of the samples (patterns: expand_files); the others must be alike, which is
+/// checked when they are read.  Throws Error(kUser).
+CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files);
+
+/// From one rank to others: bytes.hpp.
+template <class Bytes>
+void exchange(Bytes& bytes, CosmoIndex& index) {
+  bytes(index.format, index.edge, index.channels, index.files);
+}
+
+/// Samples are cubes of int16.  Those that a file is cut into follow each other with the last axis fastest, as the
+/// published ones are numbered.
+class CosmoData final : public Dataset {
+ public:
+  /// Opens no file.  Throws Error(kUser) where the cubes cannot be cut into samples.
+  CosmoData(const CosmoDataOptions& options, CosmoIndex index);
+
+  std::int64_t size() const override { return std::ssize(index_.files) * cubes_per_file(); }
+  std::array<std::int64_t, 4> sample_dims() const override {
+    return {options_.channels, options_.edge, options_.edge, options_.edge};
+  }
+  DType type() const override { return DType::kI16; }
+  std::int64_t targets() const override { return std::ssize(options_.parameters); }
+  /// Throws Error(kUser) naming the file where it is not like the first one, damaged, or has negative counts.
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
+
+  const std::vector<std::string>& files() const { return index_.files; }
+  std::int64_t cubes_per_file() const { return cuts_ * cuts_ * cuts_; }
+  /// Of each sample: samples of the same universe have the same number.  Files are of the same universe where their
+  /// names differ in the last run of digits only ("..._a10018182_006.tfrecord").
+  std::vector<std::int32_t> universes() const;
+
+ private:
+  /// An open file: its cube and its labels.
+  struct OpenHdf5 {
+    Hdf5Dataset cube;
+    std::vector<float> labels;
+  };
+  /// Corner and edge of a cube in the cube of its file.
+  struct Box {
+    std::array<std::int64_t, 3> corner;
+    std::int64_t edge;
+  };
+
+  /// Fills (edge, edge, edge, stored channels) and the labels of the file, none where it has none.
+  void read_stored(std::size_t file, const Box& box, std::vector<std::int16_t>& counts,
+                   std::vector<float>& labels) const;
+
+  CosmoDataOptions options_;
+  CosmoIndex index_;
+  std::int64_t cuts_ = 1;  // along each axis
+  std::unique_ptr<RecentlyUsed<OpenHdf5>> open_;
+};
+
+/// One of the 48 symmetries of the cube (axes permuted and mirrored), drawn with equal probability and applied to a
+/// sample (D, H, W, C) of int16 with D = H = W, in place.
+class CubeSymmetry {
+ public:
+  /// @param dims C, D, H, W.  Throws Error(kUser) where they are no cube.
+  explicit CubeSymmetry(const std::array<std::int64_t, 4>& dims);
+  void operator()(std::span<std::byte> sample, RandomSequence& random) const;
+
+ private:
+  std::int64_t edge_, channels_;
+};
+
+}  // namespace petaflow

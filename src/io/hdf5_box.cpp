@@ -1,0 +1,188 @@
+// Boxes of data sets of 16-bit integers.  Chunks are read as they are stored and unpacked here: HDF5 unpacks one at a
+// time in the whole process, and its filters cost more than the reading.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "io/gzip.hpp"
+#include "io/hdf5_handle.hpp"
+
+#if H5_VERSION_GE(1, 10, 3)
+#define PETAFLOW_HDF5_READS_STORED_CHUNKS
+#endif
+
+namespace petaflow {
+
+using hdf5::check;
+using hdf5::Handle;
+using hdf5::Lock;
+
+namespace {
+
+using Index = std::vector<std::int64_t>;
+
+/// The filters of a chunked data set, in the order in which they were applied; `known`: all of them can be undone here.
+struct Filters {
+  std::vector<H5Z_filter_t> list;
+  bool known = false;
+};
+
+Filters filters_of(const Hdf5Dataset::Impl& set) {
+  Filters filters;
+#ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
+  const Lock lock;
+  const Handle made(H5Dget_create_plist(set.id), H5Pclose), type(H5Dget_type(set.id), H5Tclose);
+  filters.known = std::endian::native == std::endian::little && H5Tequal(type, H5T_STD_I16LE) > 0;
+  for (int i = 0; i < H5Pget_nfilters(made); ++i) {
+    unsigned flags = 0, config = 0;
+    std::size_t values = 0;
+    const H5Z_filter_t filter =
+        H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &values, nullptr, 0, nullptr, &config);
+    filters.list.push_back(filter);
+    filters.known = filters.known && (filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE);
+  }
+#endif
+  return filters;
+}
+
+/// Puts the first bytes of all numbers, then the second ones, back together.
+void unshuffle(std::vector<std::byte>& bytes, std::vector<std::byte>& buffer) {
+  const std::size_t half = bytes.size() / 2;
+  buffer.resize(bytes.size());
+  for (std::size_t i = 0; i < half; ++i) {
+    buffer[2 * i] = bytes[i];
+    buffer[2 * i + 1] = bytes[half + i];
+  }
+  bytes.swap(buffer);
+}
+
+/// The numbers of the chunk whose corner is `corner`; what was never written is 0.
+void read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& corner, std::size_t chunk_bytes,
+                std::vector<std::byte>& bytes) {
+#ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
+  thread_local std::vector<std::byte> buffer;
+  const std::vector<hsize_t> offset(corner.begin(), corner.end());
+  std::uint32_t skipped = 0;  // bit i: filter i was not applied to this chunk
+  {
+    const Lock lock;
+    hsize_t stored = 0;
+    check(H5Dget_chunk_storage_size(set.id, offset.data(), &stored) >= 0, "{}: data set {} is damaged", set.file->path,
+          set.name);
+    bytes.assign(std::max<std::size_t>(stored, 1), std::byte{0});
+    if (stored == 0) return bytes.assign(chunk_bytes, std::byte{0});
+    check(H5Dread_chunk(set.id, H5P_DEFAULT, offset.data(), &skipped, bytes.data()) >= 0,
+          "{}: data set {}: a chunk cannot be read: truncated?", set.file->path, set.name);
+  }
+  for (std::size_t i = filters.list.size(); i-- > 0;) {
+    if ((skipped >> i & 1U) != 0) continue;
+    if (filters.list[i] == H5Z_FILTER_SHUFFLE) {
+      unshuffle(bytes, buffer);
+    } else {
+      buffer.resize(chunk_bytes);
+      if (!inflate_zlib(bytes, buffer)) {
+        user_error("{}: data set {}: a chunk is damaged: it cannot be decompressed", set.file->path, set.name);
+      }
+      bytes.swap(buffer);
+    }
+  }
+  if (bytes.size() != chunk_bytes) {
+    user_error("{}: data set {}: a chunk is damaged: it has {} of {} bytes", set.file->path, set.name, bytes.size(),
+               chunk_bytes);
+  }
+#endif
+}
+
+/// Calls f(index) for each index of a box, last axis fastest; `step` apart along each axis.
+template <class F>
+void for_each_index(const Index& first, const Index& last, const Index& step, const F& f) {
+  Index index = first;
+  while (true) {
+    f(index);
+    std::size_t axis = index.size();
+    while (axis > 0 && (index[axis - 1] += step[axis - 1]) >= last[axis - 1]) {
+      --axis;
+      index[axis] = first[axis];
+    }
+    if (axis == 0) return;
+  }
+}
+
+std::int64_t flat(const Index& index, const Index& dims) {
+  std::int64_t at = 0;
+  for (std::size_t axis = 0; axis < dims.size(); ++axis) at = at * dims[axis] + index[axis];
+  return at;
+}
+
+/// Copies what a chunk and a box have in common from the chunk's numbers to the box's.
+void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, const Index& first,
+                 const Index& count, std::int16_t* values) {
+  const std::size_t rank = first.size();
+  Index from(rank), to(rank), in_chunk(rank), in_box(rank), step(rank, 1);
+  for (std::size_t axis = 0; axis < rank; ++axis) {
+    from[axis] = std::max(first[axis], chunk_first[axis]);
+    to[axis] = std::min(first[axis] + count[axis], chunk_first[axis] + chunk_dims[axis]);
+  }
+  const std::int64_t run = to.back() - from.back();
+  step.back() = run;  // the last axis at once
+  for_each_index(from, to, step, [&](const Index& index) {
+    for (std::size_t axis = 0; axis < rank; ++axis) {
+      in_chunk[axis] = index[axis] - chunk_first[axis];
+      in_box[axis] = index[axis] - first[axis];
+    }
+    std::copy_n(chunk + flat(in_chunk, chunk_dims), run, values + flat(in_box, count));
+  });
+}
+
+void read_chunks(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& first, const Index& count,
+                 std::span<std::int16_t> values) {
+  thread_local std::vector<std::byte> bytes;
+  const Index& chunk = set.info.chunk;
+  std::size_t chunk_bytes = sizeof(std::int16_t);
+  for (const std::int64_t edge : chunk) chunk_bytes *= static_cast<std::size_t>(edge);
+  Index from(first.size()), to(first.size());
+  for (std::size_t axis = 0; axis < first.size(); ++axis) {
+    from[axis] = first[axis] / chunk[axis] * chunk[axis];
+    to[axis] = first[axis] + count[axis];
+  }
+  for_each_index(from, to, chunk, [&](const Index& corner) {
+    read_chunk(set, filters, corner, chunk_bytes, bytes);
+    copy_common(corner, chunk, reinterpret_cast<const std::int16_t*>(bytes.data()), first, count, values.data());
+  });
+}
+
+}  // namespace
+
+void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                           std::span<std::int16_t> values) const {
+  const Hdf5Info& set = info();
+  if (set.type_class != Hdf5Class::kInteger || set.type_bytes != 2) {
+    user_error("{}: data set {} is {}; integers of 16 bits were expected", path(), name(), set.text());
+  }
+  std::int64_t elements = 1;
+  bool inside = first.size() == set.dims.size() && count.size() == set.dims.size();
+  for (std::size_t axis = 0; inside && axis < set.dims.size(); ++axis) {
+    inside = first[axis] >= 0 && count[axis] > 0 && first[axis] <= set.dims[axis] - count[axis];
+    elements *= count[axis];
+  }
+  if (!inside) {
+    user_error("{}: data set {} is {}; {} from {} on were asked for", path(), name(), set.text(), dims_text(count),
+               dims_text(first));
+  }
+  PETAFLOW_REQUIRE(values.size() == static_cast<std::size_t>(elements), "{}: {} values for {} elements", name(),
+                   values.size(), elements);
+  if (!set.chunk.empty()) {
+    if (const Filters filters = filters_of(*impl_); filters.known) {
+      return read_chunks(*impl_, filters, Index(first.begin(), first.end()), Index(count.begin(), count.end()), values);
+    }
+  }
+  const Lock lock;
+  const Handle in_file(H5Dget_space(impl_->id), H5Sclose);
+  const std::vector<hsize_t> start(first.begin(), first.end()), block(count.begin(), count.end());
+  const Handle in_memory(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr), H5Sclose);
+  check(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr) >= 0 &&
+            H5Dread(impl_->id, H5T_NATIVE_INT16, in_memory, in_file, H5P_DEFAULT, values.data()) >= 0,
+        "{}: data set {} cannot be read: damaged?", path(), name());
+}
+
+}  // namespace petaflow

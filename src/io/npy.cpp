@@ -1,0 +1,117 @@
+#include "io/npy.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <regex>
+
+#include <fmt/ranges.h>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& dims) {
+  return std::accumulate(dims.begin(), dims.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+}  // namespace
+
+// The magic string, the version as two bytes, the length of the header as 2 bytes (version 1) or 4, and the header: a
+// Python dictionary of descr, fortran_order and shape.
+NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (descriptor_ < 0) user_error("cannot open {}: {}", path, std::strerror(errno));
+  try {
+    unsigned char start[12] = {};
+    if (pread(descriptor_, start, sizeof start, 0) < 10 || std::memcmp(start, "\x93NUMPY", 6) != 0) {
+      user_error("{} is not a file of NumPy: it does not start with its signature", path);
+    }
+    const bool old = start[6] == 1;
+    const std::size_t length = start[8] + 256U * start[9] + (old ? 0 : 65536U * (start[10] + 256U * start[11]));
+    constexpr std::size_t kLongest = 1 << 20;
+    if (length > kLongest) user_error("{} is damaged: its header claims {} bytes", path, length);
+    data_ = static_cast<std::int64_t>(length) + (old ? 10 : 12);
+    std::string header(length, ' ');
+    if (pread(descriptor_, header.data(), length, data_ - static_cast<std::int64_t>(length)) !=
+        static_cast<ssize_t>(length)) {
+      user_error("{} is truncated: its header ends early", path);
+    }
+    static const std::regex type("'descr': *'([^']*)'"), order("'fortran_order': *False"),
+        shape(R"('shape': *\(([0-9, ]*)\))");
+    std::smatch found_type, found_shape;
+    if (!std::regex_search(header, found_type, type) || !std::regex_search(header, found_shape, shape)) {
+      user_error("{}: the header says neither type nor shape: {}", path, header);
+    }
+    if (!std::regex_search(header, order)) user_error("{}: the array is not in C order", path);
+    type_ = found_type[1];
+    static const std::regex number("[0-9]{1,12}");
+    const std::string sizes = found_shape[1];
+    for (std::sregex_iterator at(sizes.begin(), sizes.end(), number), end; at != end; ++at) {
+      dims_.push_back(std::stoll(at->str()));
+    }
+    struct stat status{};
+    fstat(descriptor_, &status);
+    const std::int64_t element = type_ == "<i2" ? 2 : type_ == "<f4" ? 4 : 0;
+    double bytes = static_cast<double>(element);
+    for (const std::int64_t dim : dims_) bytes *= static_cast<double>(dim);
+    if (bytes > static_cast<double>(status.st_size - data_)) {
+      user_error("{} is truncated: ({}) elements of {} bytes need {:.0f} bytes, it has {}", path,
+                 fmt::join(dims_, ", "), element, bytes, status.st_size - data_);
+    }
+  } catch (...) {
+    close(descriptor_);
+    throw;
+  }
+}
+
+NpyFile::~NpyFile() { close(descriptor_); }
+
+void NpyFile::expect_type(const char* type) const {
+  static_assert(std::endian::native == std::endian::little);
+  if (type_ == type) return;
+  const bool integers = std::string_view(type) == "<i2";
+  user_error("{}: the numbers are {}; {} were expected", path_, type_,
+             integers ? "integers of 16 bits (<i2: counts of particles, not their logarithm)" : "f32 (<f4)");
+}
+
+void NpyFile::read_bytes(std::int64_t element, void* to, std::size_t bytes, std::int64_t element_bytes) const {
+  auto* at = static_cast<char*>(to);
+  std::int64_t offset = data_ + element * element_bytes;
+  while (bytes > 0) {
+    const ssize_t got = pread(descriptor_, at, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) user_error("{} cannot be read at byte {}: truncated?", path_, offset);
+    at += got, offset += got, bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+void NpyFile::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
+                       std::span<std::int16_t> values) const {
+  expect_type("<i2");
+  PETAFLOW_REQUIRE(dims_.size() == 4 && first.size() == 4 && count.size() == 4 && first[3] == 0 && count[3] == dims_[3],
+                   "{}: a box of {} axes", path_, first.size());
+  const std::int64_t run = count[2] * count[3];
+  std::int16_t* to = values.data();
+  for (std::int64_t d = first[0]; d < first[0] + count[0]; ++d) {
+    for (std::int64_t h = first[1]; h < first[1] + count[1]; ++h, to += run) {
+      read_bytes(((d * dims_[1] + h) * dims_[2] + first[2]) * dims_[3], to, static_cast<std::size_t>(2 * run), 2);
+    }
+  }
+}
+
+std::vector<float> NpyFile::read_floats() const {
+  expect_type("<f4");
+  std::vector<float> values(static_cast<std::size_t>(product(dims_)));
+  read_bytes(0, values.data(), values.size() * sizeof(float), sizeof(float));
+  return values;
+}
+
+}  // namespace petaflow

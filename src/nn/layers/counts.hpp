@@ -1,0 +1,85 @@
+// First layer of networks on counts: whole numbers of 16 bits become f32.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <memory>
+
+#include <Kokkos_Core.hpp>
+
+#include "kernels/launch.hpp"
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+enum class CountScale {
+  kLog1p,  // y = log(1 + x): MLPerf HPC CosmoFlow since v1.0
+  kMean    // y = x / mean of the sample, all channels together: CosmoFlow (SC18), MLPerf HPC v0.7; 0 where that is 0
+};
+
+/// x (N, C, D, H, W) i16, not negative -> y f32 of the same shape.  Without gradient: it must be the first layer.
+class Counts final : public Layer {
+ public:
+  explicit Counts(CountScale scale) : scale_(scale) {}
+
+  Shape output(const Shape& x) const override { return x; }
+  void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<CountStage>(scale_)}); }
+
+  class CountStage final : public Stage {
+   public:
+    explicit CountStage(CountScale scale) : scale_(scale) {
+      const auto logs = Kokkos::create_mirror_view(logs_);
+      for (std::size_t n = 0; n < logs.extent(0); ++n) logs(n) = std::log1p(static_cast<float>(n));
+      Kokkos::deep_copy(logs_, logs);
+    }
+
+    void forward(const Context& context) override {
+      if (scale_ == CountScale::kLog1p) return take_logs(context);
+      const std::int64_t size = buffers.x.shape.sample_size();
+      for (std::int64_t n = 0; n < buffers.x.shape.n; ++n) {
+        divide(context, buffers.x.as<std::int16_t>() + n * size, buffers.y.as<float>() + n * size, size);
+      }
+    }
+    void backward(const Context& /*context*/, float* /*gradient*/) override {}
+    std::string describe_backward_data() const override { return "-"; }
+
+    // Public: kernels of CUDA may not be in private functions.
+    void take_logs(const Context& context) const {
+      const std::int64_t count = buffers.x.shape.elements();
+      const auto* x = buffers.x.as<std::int16_t>();
+      auto* y = buffers.y.as<float>();
+      const Logs logs = logs_;
+      launch(
+          context, "petaflow::counts::log1p[kokkos]", (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {
+            for (std::int64_t i = run * kRun; i < (run + 1) * kRun && i < count; ++i) {
+              const auto n = static_cast<std::size_t>(x[i]);
+              y[i] = n < logs.extent(0) ? logs(n) : std::log1p(static_cast<float>(x[i]));
+            }
+          });
+    }
+
+    static void divide(const Context& context, const std::int16_t* x, float* y, std::int64_t size) {
+      using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+      std::int64_t total = 0;  // exact, in whatever order
+      Kokkos::parallel_reduce(
+          "petaflow::counts::sum[kokkos]", Range(context.space, 0, size),
+          KOKKOS_LAMBDA(std::int64_t i, std::int64_t& sum) { sum += x[i]; }, total);
+      const float scale = total > 0 ? static_cast<float>(static_cast<double>(size) / static_cast<double>(total)) : 0.0F;
+      launch(
+          context, "petaflow::counts::divide[kokkos]", size,
+          KOKKOS_LAMBDA(std::int64_t i) { y[i] = static_cast<float>(x[i]) * scale; });
+    }
+
+   private:
+    using Logs = Kokkos::View<float*, MemorySpace>;
+    static constexpr std::int64_t kRun = 4096;  // numbers of a work item
+
+    CountScale scale_;
+    Logs logs_{"petaflow::counts::logs", 1024};  // of 0, 1, 2, ...: most counts are small
+  };
+
+ private:
+  CountScale scale_;
+};
+
+}  // namespace petaflow
