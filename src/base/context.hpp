@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include <Kokkos_Core.hpp>
 
@@ -38,6 +40,9 @@ struct Context {
   int threads = 1;                  // of the host, for kernels that divide their own work
   bool training = true;             // dropout on, what backward needs is kept
   const StepState* step = nullptr;  // in MemorySpace
+  /// values (host memory) = sum over the ranks that share the global batch; null: this rank has all of it.  Every rank
+  /// calls it as often and with as many values.
+  const std::function<void(std::span<double>)>* sum_over_ranks = nullptr;
 };
 
 }  // namespace petaflow
