@@ -17,25 +17,21 @@ using lanes::kLanes;
 
 #if PETAFLOW_NATIVE_LANES
 constexpr int kWide = kLanes / 2;
-using Narrow = float __attribute__((vector_size(kWide * 4)));
 using Wide = double __attribute__((vector_size(kWide * 8)));
 #else
 constexpr int kWide = kLanes;
 struct Wide {
   double lane[kWide];
+  KOKKOS_INLINE_FUNCTION double& operator[](int i) { return lane[i]; }
+  KOKKOS_INLINE_FUNCTION double operator[](int i) const { return lane[i]; }
 };
 #endif
 
 KOKKOS_INLINE_FUNCTION void load(const double* from, Wide& to) { std::memcpy(&to, from, sizeof to); }
 KOKKOS_INLINE_FUNCTION void store(double* to, const Wide& from) { std::memcpy(to, &from, sizeof from); }
 KOKKOS_INLINE_FUNCTION void load(const float* from, Wide& to) {
-#if PETAFLOW_NATIVE_LANES
-  Narrow narrow;
-  std::memcpy(&narrow, from, sizeof narrow);
-  to = __builtin_convertvector(narrow, Wide);
-#else
-  for (int i = 0; i < kWide; ++i) to.lane[i] = static_cast<double>(from[i]);
-#endif
+  // One instruction; __builtin_convertvector becomes five with GCC 12.
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(from[i]);
 }
 
 /// first += a, second += a (b - centre).
@@ -45,8 +41,8 @@ KOKKOS_INLINE_FUNCTION void add_pair(const Wide& a, const Wide& b, const Wide& c
   second += a * (b - centre);
 #else
   for (int i = 0; i < kWide; ++i) {
-    first.lane[i] += a.lane[i];
-    second.lane[i] += a.lane[i] * (b.lane[i] - centre.lane[i]);
+    first[i] += a[i];
+    second[i] += a[i] * (b[i] - centre[i]);
   }
 #endif
 }
@@ -191,17 +187,19 @@ void sum_pairs(const Context& context, int slots, const Shape& shape, const floa
 
 // ---- Maps ----
 
-/// The elements of a tensor cut into a few pixels and some channels of a slot.
+/// The elements of a tensor cut into a few pixels and some channels of a slot.  Where a register holds several pixels,
+/// they are one pixel of as many channels.
 struct Tiles {
   std::int64_t slots, pixels, channels, block, blocks, chunks;
 
-  explicit Tiles(const Shape& x)
-      : slots(x.n),
-        pixels(x.pixels()),
-        channels(x.c),
-        block(kOnHost ? 1 + 8192 / x.c : 4),  // a block stays in the first cache while its channels are gone through
-        blocks((pixels + block - 1) / block),
-        chunks((x.c + kLanes - 1) / kLanes) {}
+  explicit Tiles(const Shape& x) : slots(x.n) {
+    const bool folds = kLanes % x.c == 0 && x.pixels() % (kLanes / x.c) == 0;
+    channels = folds ? kLanes : x.c;
+    pixels = x.sample_size() / channels;
+    block = kOnHost ? 1 + 8192 / channels : 4;  // stays in the first cache while its channels are gone through
+    blocks = (pixels + block - 1) / block;
+    chunks = (channels + kLanes - 1) / kLanes;
+  }
 
   std::int64_t items() const { return slots * blocks * (kOnHost ? 1 : chunks); }
 
@@ -220,18 +218,11 @@ struct Tiles {
   }
 };
 
-KOKKOS_INLINE_FUNCTION void load_some(const float* from, int count, Floats& to) {
-  if (count == kLanes) {
-    lanes::load(from, to);
-  } else {
-    lanes::load_part(from, count, to);
-  }
-}
-
 /// y = scale x + offset; with a second operand z = scale x + scale2 x2 + offset, 0 in padded slots.
 template <bool kTwo>
 struct Map {
   Tiles tiles;
+  std::int64_t channels;  // of the map
   ChannelMap map;
   const StepState* step;
   const float *x, *x2;
@@ -239,24 +230,50 @@ struct Map {
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
     tiles.visit(item, [&](std::int64_t slot, std::int64_t begin, std::int64_t end, std::int64_t c, int count) {
-      Floats scale{}, scale2{}, offset{};
-      if (!kTwo || is_real(step, slot)) {
-        load_some(map.scale[0] + c, count, scale);
-        load_some(map.offset + c, count, offset);
-        if constexpr (kTwo) load_some(map.scale[1] + c, count, scale2);
+      float coefficients[3][kLanes] = {};
+      for (int i = 0; i < count && (!kTwo || is_real(step, slot)); ++i) {
+        const std::int64_t channel = (c + i) % channels;
+        coefficients[0][i] = map.scale[0][channel];
+        if constexpr (kTwo) coefficients[1][i] = map.scale[1][channel];
+        coefficients[2][i] = map.offset[channel];
       }
-      for (std::int64_t p = begin; p < end; ++p) {
-        const std::int64_t i = p * tiles.channels + c;
-        Floats value, sum = offset;
-        load_some(x + i, count, value);
-        lanes::multiply_add(sum, scale, value);
-        if constexpr (kTwo) {
-          load_some(x2 + i, count, value);
-          lanes::multiply_add(sum, scale2, value);
-        }
-        lanes::store(y + i, count, sum);
+      if (count == kLanes) {
+        map_pixels<true>(begin * tiles.channels + c, end * tiles.channels + c, count, coefficients);
+      } else {
+        map_pixels<false>(begin * tiles.channels + c, end * tiles.channels + c, count, coefficients);
       }
     });
+  }
+
+  template <bool kFull>
+  KOKKOS_INLINE_FUNCTION void map_pixels(std::int64_t begin, std::int64_t end, int count,
+                                         const float (&coefficients)[3][kLanes]) const {
+    Floats scale, scale2, offset;
+    lanes::load(coefficients[0], scale);
+    lanes::load(coefficients[1], scale2);
+    lanes::load(coefficients[2], offset);
+    const float *from = x, *from2 = x2;
+    float* to = y;
+    const std::int64_t pixel = tiles.channels;
+    for (std::int64_t i = begin; i < end; i += pixel) {
+      Floats value, sum = offset;
+      load_pixel<kFull>(from + i, count, value);
+      lanes::multiply_add(sum, scale, value);
+      if constexpr (kTwo) {
+        load_pixel<kFull>(from2 + i, count, value);
+        lanes::multiply_add(sum, scale2, value);
+      }
+      lanes::store(to + i, kFull ? kLanes : count, sum);
+    }
+  }
+
+  template <bool kFull>
+  static KOKKOS_INLINE_FUNCTION void load_pixel(const float* from, int count, Floats& to) {
+    if constexpr (kFull) {
+      lanes::load(from, to);
+    } else {
+      lanes::load_part(from, count, to);
+    }
   }
 };
 
@@ -345,7 +362,8 @@ void apply_map(const Context& context, const char* label, const ChannelMap& map,
   check_dense(x, x);
   check_dense(y, x);
   const Tiles tiles(x.shape);
-  launch(context, label, tiles.items(), Map<false>{tiles, map, nullptr, x.as<float>(), nullptr, y.as<float>()});
+  launch(context, label, tiles.items(),
+         Map<false>{tiles, x.shape.c, map, nullptr, x.as<float>(), nullptr, y.as<float>()});
 }
 
 void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& dy, const Tensor& x,
@@ -355,7 +373,7 @@ void apply_map(const Context& context, const char* label, const ChannelMap& map,
   check_dense(dx, x);
   const Tiles tiles(x.shape);
   launch(context, label, tiles.items(),
-         Map<true>{tiles, map, context.step, dy.as<float>(), x.as<float>(), dx.as<float>()});
+         Map<true>{tiles, x.shape.c, map, context.step, dy.as<float>(), x.as<float>(), dx.as<float>()});
 }
 
 }  // namespace petaflow
