@@ -7,6 +7,7 @@
 
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/batch_norm.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
@@ -67,6 +68,12 @@ inline const LayerCase kLayerCases[] = {
     {"dropout",             {4, 70, 1, 6, 5},  [](Graph& g) { g.add<Dropout>("o", 0.4F); }},
     {"conv_relu_max_drop",  {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)).add<Dropout>("o", 0.5F); }},
     {"conv_average_drop",   {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kAverage, 2)).add<Dropout>("o", 0.25F); }},
+    {"batch_norm",          {3, 5, 1, 4, 6},   [](Graph& g) { g.add<BatchNorm>("b"); }},
+    {"batch_norm_4",        {3, 4, 1, 4, 6},   [](Graph& g) { g.add<BatchNorm>("b"); }},
+    {"batch_norm_8_odd",    {2, 8, 1, 5, 3},   [](Graph& g) { g.add<BatchNorm>("b"); }},
+    {"batch_norm_3d",       {2, 43, 3, 4, 5},  [](Graph& g) { g.add<BatchNorm>("b"); }},
+    {"conv_3d_batch_norm",  {2, 3, 8, 5, 6},   [](Graph& g) { g.add<Conv>("c", conv(16, {3, 3, 3}, {1, 1, 1})).add<BatchNorm>("b").add<Relu>("a", 0.01F).add<Pool>("p", PoolGeometry{PoolKind::kMax, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}}); }},
+    {"dense_batch_norm",    {6, 4, 1, 1, 1},   [](Graph& g) { g.add<Dense>("d", 5).add<BatchNorm>("b").add<Relu>("a", 0.1F).add<Dense>("e", 3); }},
     {"periodic_pad",        {2, 5, 1, 4, 6},   [](Graph& g) { g.add<PeriodicPad>("w", 2); }},
     // clang-format on
 };

@@ -1,6 +1,7 @@
 // Training on several ranks against training on one, which every rank repeats alone.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -32,6 +33,63 @@ TEST(Trainer, DeterministicTrainingIsTheSameOnAnyNumberOfRanks) {
     tiny::Training together(*all, deterministic, 43, 0.5F, true), single(alone, deterministic, 43, 0.5F, true);
     EXPECT_EQ(together.run(50), single.run(50)) << optimizer;
     EXPECT_EQ(together.weights(), single.weights()) << optimizer;
+  }
+}
+
+TEST(Trainer, BatchNormOverShardsIsTheSameOnAnyNumberOfRanks) {
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
+  CommonOptions deterministic = options();
+  deterministic.train.deterministic = true;
+  deterministic.optimizer.larc = 0.002;
+  deterministic.optimizer.clip_norm = 1;
+  for (const char* optimizer : {"adamw", "sgd"}) {
+    deterministic.optimizer.name = optimizer;
+    deterministic.optimizer.weight_decay = 0.1;
+    tiny::Training together(*all, deterministic, 43, 0.5F, true, BatchNormScope::kPass);
+    tiny::Training single(alone, deterministic, 43, 0.5F, true, BatchNormScope::kPass);
+    EXPECT_EQ(together.run(30), single.run(30)) << optimizer;
+    EXPECT_EQ(together.weights(), single.weights()) << optimizer;  // and running statistics
+  }
+}
+
+float largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  float difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference = std::max(difference, std::abs(a[i] - b[i]));
+  return difference;
+}
+
+TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
+  CommonOptions plain = options();
+  plain.comm.bucket_mb = 1e-4;
+  plain.optimizer.name = "sgd";
+  for (const std::int64_t samples : {43, 7, 2}) {  // of 12 slots: on 4 ranks one, or two, have padding alone
+    tiny::Training together(*all, plain, samples, 0.5F, true, BatchNormScope::kGlobal);
+    tiny::Training single(alone, plain, samples, 0.5F, true, BatchNormScope::kPass);
+    for (const std::int64_t steps : {1, 6}) {
+      EXPECT_NEAR(together.run(steps).back(), single.run(steps).back(), 1e-6);
+      EXPECT_LT(largest_difference(together.weights(), single.weights()), 2e-6F) << samples;
+      // Statistics of the batch in the places of the running ones.
+      EXPECT_LT(largest_difference(together.gradient(), single.gradient()), 2e-6F) << samples;
+    }
+  }
+}
+
+TEST(Trainer, BatchNormOverTheGlobalBatchNeedsOnePass) {
+  const auto all = make_mpi_communicator();
+  CommonOptions deterministic = options();
+  deterministic.train.deterministic = true;
+  deterministic.train.shards = all->size();
+  EXPECT_NO_THROW(tiny::Training(*all, deterministic, 43, 0, false, BatchNormScope::kGlobal));
+  deterministic.train.shards = 6;
+  try {
+    const tiny::Training training(*all, deterministic, 43, 0, false, BatchNormScope::kGlobal);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("6 shards"), std::string::npos) << error.what();
   }
 }
 
@@ -101,11 +159,12 @@ class BadData final : public Dataset {
 
 TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
   const auto all = make_mpi_communicator();
-  for (const bool deterministic : {false, true}) {
+  for (const auto& [deterministic, norm] : {std::pair(false, tiny::Norm()), std::pair(true, tiny::Norm()),
+                                            std::pair(false, tiny::Norm(BatchNormScope::kGlobal))}) {
     CommonOptions common = options();
     common.train.deterministic = deterministic;
     common.data.shuffle = false;
-    tiny::Training training(*all, common, 48, 0, false);
+    tiny::Training training(*all, common, 48, 0, false, norm);
     const BadData bad;
     Loader loader(bad, training.loader_options(common, false));
     loader.start_epoch(0);
@@ -117,6 +176,65 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
       EXPECT_EQ(error.kind(), ErrorKind::kUser);
       EXPECT_NE(std::string(error.what()).find("sample 17 is broken"), std::string::npos) << error.what();
     }
+  }
+}
+
+/// A layer whose backward fails in the second step on the last rank.
+class Fragile final : public Layer {
+ public:
+  explicit Fragile(bool fails) : fails_(fails) {}
+  Shape output(const Shape& x) const override { return x; }
+  void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<FragileStage>(fails_)}); }
+
+  class FragileStage final : public Stage {
+   public:
+    explicit FragileStage(bool fails) : fails_(fails) {}
+    void forward(const Context&) override { copy_elements(buffers.x, buffers.y); }
+    void backward(const Context&, float*) override {
+      if (++calls_ == 2 && fails_) failure("the layer broke");
+      copy_elements(buffers.dy, buffers.dx);
+    }
+
+   private:
+    static void copy_elements(const Tensor& from, const Tensor& to) {
+      std::copy_n(from.as<float>(), from.shape.elements(), to.as<float>());
+    }
+    bool fails_;
+    int calls_ = 0;
+  };
+
+ private:
+  bool fails_;
+};
+
+TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
+  const auto all = make_mpi_communicator();
+  CommonOptions common = options();
+  common.comm.bucket_mb = 1e-5;  // a bucket for each array: others start sums of gradients between those of norms
+  Graph graph(tiny::kSample);
+  graph.add<Conv>("conv1", ConvOptions::same_2d(6, 3))
+      .add<BatchNorm>("norm1", BatchNormOptions{BatchNormScope::kGlobal});
+  graph.add<Conv>("conv2", ConvOptions::same_2d(5, 3))
+      .add<BatchNorm>("norm2", BatchNormOptions{BatchNormScope::kGlobal});
+  graph.add<Fragile>("fragile", all->rank() == all->size() - 1);
+  graph.add<Conv>("conv3", ConvOptions::same_2d(5, 3))
+      .add<BatchNorm>("norm3", BatchNormOptions{BatchNormScope::kGlobal});
+  graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
+  const SoftmaxLoss loss;
+  const tiny::Data data(48);
+  TrainStep step(*all, tiny::context(), common, graph, loss);
+  LoaderOptions loader_options;
+  loader_options.global_batch = common.train.batch;
+  loader_options.begin = step.share().begin;
+  loader_options.end = step.share().end;
+  Loader loader(data, loader_options);
+  loader.start_epoch(0);
+  EXPECT_NO_THROW(step.run(loader, 0.01F));
+  try {
+    step.run(loader, 0.01F);
+    FAIL();
+  } catch (const AgreedError& error) {
+    EXPECT_NE(std::string(error.what()).find("the layer broke"), std::string::npos) << error.what();
   }
 }
 

@@ -142,6 +142,8 @@ TEST(Golden, Optimizers) {
       if (name == "adam") adam_step(context, {}, range, gradient.data(), w.data(), m.data(), v.data());
       if (name == "adam_decay")
         adam_step(context, {0.8F, 0.9F, 1e-3F, 0.1F}, range, gradient.data(), w.data(), m.data(), v.data());
+      if (name == "adamw")
+        adam_step(context, {0.8F, 0.9F, 1e-3F, 0.1F, true}, range, gradient.data(), w.data(), m.data(), v.data());
       if (name == "sgd") sgd_step(context, {}, range, gradient.data(), w.data(), nullptr);
       if (name == "sgd_momentum") sgd_step(context, {0.9F, 0.1F}, range, gradient.data(), w.data(), m.data());
       Kokkos::fence();

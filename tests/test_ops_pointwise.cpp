@@ -127,8 +127,9 @@ void check_optimizer(bool decays, const Reference& reference, const Step& step_r
     state.step = step, state.learning_rate = 0.01F / static_cast<float>(step + 1);
     const DeviceArray<StepState> device_state(std::vector<StepState>{state});
     const DeviceArray<float> g(gradient);
-    step_range(context_with(device_state), ParameterRange{begin, end, decays, 0.5F}, g.data(), w.data(), m.data(),
-               v.data());
+    const DeviceArray<float> clip(std::vector<float>{0.5F});
+    step_range(context_with(device_state), ParameterRange{begin, end, decays, clip.data()}, g.data(), w.data(),
+               m.data(), v.data());
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
       reference(step + 1, static_cast<double>(state.learning_rate), 0.5 * static_cast<double>(gradient[i]), ew[i],
                 em[i], ev[i]);

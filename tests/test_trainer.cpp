@@ -1,5 +1,7 @@
 // The trainer's parts on one rank: schedules, shares of a batch, the masked last batch, checks of options.
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numbers>
 
 #include <gtest/gtest.h>
@@ -16,6 +18,7 @@
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
 #include "train/trainer.hpp"
+#include "train/weights.hpp"
 
 namespace petaflow {
 namespace {
@@ -161,6 +164,39 @@ TEST(TrainStep, Learns) {
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);
+}
+
+TEST(TrainStep, CheckpointsKeepRunningStatistics) {
+  SelfCommunicator comm;
+  CommonOptions options;
+  options.train.batch = 16;
+  options.train.deterministic = true;
+  const auto make = [&] {
+    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kPass);
+  };
+  const auto whole = make(), first = make(), second = make();
+  const std::vector<double> losses = whole->run(8);
+  first->run(4);  // an epoch
+
+  const test::ScratchFolder folder;
+  Checkpoint checkpoint;
+  checkpoint.weights = weights_of(first->step.network());
+  checkpoint.training_arrays = first->step.optimizer_arrays();
+  save_checkpoint(folder / "first.h5", checkpoint);
+  checkpoint = load_checkpoint(folder / "first.h5");
+  const auto holds = [](const std::vector<NamedArray>& arrays, const std::string& name) {
+    return std::ranges::any_of(arrays, [&](const NamedArray& array) { return array.name == name; });
+  };
+  EXPECT_TRUE(holds(checkpoint.weights, "norm1/running_mean"));
+  EXPECT_TRUE(holds(checkpoint.weights, "norm2/running_var"));
+  EXPECT_TRUE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/weight"));
+  EXPECT_FALSE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/running_var"));
+
+  second->step.restore(4, checkpoint.training_arrays, "first.h5");
+  set_weights(second->step.network(), tiny::context(), checkpoint.weights, "first.h5");
+  second->loader.start_epoch(1);
+  for (std::size_t step = 4; step < 8; ++step) EXPECT_EQ(second->step.run(second->loader, 0.01F).loss, losses[step]);
+  EXPECT_EQ(second->weights(), whole->weights());
 }
 
 // ---- Binding ----

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/random.hpp"
@@ -11,6 +12,7 @@
 #include "data/loader.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/batch_norm.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
@@ -39,20 +41,28 @@ class Data final : public Dataset {
   std::int64_t size_;
 };
 
-inline Graph network(float dropout) {
+using Norm = std::optional<BatchNormScope>;
+
+/// @param norm  batch norms behind the convolutions
+inline Graph network(float dropout, const Norm& norm = {}) {
   Graph graph(kSample);
-  graph.add<Conv>("conv1", ConvOptions::same_2d(6, 3)).add<Relu>("relu1");
+  graph.add<Conv>("conv1", ConvOptions::same_2d(6, 3));
+  if (norm) graph.add<BatchNorm>("norm1", BatchNormOptions{.scope = *norm});
+  graph.add<Relu>("relu1");
   graph.add<Pool>("pool1", Pool::square(PoolKind::kMax, 2)).add<Dropout>("dropout1", dropout);
-  graph.add<Conv>("conv2", ConvOptions::same_2d(5, 3)).add<Relu>("relu2").add<GlobalPool>("pool2", PoolKind::kAverage);
+  graph.add<Conv>("conv2", ConvOptions::same_2d(5, 3));
+  if (norm) graph.add<BatchNorm>("norm2", BatchNormOptions{.scope = *norm});
+  graph.add<Relu>("relu2").add<GlobalPool>("pool2", PoolKind::kAverage);
   graph.add<Dense>("fc", 2);
   return graph;
 }
 
 /// Data, network and loader of a rank, ready to step.
 struct Training {
-  Training(Communicator& comm, const CommonOptions& options, std::int64_t samples, float dropout, bool augment)
+  Training(Communicator& comm, const CommonOptions& options, std::int64_t samples, float dropout, bool augment,
+           const Norm& norm = {})
       : data(samples),
-        step(comm, Context(), options, network(dropout), loss),
+        step(comm, Context(), options, network(dropout, norm), loss),
         loader(data, loader_options(options, augment)) {}
 
   LoaderOptions loader_options(const CommonOptions& options, bool augment) const {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include <Kokkos_Core.hpp>
 
@@ -40,6 +42,9 @@ struct Context {
   int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   bool training = true;             // dropout on, what backward needs is kept
   const StepState* step = nullptr;  // in MemorySpace
+  /// values (host memory) = sum over the ranks that share the global batch; null: this rank has all of it.  Every rank
+  /// calls it as often and with as many values.
+  const std::function<void(std::span<double>)>* sum_over_ranks = nullptr;
 };
 
 }  // namespace petaflow

@@ -12,12 +12,20 @@ namespace petaflow {
 
 class Lowering;
 
-/// A trainable array in PyTorch's layout.
+/// An array of a layer that checkpoints keep, in PyTorch's layout: trained by the optimizer, or the running mean of a
+/// statistic of the batches.
 struct ParamSpec {
   std::string name;  // "weight", "bias"
   std::vector<std::int64_t> dims;
-  double init_std = 0;  // first values are normal with this standard deviation; 0: zeros
-  bool decays = true;   // weight decay applies
+  double init_std = 0;    // first values are normal with this standard deviation
+  bool decays = true;     // weight decay applies
+  double init_value = 0;  // mean of the first values
+  /// In (0, 1]: not trained, but moved by this part of the way to the statistic of each batch (PyTorch's convention).
+  /// In the place of its gradient backward() leaves the statistic of the pass times real samples of the pass times
+  /// StepState::loss_scale, so that the sum over all passes is the mean per sample.
+  double running_momentum = 0;
+
+  bool trained() const { return running_momentum == 0; }
 
   std::int64_t elements() const {
     std::int64_t product = 1;

@@ -94,9 +94,13 @@ class Builder {
     } else if (auto* own = std::get_if<StageOp>(&entry.operation)) {
       finish();
       const Shape out = node.output.with_batch(options_.batch);
+      StageSetup setup{node.name, shape_, {}, options_};
+      const std::vector<ParamSpec> specs = node.layer->parameters(node.input);
+      for (const ParamSpec& spec : specs) setup.parameters.push_back(*parameter(entry.layer, spec.name));
+      own->stage->setup(setup, context_);
       emit({node.name, {entry.layer}, shape_, out, std::move(own->stage), 0, seen_parameters_});
       shape_ = out;
-      seen_parameters_ = seen_parameters_ || !node.layer->parameters(node.input).empty();
+      seen_parameters_ = seen_parameters_ || !specs.empty();
       return;
     } else {
       if (!fusion_.started) start(shape_);

@@ -157,13 +157,19 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
 
 Network::~Network() = default;
 
+std::int64_t Network::trained_elements() const {
+  std::int64_t sum = 0;
+  for (const Parameter& p : parameters_) sum += p.spec.trained() ? p.spec.elements() : 0;
+  return sum;
+}
+
 void Network::initialise(const Context& context, std::uint64_t seed) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParamSpec& spec = parameters_[i].spec;
     const RandomStream stream = random_stream(seed, RandomPurpose::kInit, i);
-    std::vector<float> values(static_cast<std::size_t>(spec.elements()), 0.0F);
+    std::vector<float> values(static_cast<std::size_t>(spec.elements()), static_cast<float>(spec.init_value));
     for (std::size_t element = 0; element < values.size() && spec.init_std > 0; ++element) {
-      values[element] = static_cast<float>(spec.init_std * RandomSequence(stream, element).normal());
+      values[element] = static_cast<float>(spec.init_value + spec.init_std * RandomSequence(stream, element).normal());
     }
     const Kokkos::View<float*, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> target(
         weights_ + parameters_[i].offset, values.size());
@@ -201,6 +207,18 @@ void Network::backward(const Context& context, float* gradient,
     if (ready && gradient_begin_[i] < end) ready(gradient_begin_[i], end);
     end = gradient_begin_[i];
   }
+}
+
+std::vector<Network::RankSum> Network::rank_sums() const {
+  std::vector<RankSum> sums;
+  for (const auto& stage : stages_) {
+    if (stage->forward_rank_sum() > 0) sums.push_back({stage->forward_rank_sum(), parameter_elements_});
+  }
+  for (std::size_t i = stages_.size(); i-- > 0;) {
+    const std::int64_t final_from = i + 1 < stages_.size() ? gradient_begin_[i + 1] : parameter_elements_;
+    if (stages_[i]->backward_rank_sum() > 0) sums.push_back({stages_[i]->backward_rank_sum(), final_from});
+  }
+  return sums;
 }
 
 std::vector<StageReport> Network::report() const {

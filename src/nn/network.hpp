@@ -44,7 +44,8 @@ class Network {
   ~Network();
 
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  std::int64_t parameter_elements() const { return parameter_elements_; }
+  std::int64_t parameter_elements() const { return parameter_elements_; }  // of the flat arrays
+  std::int64_t trained_elements() const;                                   // without running statistics
   std::int64_t batch() const { return options_.batch; }
 
   /// Flat f32 master weights in MemorySpace; call refresh() after writing them.
@@ -63,6 +64,14 @@ class Network {
   /// `ready(begin, end)` is called when the elements [begin, end) are final.
   void backward(const Context& context, float* gradient,
                 const std::function<void(std::int64_t, std::int64_t)>& ready = {});
+
+  /// A sum over ranks (Context::sum_over_ranks).
+  struct RankSum {
+    std::int64_t values = 0;
+    std::int64_t final_from = 0;  // the elements of the gradient from here on have been said to be ready before
+  };
+  /// Those of one training pass, forward and backward, in their order.
+  std::vector<RankSum> rank_sums() const;
 
   std::vector<StageReport> report() const;
   void reset_times();

@@ -8,6 +8,7 @@
 
 #include "base/context.hpp"
 #include "base/tensor.hpp"
+#include "nn/network_options.hpp"
 
 namespace petaflow {
 
@@ -27,17 +28,31 @@ struct StageParameter {
   std::int64_t offset = 0;  // into the flat weights and gradients
 };
 
+/// What a stage that a layer brings learns before anything else is asked of it.
+struct StageSetup {
+  std::string name;                        // of the layer
+  Shape x;                                 // with the batch
+  std::vector<StageParameter> parameters;  // of the layer, in its order
+  NetworkOptions options;
+};
+
 enum class StageKind { kConvolution, kDense, kPointwise };
 
 class Stage {
  public:
   virtual ~Stage() = default;
 
+  /// Called first, of stages that layers bring (StageOp).
+  virtual void setup(const StageSetup&, const Context&) {}
   virtual std::size_t saved_bytes() const { return 0; }
   virtual std::size_t forward_scratch_bytes() const { return 0; }
   virtual std::size_t backward_scratch_bytes() const { return 0; }
   /// True where backward reads x; the plan then keeps x until then.
   virtual bool backward_needs_input() const { return false; }
+  /// How many values forward in training, and backward, sum over ranks (Context::sum_over_ranks), known with the
+  /// buffers.
+  virtual std::int64_t forward_rank_sum() const { return 0; }
+  virtual std::int64_t backward_rank_sum() const { return 0; }
   /// Renews packed copies of the weights.
   virtual void refresh(const Context&) {}
   /// y = stage(x).

@@ -16,15 +16,16 @@ std::string dims_of(const Parameter& parameter) {
 std::int64_t parameters_of(const Network& network, const std::string& layer) {
   std::int64_t count = 0;
   for (const Parameter& parameter : network.parameters()) {
-    if (parameter.name.substr(0, parameter.name.rfind('/')) == layer) count += parameter.spec.elements();
+    if (parameter.spec.trained() && parameter.name.substr(0, parameter.name.rfind('/')) == layer)
+      count += parameter.spec.elements();
   }
   return count;
 }
 
 nlohmann::json to_json(const Graph& graph, const Network& network) {
   const auto batch = static_cast<double>(network.batch());
-  nlohmann::json json = {{"parameters", network.parameter_elements()},
-                         {"parameter_bytes", network.parameter_elements() * 4},
+  nlohmann::json json = {{"parameters", network.trained_elements()},
+                         {"parameter_bytes", network.trained_elements() * 4},
                          {"forward_flop", network.forward_flop() / batch},
                          {"backward_flop", network.backward_flop() / batch},
                          {"pass", network.batch()},
@@ -77,7 +78,7 @@ std::string to_text(const Graph& graph, const Network& network) {
       "{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
       "memory for passes of {} samples: {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
-      network.parameter_elements(), format_bytes(static_cast<std::size_t>(network.parameter_elements()) * 4),
+      network.trained_elements(), format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4),
       1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch, network.batch(),
       format_bytes(network.arena_bytes()));
 }

@@ -7,6 +7,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "kernels/gradient_factors.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "nn/network.hpp"
 #include "train/options.hpp"
@@ -19,7 +20,8 @@ struct OptimizerState {
   float* values;     // in MemorySpace
 };
 
-/// Adam or SGD with momentum; the formulas are at the kernels.  State is f32 and starts at zero.
+/// Adam, AdamW or SGD with momentum; the formulas are at the kernels.  State is f32 and starts at zero.  Running
+/// statistics follow those of the batches, whatever the optimizer.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
@@ -32,8 +34,18 @@ class Optimizer {
   std::size_t state_bytes() const { return (first_.size() + second_.size()) * sizeof(float); }
 
  private:
+  struct Running {
+    std::int64_t begin = 0, end = 0;
+    float momentum = 0;
+  };
+
+  bool is_adam() const { return options_.name != "sgd"; }
+  bool decouples_decay() const { return options_.name == "adamw"; }
+
   OptimizerOptions options_;
-  std::vector<ParameterRange> ranges_;                // neighbours that are treated alike are one range
+  std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
+  std::vector<Running> running_;        // what is not trained
+  std::unique_ptr<GradientFactors> factors_;
   Kokkos::View<float*, MemorySpace> first_, second_;  // Adam's moments; SGD's velocity and nothing
 };
 

@@ -32,7 +32,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.validate_epochs", train.validate_epochs, at_least(0));
 
   OptimizerOptions& optimizer = options.optimizer;
-  schema.add("optimizer.name", optimizer.name, one_of({"adam", "sgd"}));
+  schema.add("optimizer.name", optimizer.name, one_of({"adam", "adamw", "sgd"}));
   schema.add("optimizer.lr", optimizer.lr, in_range(0, 1e30));
   schema.add("optimizer.momentum", optimizer.momentum, from_to_below(0, 1));
   schema.add("optimizer.beta1", optimizer.beta1, from_to_below(0, 1));
@@ -40,6 +40,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("optimizer.epsilon", optimizer.epsilon, positive());
   schema.add("optimizer.weight_decay", optimizer.weight_decay, in_range(0, 1e30));
   schema.add("optimizer.clip_norm", optimizer.clip_norm, at_least(0));
+  schema.add("optimizer.larc", optimizer.larc, in_range(0, 1e30));
 
   ScheduleOptions& schedule = options.schedule;
   schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));

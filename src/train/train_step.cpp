@@ -33,6 +33,13 @@ class Stopwatch {
   Kokkos::Timer timer_;
 };
 
+/// Those that the optimizer keeps a state of.
+std::vector<Parameter> trained(const std::vector<Parameter>& all) {
+  std::vector<Parameter> trained;
+  std::ranges::copy_if(all, std::back_inserter(trained), [](const Parameter& p) { return p.spec.trained(); });
+  return trained;
+}
+
 std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("optimizer/{}/", state.name); }
 
 }  // namespace
@@ -55,6 +62,19 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   exchange_ = make_gradient_exchange(comm, options, network_->parameters());
+  rank_sums_ = network_->rank_sums();
+  if (!rank_sums_.empty() && options.train.deterministic && options.train.shards > comm.size()) {
+    user_error(
+        "the model has batch norm over the whole global batch, but train.deterministic works through it in {} shards "
+        "on {} ranks; take the statistics over shards, set train.shards to {}, or train.deterministic to false",
+        options.train.shards, comm.size(), comm.size());
+  }
+  if (comm.size() > 1) {
+    sum_over_ranks_ = [this](std::span<double> values) { sum_over_ranks(values); };
+    context_.sum_over_ranks = &sum_over_ranks_;
+  } else {
+    rank_sums_.clear();  // there is nobody to sum with
+  }
   const Shape output = network_->output().shape;
   scores_ = decltype(scores_)("petaflow::scores", static_cast<std::size_t>(output.elements()));
   losses_ = decltype(losses_)("petaflow::losses", static_cast<std::size_t>(output.n));
@@ -65,6 +85,29 @@ void TrainStep::reset_times() {
   network_->reset_times();
 }
 
+// What layers sum over ranks during a pass.
+void TrainStep::sum_over_ranks(std::span<double> values) {
+  const Stopwatch watch("petaflow::communication", context_, times_.communication);
+  const Activity activity("summing statistics of the batch");
+  PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
+                       rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
+                   "sum {} of a pass has {} values", rank_sums_done_, values.size());
+  rank_sums_done_ += 1;
+  comm_.all_reduce_sum(values);
+}
+
+// On a rank whose pass failed: what the others go on to sum, and in between what they find ready to be exchanged, all
+// in their order.
+void TrainStep::finish_rank_sums() {
+  while (rank_sums_done_ < rank_sums_.size()) {
+    const Network::RankSum& next = rank_sums_[rank_sums_done_];
+    exchange_->ready_from(next.final_from);
+    std::vector<double> nothing(static_cast<std::size_t>(next.values), 0.0);
+    sum_over_ranks(nothing);
+  }
+  rank_sums_done_ = 0;
+}
+
 // Forward and backward of one pass; the sum of its losses.
 double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState state) {
   {
@@ -72,6 +115,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
     inputs_.load(batch, pass * share_.pass, network_->input(), state);
   }
   double loss = 0;
+  double communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::forward", context_, times_.forward);
     network_->forward(context_);
@@ -81,7 +125,8 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
     const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
     for (std::size_t slot = 0; slot < losses.extent(0); ++slot) loss += static_cast<double>(losses(slot));
   }
-  const double communicated = times_.communication;
+  times_.forward -= times_.communication - communicated;
+  communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::backward", context_, times_.backward);
     network_->backward(context_, exchange_->pass_gradient(), [this](std::int64_t begin, std::int64_t) {
@@ -135,6 +180,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
       parts[static_cast<std::size_t>(share_.first_part + pass)] = loss;
       mine += loss;
     });
+    finish_rank_sums();
     const Stopwatch watch("petaflow::communication", context_, times_.communication);
     exchange_->end_pass();
   }
@@ -173,7 +219,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
 std::vector<NamedArray> TrainStep::optimizer_arrays() const {
   std::vector<NamedArray> all;
   for (const OptimizerState& state : optimizer_->states()) {
-    std::ranges::move(arrays_of(network_->parameters(), state.values, optimizer_prefix(state)),
+    std::ranges::move(arrays_of(trained(network_->parameters()), state.values, optimizer_prefix(state)),
                       std::back_inserter(all));
   }
   return all;
@@ -187,7 +233,7 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& optimi
     std::ranges::copy_if(optimizer_arrays, std::back_inserter(arrays),
                          [&](const NamedArray& array) { return array.name.starts_with(prefix); });
     if (arrays.empty()) user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
-    set_from_arrays(network_->parameters(), arrays, prefix, path, state.values);
+    set_from_arrays(trained(network_->parameters()), arrays, prefix, path, state.values);
     used += arrays.size();
   }
   if (used != optimizer_arrays.size()) user_error("{} is of a run with another optimizer", path);

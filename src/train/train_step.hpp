@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,8 @@ class TrainStep {
   /// The weights are drawn from train.seed.
   TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
             const Loss& loss);
+  TrainStep(const TrainStep&) = delete;
+  TrainStep& operator=(const TrainStep&) = delete;
 
   /// Takes the next batch of the loader (made for share()) through the network and updates the weights.  Throws on all
   /// ranks where one fails; a failure where the loss is not finite, naming step and rank.
@@ -62,6 +66,8 @@ class TrainStep {
 
  private:
   double run_pass(const Batch& batch, std::int64_t pass, StepState state);
+  void sum_over_ranks(std::span<double> values);
+  void finish_rank_sums();
 
   Communicator& comm_;
   Context context_;
@@ -71,6 +77,9 @@ class TrainStep {
   std::unique_ptr<Network> network_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientExchange> exchange_;
+  std::function<void(std::span<double>)> sum_over_ranks_;
+  std::vector<Network::RankSum> rank_sums_;  // of a pass
+  std::size_t rank_sums_done_ = 0;
   PassInputs inputs_;
   Kokkos::View<float*, MemorySpace> scores_, losses_;
   std::int64_t step_ = 0;

@@ -44,6 +44,12 @@ CASES = {
     "conv_conv": ((8, 4, 18, 9), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, 1, 1)]),
     "conv_3d": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.LeakyReLU(0.01), nn.AvgPool3d(2)]),
     "conv_3d_max": ((1, 4, 9, 8, 6), [nn.Conv3d(4, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
+    "batch_norm": ((3, 5, 4, 6), [nn.BatchNorm2d(5)]),
+    "batch_norm_4": ((3, 4, 4, 6), [nn.BatchNorm2d(4)]),
+    "batch_norm_8_odd": ((2, 8, 5, 3), [nn.BatchNorm2d(8)]),
+    "batch_norm_3d": ((2, 43, 3, 4, 5), [nn.BatchNorm3d(43)]),
+    "conv_3d_batch_norm": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.BatchNorm3d(16), nn.LeakyReLU(0.01), nn.MaxPool3d(2)]),
+    "dense_batch_norm": ((6, 4, 1, 1), [nn.Flatten(), nn.Linear(4, 5), nn.BatchNorm1d(5), nn.LeakyReLU(0.1), nn.Linear(5, 3)]),
     "periodic_pad": ((2, 5, 4, 6), [Periodic()]),
     "conv_3d_to_plane": ((8, 2, 3, 6, 5), [nn.Conv3d(2, 8, 3, 1, (0, 1, 1)), nn.ReLU()]),
 }
@@ -78,6 +84,18 @@ for name, (shape, modules) in CASES.items():
         "dx": rounded(x.grad.sum(0)),
         "dparameters": [rounded(p.grad) for p in net.parameters()],
     }
+
+# Running statistics after five batches, each wider and farther from 0 than the one before, and the evaluation by them.
+norm = nn.BatchNorm3d(7, momentum=0.3).double()
+norm.weight.data, norm.bias.data = wave((7,), 1.7, 0.3), wave((7,), 2.7, 0.3)
+x = scattered((2, 7, 3, 2, 2))
+for step in range(5):
+    norm((1 + 0.3 * step) * x + 0.2 * step)
+golden["running_statistics"] = {
+    "running_mean": norm.running_mean.tolist(),
+    "running_var": norm.running_var.tolist(),
+    "y": norm.eval()(x).flatten().tolist(),
+}
 
 path = pathlib.Path(__file__).with_name("layers.json")
 path.write_text(json.dumps(golden, separators=(",", ":")) + "\n")

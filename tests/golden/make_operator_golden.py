@@ -92,6 +92,7 @@ golden = {
     "optimizer": [
         optimizer("adam", lambda w: torch.optim.Adam(w, lr=0.02), 20, 5),
         optimizer("adam_decay", lambda w: torch.optim.Adam(w, lr=0.02, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.1), 20, 5),
+        optimizer("adamw", lambda w: torch.optim.AdamW(w, lr=0.02, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.1), 20, 5),
         optimizer("sgd", lambda w: torch.optim.SGD(w, lr=0.02), 20, 3),
         optimizer("sgd_momentum", lambda w: torch.optim.SGD(w, lr=0.02, momentum=0.9, weight_decay=0.1), 20, 5),
     ],

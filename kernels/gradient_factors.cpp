@@ -1,0 +1,123 @@
+#include "kernels/gradient_factors.hpp"
+
+#include <algorithm>
+
+#include "kernels/launch.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::int64_t kPart = 16384;
+using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+using Team = Policy::member_type;
+// The order of a sum follows from the size of the team, so it is the same everywhere.
+constexpr int kTeam = kOnHost ? 1 : 128;
+
+KOKKOS_INLINE_FUNCTION double sum_of_squares(const Team& team, const float* values, std::int64_t begin,
+                                             std::int64_t end) {
+  double sum = 0;
+  if constexpr (kOnHost) {
+    constexpr int kChains = 16;  // additions that do not wait for each other
+    double sums[kChains] = {};
+    std::int64_t i = begin;
+    for (; i + kChains <= end; i += kChains) {
+      for (int chain = 0; chain < kChains; ++chain) {
+        const auto value = static_cast<double>(values[i + chain]);
+        sums[chain] += value * value;
+      }
+    }
+    for (; i < end; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    for (const double part : sums) sum += part;
+  } else {
+    Kokkos::parallel_reduce(
+        Kokkos::TeamVectorRange(team, begin, end),
+        [&](const std::int64_t i, double& total) {
+          total += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+        },
+        sum);
+  }
+  return sum;
+}
+
+struct SumPart {
+  const GradientFactors::Part* parts;
+  const float *gradients, *weights;  // weights may be null
+  double* squares;
+
+  KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
+    const std::int64_t part = team.league_rank();
+    const double g = sum_of_squares(team, gradients, parts[part].begin, parts[part].end);
+    const double w = weights == nullptr ? 0 : sum_of_squares(team, weights, parts[part].begin, parts[part].end);
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      squares[2 * part] = g;
+      squares[2 * part + 1] = w;
+    });
+  }
+};
+
+struct Factors {
+  GradientFactorOptions options;
+  const GradientFactors::Tensor* tensors;
+  std::int64_t parts;
+  const double* squares;
+  const StepState* step;
+  float* factors;
+
+  KOKKOS_INLINE_FUNCTION double norm(std::int64_t first, std::int64_t last, int which) const {
+    double sum = 0;
+    for (std::int64_t part = first; part < last; ++part) sum += squares[2 * part + which];
+    return ::sqrt(sum);
+  }
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    double clip = 1;
+    if (options.clip_norm > 0) {
+      const double all = norm(0, parts, 0), limit = static_cast<double>(options.clip_norm);
+      if (all > limit) clip = limit / all;
+    }
+    if (item == 0) factors[0] = static_cast<float>(clip);
+    if (options.larc == 0) return;
+    const GradientFactors::Tensor& tensor = tensors[item];
+    const double g = clip * norm(tensor.first_part, tensor.last_part, 0);
+    const double w = norm(tensor.first_part, tensor.last_part, 1);
+    const double rate = static_cast<double>(step->learning_rate);
+    double local = 1.0 / 16000;
+    if (w > 0 && g > 0) local = static_cast<double>(options.larc) * w / (g + static_cast<double>(tensor.decay) * w);
+    factors[1 + item] = local < rate ? static_cast<float>(local / rate) : 1.0F;
+  }
+};
+
+}  // namespace
+
+GradientFactors::GradientFactors(const GradientFactorOptions& options, const std::vector<ParameterRange>& tensors)
+    : options_(options), tensors_("petaflow::optimizer::tensors", tensors.size()) {
+  std::vector<Part> parts;
+  const auto host_tensors = Kokkos::create_mirror_view(tensors_);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Tensor& tensor = host_tensors(i);
+    tensor.decay = tensors[i].decays ? options.weight_decay : 0.0F;
+    tensor.first_part = static_cast<std::int64_t>(parts.size());
+    for (std::int64_t begin = tensors[i].begin; begin < tensors[i].end; begin += kPart) {
+      parts.push_back({begin, std::min(begin + kPart, tensors[i].end)});
+    }
+    tensor.last_part = static_cast<std::int64_t>(parts.size());
+  }
+  Kokkos::deep_copy(tensors_, host_tensors);
+  parts_ = decltype(parts_)("petaflow::optimizer::parts", parts.size());
+  const Kokkos::View<const Part*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host_parts(parts.data(), parts.size());
+  Kokkos::deep_copy(parts_, host_parts);
+  squares_ = decltype(squares_)("petaflow::optimizer::squares", 2 * parts.size());
+  factors_ = decltype(factors_)("petaflow::optimizer::factors", 1 + tensors.size());
+}
+
+void GradientFactors::compute(const Context& context, const float* gradients, const float* weights) {
+  const bool larc = options_.larc > 0;
+  const auto parts = static_cast<std::int64_t>(parts_.extent(0));
+  if (parts == 0) return;
+  Kokkos::parallel_for("petaflow::optimizer::squares[kokkos]", Policy(context.space, static_cast<int>(parts), kTeam),
+                       SumPart{parts_.data(), gradients, larc ? weights : nullptr, squares_.data()});
+  launch(context, "petaflow::optimizer::factors[kokkos]", larc ? static_cast<std::int64_t>(tensors_.extent(0)) : 1,
+         Factors{options_, tensors_.data(), parts, squares_.data(), context.step, factors_.data()});
+}
+
+}  // namespace petaflow

@@ -1,0 +1,57 @@
+// What multiplies the gradients of the tensors of a network before the update: clipping by the norm of all of them, and
+// LARC by the norms of each.
+//
+// Clipping: Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1.
+// LARC: You et al. 2017 (arXiv:1708.03888) with the rate of LARS as an upper bound, as in Kurth et al. 2018
+// (arXiv:1810.01993), section V-B: the rate of a tensor is min(eta |w| / |g|, rate), or min(1/16000, rate) where a norm
+// is 0.  L2 weight decay d enters as in NVIDIA Apex (apex/parallel/LARC.py): eta |w| / (|g| + d |w|) multiplies g + d
+// w.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "kernels/optimizer_step.hpp"
+
+namespace petaflow {
+
+struct GradientFactorOptions {
+  float clip_norm = 0;     // longest gradient of all tensors together; 0: any
+  float larc = 0;          // eta, the trust coefficient; 0: no LARC
+  float weight_decay = 0;  // L2, of tensors that decay
+};
+
+class GradientFactors {
+ public:
+  /// Elements whose squares are summed together.
+  struct Part {
+    std::int64_t begin = 0, end = 0;
+  };
+  struct Tensor {
+    std::int64_t first_part = 0, last_part = 0;
+    float decay = 0;
+  };
+
+  /// @param tensors  their place in the flat arrays, and whether they decay
+  GradientFactors(const GradientFactorOptions& options, const std::vector<ParameterRange>& tensors);
+
+  /// Reads learning_rate of *context.step.  Sums are in fixed parts: the factors do not depend on threads.
+  /// @param gradients, weights  flat, in MemorySpace; the weights are read for LARC only
+  void compute(const Context& context, const float* gradients, const float* weights);
+
+  /// Values in MemorySpace, where the update kernels read them.
+  const float* clip() const { return factors_.data(); }
+  const float* trust(std::size_t tensor) const { return factors_.data() + 1 + tensor; }
+
+ private:
+  GradientFactorOptions options_;
+  Kokkos::View<Part*, MemorySpace> parts_;
+  Kokkos::View<Tensor*, MemorySpace> tensors_;
+  Kokkos::View<double*, MemorySpace> squares_;  // of the gradient and of the weights of each part
+  Kokkos::View<float*, MemorySpace> factors_;   // of clipping, then of each tensor
+};
+
+}  // namespace petaflow

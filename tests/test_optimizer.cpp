@@ -1,0 +1,197 @@
+// The optimizers over all tensors of a network against a replay in f64, one tensor after the other.
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "op_support.hpp"
+#include "train/optimizer.hpp"
+
+namespace petaflow {
+namespace {
+
+using testing_support::DeviceArray;
+using testing_support::numbers;
+
+constexpr double kRate = 0.02;
+constexpr int kSteps = 6;
+
+/// Tensors of a network: large and small, a bias that starts at zero, a statistic between them.
+std::vector<Parameter> tensors() {
+  std::vector<Parameter> parameters;
+  std::int64_t offset = 0;
+  const auto add = [&](const char* name, std::int64_t elements, bool decays, double running_momentum) {
+    ParamSpec spec{name, {elements}};
+    spec.decays = decays;
+    spec.running_momentum = running_momentum;
+    parameters.push_back({name, spec, offset});
+    offset += elements;
+  };
+  add("conv/weight", 40000, true, 0);  // three parts of sums
+  add("conv/bias", 7, false, 0);
+  add("norm/running_mean", 5, false, 0.1);
+  add("dense/weight", 300, true, 0);
+  add("dense/bias", 3, false, 0);
+  return parameters;
+}
+
+bool starts_at_zero(const Parameter& p) { return p.name == "conv/bias"; }
+
+/// The first weights and the gradient of a step; each tensor has a size of its own.
+std::vector<float> values_of(const std::vector<Parameter>& parameters, bool weights, std::uint32_t seed) {
+  std::vector<float> all;
+  double scale = weights ? 1 : 0.3;
+  for (const Parameter& p : parameters) {
+    std::vector<float> values = numbers(p.spec.elements(), seed++);
+    for (float& value : values) value *= static_cast<float>(weights && starts_at_zero(p) ? 0 : scale);
+    all.insert(all.end(), values.begin(), values.end());
+    scale *= weights ? 0.5 : 4;
+  }
+  return all;
+}
+
+double norm(const std::vector<double>& values, const Parameter& p) {
+  double sum = 0;
+  for (std::int64_t i = p.offset; i < p.offset + p.spec.elements(); ++i)
+    sum += std::pow(values[static_cast<std::size_t>(i)], 2);
+  return std::sqrt(sum);
+}
+
+/// What torch's optimizers do, with Apex' LARC and clip_grad_norm_ before them.
+class Replay {
+ public:
+  Replay(const OptimizerOptions& options, const std::vector<Parameter>& parameters, const std::vector<float>& weights)
+      : o_(options), parameters_(parameters), w(weights.begin(), weights.end()), m_(w.size()), v_(w.size()) {}
+
+  void step(int t, const std::vector<float>& gradient) {
+    std::vector<double> g(gradient.begin(), gradient.end());
+    double all = 0;
+    for (const Parameter& p : parameters_) all += p.spec.trained() ? std::pow(norm(g, p), 2) : 0;
+    const double clip = o_.clip_norm > 0 && std::sqrt(all) > o_.clip_norm ? o_.clip_norm / std::sqrt(all) : 1;
+    const double rate = kRate / t;  // falls
+    for (const Parameter& p : parameters_) {
+      const auto begin = static_cast<std::size_t>(p.offset), end = begin + static_cast<std::size_t>(p.spec.elements());
+      if (!p.spec.trained()) {
+        for (std::size_t i = begin; i < end; ++i) w[i] = 0.9 * w[i] + 0.1 * g[i];
+        continue;
+      }
+      const bool adamw = o_.name == "adamw";
+      const double decay = p.spec.decays && !adamw ? o_.weight_decay : 0;
+      double trust = 1;
+      if (o_.larc > 0) {
+        const double wn = norm(w, p), gn = clip * norm(g, p);
+        const double local = wn > 0 && gn > 0 ? o_.larc * wn / (gn + decay * wn) : 1.0 / 16000;
+        trust = std::min(local, rate) / rate;
+        clipped_by_larc += trust < 1;
+        let_through += trust == 1;
+      }
+      for (std::size_t i = begin; i < end; ++i) {
+        const double d = (clip * g[i] + decay * w[i]) * trust;
+        if (o_.name == "sgd") {
+          m_[i] = o_.momentum * m_[i] + d;
+          w[i] -= rate * m_[i];
+          continue;
+        }
+        if (adamw && p.spec.decays) w[i] -= rate * o_.weight_decay * w[i];
+        m_[i] = o_.beta1 * m_[i] + (1 - o_.beta1) * d;
+        v_[i] = o_.beta2 * v_[i] + (1 - o_.beta2) * d * d;
+        const double root = std::sqrt(v_[i] / (1 - std::pow(o_.beta2, t))) + o_.epsilon;
+        w[i] -= rate * m_[i] / (1 - std::pow(o_.beta1, t)) / root;
+      }
+    }
+  }
+
+  const OptimizerOptions o_;
+  const std::vector<Parameter> parameters_;
+  std::vector<double> w;
+  int clipped_by_larc = 0, let_through = 0;
+
+ private:
+  std::vector<double> m_, v_;
+};
+
+/// Weights after some steps of both.
+void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, int* let_through = nullptr) {
+  const std::vector<Parameter> parameters = tensors();
+  const std::vector<float> start = values_of(parameters, true, 1);
+  const DeviceArray<float> weights(start);
+  Optimizer optimizer(options, parameters);
+  Replay replay(options, parameters, start);
+  for (int t = 1; t <= kSteps; ++t) {
+    const std::vector<float> gradient = values_of(parameters, false, static_cast<std::uint32_t>(10 * t));
+    StepState state;
+    state.step = t - 1;
+    state.learning_rate = static_cast<float>(kRate / t);
+    const DeviceArray<StepState> device_state(std::vector<StepState>{state});
+    const DeviceArray<float> g(gradient);
+    Context context = testing_support::context_for(2);
+    context.step = device_state.data();
+    optimizer.step(context, g.data(), weights.data());
+    Kokkos::fence();
+    replay.step(t, gradient);
+  }
+  const std::vector<float> found = weights.get();
+  EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, replay.w, 1), 2e-6)
+      << options.name << " larc " << options.larc << " clip " << options.clip_norm << " decay " << options.weight_decay;
+  if (clipped != nullptr) *clipped = replay.clipped_by_larc;
+  if (let_through != nullptr) *let_through = replay.let_through;
+}
+
+TEST(Optimizer, AllTensorsFollowTheReplay) {
+  for (const char* name : {"adam", "adamw", "sgd"}) {
+    for (const double clip : {0.0, 3.0}) {
+      for (const double decay : {0.0, 0.3}) {
+        OptimizerOptions options;
+        options.name = name;
+        options.clip_norm = clip;
+        options.weight_decay = decay;
+        options.epsilon = 1e-3;
+        expect_replayed(options);
+      }
+    }
+  }
+}
+
+TEST(Optimizer, LarcBoundsTheRateOfEveryTensor) {
+  for (const char* name : {"adam", "adamw", "sgd"}) {
+    for (const double decay : {0.0, 0.3}) {
+      for (const double clip : {0.0, 3.0}) {
+        OptimizerOptions options;
+        options.name = name;
+        options.larc = 0.005;
+        options.clip_norm = clip;
+        options.weight_decay = decay;
+        options.epsilon = 1e-3;
+        int clipped = 0, let_through = 0;
+        expect_replayed(options, &clipped, &let_through);
+        EXPECT_GT(clipped, 0);
+        EXPECT_GT(let_through, 0);
+      }
+    }
+  }
+}
+
+TEST(Optimizer, LarcWithoutARateOrAGradientIsFinite) {
+  OptimizerOptions options;
+  options.name = "sgd";
+  options.larc = 0.002;
+  options.momentum = 0;
+  const std::vector<Parameter> parameters = tensors();
+  const std::vector<float> start = values_of(parameters, true, 1);
+  Optimizer optimizer(options, parameters);
+  for (const float rate : {0.0F, 0.5F}) {
+    const DeviceArray<float> weights(start), zeros(start.size()), g(values_of(parameters, false, 5));
+    StepState state;
+    state.learning_rate = rate;
+    const DeviceArray<StepState> device_state(std::vector<StepState>{state});
+    Context context = testing_support::context_for(2);
+    context.step = device_state.data();
+    optimizer.step(context, rate == 0 ? g.data() : zeros.data(), weights.data());
+    const std::vector<float> found = weights.get();
+    for (std::size_t i = 0; i < 40000; ++i) ASSERT_EQ(found[i], start[i]);
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
