@@ -12,6 +12,8 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/periodic_pad.hpp"
 #include "nn/layers/pool.hpp"
+#include "nn/layers/scaled_tanh.hpp"
+#include "nn/layers/space_to_depth.hpp"
 
 namespace petaflow::cases {
 
@@ -68,6 +70,11 @@ inline const LayerCase kLayerCases[] = {
     {"conv_relu_max_drop",  {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)).add<Dropout>("o", 0.5F); }},
     {"conv_average_drop",   {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kAverage, 2)).add<Dropout>("o", 0.25F); }},
     {"periodic_pad",        {2, 5, 1, 4, 6},   [](Graph& g) { g.add<PeriodicPad>("w", 2); }},
+    {"scaled_tanh",         {3, 5, 1, 4, 3},   [](Graph& g) { g.add<ScaledTanh>("t", 1.2F); }},
+    {"dense_tanh",          {5, 6, 1, 1, 1},   [](Graph& g) { g.add<Dense>("d", 4).add<ScaledTanh>("t", 1.2F); }},
+    {"space_to_depth",      {2, 3, 4, 6, 8},   [](Graph& g) { g.add<SpaceToDepth>("s", 2); }},
+    {"space_to_depth_conv", {2, 2, 12, 8, 6},  [](Graph& g) { g.add<SpaceToDepth>("s", 2).add<Conv>("c", ConvOptions::same_3d(8, 3)).add<Relu>("a", 0.3F).add<Pool>("p", Pool::cube(PoolKind::kMax, 2)); }},
+    {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
     // clang-format on
 };
 

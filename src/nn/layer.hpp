@@ -1,7 +1,6 @@
 // What a layer declares: shapes, parameters, cost, and the operations that it consists of.  It computes nothing itself.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,12 +11,16 @@ namespace petaflow {
 
 class Lowering;
 
+enum class Distribution { kNormal, kUniform };
+
 /// A trainable array in PyTorch's layout.
 struct ParamSpec {
   std::string name;  // "weight", "bias"
   std::vector<std::int64_t> dims;
-  double init_std = 0;  // first values are normal with this standard deviation; 0: zeros
-  bool decays = true;   // weight decay applies
+  double init_std = 0;   // standard deviation of the first values, which are drawn from `distribution`; 0: constant
+  bool decays = true;    // weight decay applies
+  double init_mean = 0;  // of the first values
+  Distribution distribution = Distribution::kNormal;
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -30,9 +33,6 @@ struct ParamSpec {
 struct Cost {
   double flop = 0;
 };
-
-/// He et al. 2015: keeps the variance of activations behind rectifiers.
-inline double he_std(std::int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(fan_in)); }
 
 class Layer {
  public:
