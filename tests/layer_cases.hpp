@@ -13,6 +13,8 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/periodic_pad.hpp"
 #include "nn/layers/pool.hpp"
+#include "nn/layers/scaled_tanh.hpp"
+#include "nn/layers/space_to_depth.hpp"
 
 namespace petaflow::cases {
 
@@ -75,6 +77,11 @@ inline const LayerCase kLayerCases[] = {
     {"conv_3d_batch_norm",  {2, 3, 8, 5, 6},   [](Graph& g) { g.add<Conv>("c", conv(16, {3, 3, 3}, {1, 1, 1})).add<BatchNorm>("b").add<Relu>("a", 0.01F).add<Pool>("p", PoolGeometry{PoolKind::kMax, {2, 2, 2}, {2, 2, 2}, {0, 0, 0}}); }},
     {"dense_batch_norm",    {6, 4, 1, 1, 1},   [](Graph& g) { g.add<Dense>("d", 5).add<BatchNorm>("b").add<Relu>("a", 0.1F).add<Dense>("e", 3); }},
     {"periodic_pad",        {2, 5, 1, 4, 6},   [](Graph& g) { g.add<PeriodicPad>("w", 2); }},
+    {"scaled_tanh",         {3, 5, 1, 4, 3},   [](Graph& g) { g.add<ScaledTanh>("t", 1.2F); }},
+    {"dense_tanh",          {5, 6, 1, 1, 1},   [](Graph& g) { g.add<Dense>("d", 4).add<ScaledTanh>("t", 1.2F); }},
+    {"space_to_depth",      {2, 3, 4, 6, 8},   [](Graph& g) { g.add<SpaceToDepth>("s", 2); }},
+    {"space_to_depth_conv", {2, 2, 12, 8, 6},  [](Graph& g) { g.add<SpaceToDepth>("s", 2).add<Conv>("c", ConvOptions::same_3d(8, 3)).add<Relu>("a", 0.3F).add<Pool>("p", Pool::cube(PoolKind::kMax, 2)); }},
+    {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
     // clang-format on
 };
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/error.hpp"
 #include "layer_cases.hpp"
 #include "nn/network.hpp"
 #include "nn/parallel.hpp"
@@ -87,7 +88,7 @@ class Fixture {
       // Dense weights are (outputs, D, H, W, C) here and (outputs, C, D, H, W) there; no golden case tells them apart.
       const bool running = !p.spec.trained();
       for (std::int64_t i = 0; i < p.spec.elements(); ++i) {
-        const float start = running ? static_cast<float>(p.spec.init_value) : wave(i, 1.7 + index, 0.3);
+        const float start = running ? static_cast<float>(p.spec.init_mean) : wave(i, 1.7 + index, 0.3);
         network->weights()[p.offset + i] = probe ? 0.0F : start;
       }
       if (!probe && !running) ++index;
@@ -239,6 +240,42 @@ INSTANTIATE_TEST_SUITE_P(All, Layers, testing::ValuesIn(cases::kLayerCases),
                          [](const testing::TestParamInfo<cases::LayerCase>& test) {
                            return std::string(test.param.name);
                          });
+
+// Mean, variance and range of the first values of a layer with 27 * 16 inputs per output and 27 * 40 outputs per input.
+TEST(Initial, DrawsFromTheDistributionAskedFor) {
+  for (const Initial::Weights weights : {Initial::Weights::kHeNormal, Initial::Weights::kGlorotUniform}) {
+    const bool glorot = weights == Initial::Weights::kGlorotUniform;
+    const double fan_in = 27 * 16, fan_out = 27 * 40;
+    const double variance = 0.25 * 2 / (glorot ? fan_in + fan_out : fan_in);
+    ConvOptions options = ConvOptions::same_3d(40, 3);
+    options.initial = {weights, 0.5, 0.1};
+    Graph graph({1, 16, 4, 4, 4});
+    graph.add<Conv>("c", options).add<Dense>("d", 3, Initial{.bias = -2});
+    const Context context;
+    Network network(graph, {}, context);
+    network.initialise(context, 11);
+    const Parameter& weight = network.parameters()[0];
+    const float* first = network.weights() + weight.offset;
+    double sum = 0, squares = 0, largest = 0;
+    for (std::int64_t i = 0; i < weight.spec.elements(); ++i) {
+      const auto value = static_cast<double>(first[i]);
+      sum += value, squares += value * value, largest = std::max(largest, std::abs(value));
+    }
+    const auto count = static_cast<double>(weight.spec.elements());
+    EXPECT_NEAR(sum / count, 0, 5 * std::sqrt(variance / count));
+    EXPECT_NEAR(squares / count, variance, 5 * variance * std::sqrt((glorot ? 0.8 : 2) / count));
+    const double limit = std::sqrt(3 * variance);
+    EXPECT_EQ(largest <= limit, glorot);
+    EXPECT_GT(largest, 0.99 * limit);
+    for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(network.weights()[network.parameters()[1].offset + i], 0.1F);
+    EXPECT_EQ(network.weights()[network.parameters()[3].offset], -2.0F);
+  }
+}
+
+TEST(SpaceToDepth, RefusesWhatBlocksDoNotFill) {
+  Graph graph({1, 4, 8, 6, 7});
+  EXPECT_THROW(graph.add<SpaceToDepth>("s", 2), Error);
+}
 
 TEST(Dropout, KeepsTheMeanAndIsOffInEvaluation) {
   const cases::LayerCase c{"dropout", {16, 64, 1, 16, 16}, [](Graph& g) { g.add<Dropout>("o", 0.4F); }};

@@ -222,7 +222,7 @@ TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
   graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
   const SoftmaxLoss loss;
   const tiny::Data data(48);
-  TrainStep step(*all, tiny::context(), common, graph, loss);
+  TrainStep step(*all, Context(), common, graph, loss);
   LoaderOptions loader_options;
   loader_options.global_batch = common.train.batch;
   loader_options.begin = step.share().begin;

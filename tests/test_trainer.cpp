@@ -193,7 +193,7 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   EXPECT_FALSE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/running_var"));
 
   second->step.restore(4, checkpoint.training_arrays, "first.h5");
-  set_weights(second->step.network(), tiny::context(), checkpoint.weights, "first.h5");
+  set_weights(second->step.network(), Context(), checkpoint.weights, "first.h5");
   second->loader.start_epoch(1);
   for (std::size_t step = 4; step < 8; ++step) EXPECT_EQ(second->step.run(second->loader, 0.01F).loss, losses[step]);
   EXPECT_EQ(second->weights(), whole->weights());

@@ -53,7 +53,7 @@ inline Graph model(const ModelOptions& options, const Shape& sample) {
       graph.add<Relu>(fmt::format("hidden_relu{}", i), slope);
     }
   }
-  graph.add<Dense>("fc", 2, 0.2);  // starts undecided: a loss of log 2
+  graph.add<Dense>("fc", 2, Initial{.scale = 0.2});  // starts undecided: a loss of log 2
   return graph;
 }
 

@@ -1,7 +1,6 @@
 // What a layer declares: shapes, parameters, cost, and the operations that it consists of.  It computes nothing itself.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,14 +11,17 @@ namespace petaflow {
 
 class Lowering;
 
+enum class Distribution { kNormal, kUniform };
+
 /// An array of a layer that checkpoints keep, in PyTorch's layout: trained by the optimizer, or the running mean of a
 /// statistic of the batches.
 struct ParamSpec {
   std::string name;  // "weight", "bias"
   std::vector<std::int64_t> dims;
-  double init_std = 0;    // first values are normal with this standard deviation
-  bool decays = true;     // weight decay applies
-  double init_value = 0;  // mean of the first values
+  double init_std = 0;   // standard deviation of the first values, which are drawn from `distribution`; 0: constant
+  bool decays = true;    // weight decay applies
+  double init_mean = 0;  // of the first values
+  Distribution distribution = Distribution::kNormal;
   /// In (0, 1]: not trained, but moved by this part of the way to the statistic of each batch (PyTorch's convention).
   /// In the place of its gradient backward() leaves the statistic of the pass times real samples of the pass times
   /// StepState::loss_scale, so that the sum over all passes is the mean per sample.
@@ -38,9 +40,6 @@ struct ParamSpec {
 struct Cost {
   double flop = 0;
 };
-
-/// He et al. 2015: keeps the variance of activations behind rectifiers.
-inline double he_std(std::int64_t fan_in) { return std::sqrt(2.0 / static_cast<double>(fan_in)); }
 
 class Layer {
  public:

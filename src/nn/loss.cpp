@@ -1,5 +1,6 @@
 #include "nn/loss.hpp"
 
+#include "kernels/launch.hpp"
 #include "kernels/softmax_xent.hpp"
 
 namespace petaflow {
@@ -16,6 +17,14 @@ void SoftmaxLoss::run(const Context& context, const Tensor& output, const Tensor
   Kokkos::parallel_for(
       "petaflow::loss::weigh", Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, output.shape.n),
       KOKKOS_LAMBDA(std::int64_t n) { losses[n] *= step->weight[n]; });
+}
+
+void RegressionLoss::run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
+                         float* losses) const {
+  regression_loss(context, error_, {output, losses, doutput});
+  PETAFLOW_REQUIRE(scores.shape == output.shape && scores.pixel_stride == output.pixel_stride,
+                   "scores {} of outputs {}", to_string(scores.shape), to_string(output.shape));
+  copy(context, output.as<float>(), scores.as<float>(), output.shape.elements());
 }
 
 }  // namespace petaflow

@@ -3,6 +3,7 @@
 
 #include "base/context.hpp"
 #include "base/tensor.hpp"
+#include "kernels/regression_loss.hpp"
 
 namespace petaflow {
 
@@ -13,7 +14,7 @@ class Loss {
   virtual std::int64_t targets(const Shape& /*output*/) const { return 0; }
   /// Reads labels or targets, weights and loss_scale of the context's step state.
   /// @param output   (N, C) network output
-  /// @param scores   (N, C) written: what predictions are judged by (softmax: probabilities)
+  /// @param scores   (N, C) written: what predictions are judged by (probabilities, estimates)
   /// @param doutput  (N, C) written: gradient of loss_scale * sum_n weight_n loss_n; no data: not wanted
   /// @param losses   (N) written: weight_n * loss_n, exactly 0 in padded slots; in MemorySpace
   virtual void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
@@ -25,6 +26,19 @@ class SoftmaxLoss final : public Loss {
  public:
   void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
            float* losses) const override;
+};
+
+/// Mean over the outputs of |output - target| or (output - target)^2; the scores are the outputs.
+class RegressionLoss final : public Loss {
+ public:
+  explicit RegressionLoss(RegressionError error) : error_(error) {}
+
+  std::int64_t targets(const Shape& output) const override { return output.sample_size(); }
+  void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
+           float* losses) const override;
+
+ private:
+  RegressionError error_;
 };
 
 }  // namespace petaflow

@@ -167,9 +167,12 @@ void Network::initialise(const Context& context, std::uint64_t seed) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParamSpec& spec = parameters_[i].spec;
     const RandomStream stream = random_stream(seed, RandomPurpose::kInit, i);
-    std::vector<float> values(static_cast<std::size_t>(spec.elements()), static_cast<float>(spec.init_value));
+    std::vector<float> values(static_cast<std::size_t>(spec.elements()), static_cast<float>(spec.init_mean));
     for (std::size_t element = 0; element < values.size() && spec.init_std > 0; ++element) {
-      values[element] = static_cast<float>(spec.init_value + spec.init_std * RandomSequence(stream, element).normal());
+      RandomSequence random(stream, element);
+      const double unit =  // of variance 1
+          spec.distribution == Distribution::kUniform ? std::sqrt(12.0) * (random.uniform() - 0.5) : random.normal();
+      values[element] = static_cast<float>(spec.init_mean + spec.init_std * unit);
     }
     const Kokkos::View<float*, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> target(
         weights_ + parameters_[i].offset, values.size());

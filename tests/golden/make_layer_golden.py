@@ -16,6 +16,20 @@ class Periodic(nn.Module):
         return nn.functional.pad(x, (2, 2, 0, 0), mode="circular")
 
 
+class ScaledTanh(nn.Module):
+    def forward(self, x):
+        return 1.2 * torch.tanh(x)
+
+
+class SpaceToDepth(nn.Module):
+    """2^3 pixels to channels, the channels of a pixel together."""
+
+    def forward(self, x):
+        n, c, d, h, w = x.shape
+        blocks = x.reshape(n, c, d // 2, 2, h // 2, 2, w // 2, 2)
+        return blocks.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(n, 8 * c, d // 2, h // 2, w // 2)
+
+
 CASES = {
     "relu": ((2, 5, 4, 3), [nn.ReLU()]),
     "leaky_relu": ((2, 70, 4, 3), [nn.LeakyReLU(0.3)]),
@@ -52,6 +66,11 @@ CASES = {
     "dense_batch_norm": ((6, 4, 1, 1), [nn.Flatten(), nn.Linear(4, 5), nn.BatchNorm1d(5), nn.LeakyReLU(0.1), nn.Linear(5, 3)]),
     "periodic_pad": ((2, 5, 4, 6), [Periodic()]),
     "conv_3d_to_plane": ((8, 2, 3, 6, 5), [nn.Conv3d(2, 8, 3, 1, (0, 1, 1)), nn.ReLU()]),
+    "scaled_tanh": ((3, 5, 4, 3), [ScaledTanh()]),
+    "dense_tanh": ((5, 6, 1, 1), [nn.Flatten(), nn.Linear(6, 4), ScaledTanh()]),
+    "space_to_depth": ((2, 3, 4, 6, 8), [SpaceToDepth()]),
+    "space_to_depth_conv": ((2, 2, 12, 8, 6), [SpaceToDepth(), nn.Conv3d(16, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
+    "conv_3d_valid_2": ((2, 4, 9, 8, 7), [nn.Conv3d(4, 8, 3, 2), nn.LeakyReLU(0.01)]),
 }
 
 

@@ -40,7 +40,7 @@ class BatchNorm final : public Layer {
   Shape output(const Shape& x) const override { return x; }
   std::vector<ParamSpec> parameters(const Shape& x) const override {
     ParamSpec weight{"weight", {x.c}}, bias{"bias", {x.c}}, mean{"running_mean", {x.c}}, variance{"running_var", {x.c}};
-    weight.init_value = variance.init_value = 1;
+    weight.init_mean = variance.init_mean = 1;
     mean.running_momentum = variance.running_momentum = options_.momentum;
     for (ParamSpec* spec : {&weight, &bias, &mean, &variance}) spec->decays = false;
     return {weight, bias, mean, variance};

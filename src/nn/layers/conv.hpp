@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/error.hpp"
+#include "nn/initial.hpp"
 #include "nn/lowering.hpp"
 
 namespace petaflow {
@@ -12,6 +13,7 @@ struct ConvOptions {
   Extent pad{0, 0, 0};  // zeros on both sides
   std::int64_t groups = 1;
   bool bias = true;
+  Initial initial = {};
 
   /// A square window of odd size whose stride-1 output has the extent of its input.
   static ConvOptions same_2d(std::int64_t filters, std::int64_t kernel) {
@@ -21,10 +23,26 @@ struct ConvOptions {
     options.pad = {0, kernel / 2, kernel / 2};
     return options;
   }
+
+  /// A cubic window without padding.
+  static ConvOptions valid_3d(std::int64_t filters, std::int64_t kernel, std::int64_t stride = 1) {
+    ConvOptions options;
+    options.filters = filters;
+    options.kernel = {kernel, kernel, kernel};
+    options.stride = {stride, stride, stride};
+    return options;
+  }
+
+  /// A cubic window of odd size whose stride-1 output has the extent of its input.
+  static ConvOptions same_3d(std::int64_t filters, std::int64_t kernel) {
+    ConvOptions options = valid_3d(filters, kernel);
+    options.pad = {kernel / 2, kernel / 2, kernel / 2};
+    return options;
+  }
 };
 
 /// Cross-correlation.  x (N, C, D, H, W) -> y (N, filters, D', H', W'), D' = (D + 2 pad - dilation (kernel - 1) - 1) /
-/// stride + 1. weight (filters, C / groups, [kd,] kh, kw), He normal; bias (filters), zero.
+/// stride + 1. weight (filters, C / groups, [kd,] kh, kw); bias (filters).
 class Conv final : public Layer {
  public:
   explicit Conv(const ConvOptions& options) : options_(options) {}
@@ -42,12 +60,13 @@ class Conv final : public Layer {
   }
 
   std::vector<ParamSpec> parameters(const Shape& x) const override {
-    const std::int64_t depth = x.c / options_.groups;
-    ParamSpec weight{"weight", {options_.filters, depth}, he_std(depth * options_.kernel.volume()), true};
-    if (x.d > 1 || options_.kernel.d > 1) weight.dims.push_back(options_.kernel.d);
-    weight.dims.insert(weight.dims.end(), {options_.kernel.h, options_.kernel.w});
-    std::vector<ParamSpec> specs{weight};
-    if (options_.bias) specs.push_back({"bias", {options_.filters}, 0, false});
+    const std::int64_t depth = x.c / options_.groups, window = options_.kernel.volume();
+    std::vector<std::int64_t> dims = {options_.filters, depth};
+    if (x.d > 1 || options_.kernel.d > 1) dims.push_back(options_.kernel.d);
+    dims.insert(dims.end(), {options_.kernel.h, options_.kernel.w});
+    const Initial& initial = options_.initial;
+    std::vector<ParamSpec> specs{initial.weight(dims, depth * window, options_.filters / options_.groups * window)};
+    if (options_.bias) specs.push_back(initial.biases(options_.filters));
     return specs;
   }
 

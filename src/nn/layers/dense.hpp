@@ -1,20 +1,20 @@
 // Dense (fully connected) layer.
 #pragma once
 
+#include "nn/initial.hpp"
 #include "nn/lowering.hpp"
 
 namespace petaflow {
 
 /// y = x w^T + b.  x (N, C, D, H, W), flattened in memory order (D, H, W, C) -> y (N, outputs).
-/// weight (outputs, D H W C), He normal times init_scale; bias (outputs), zero.
+/// weight (outputs, D H W C); bias (outputs).
 class Dense final : public Layer {
  public:
-  explicit Dense(std::int64_t outputs, double init_scale = 1) : outputs_(outputs), init_scale_(init_scale) {}
+  explicit Dense(std::int64_t outputs, const Initial& initial = {}) : outputs_(outputs), initial_(initial) {}
 
   Shape output(const Shape& x) const override { return {x.n, outputs_, 1, 1, 1}; }
   std::vector<ParamSpec> parameters(const Shape& x) const override {
-    return {{"weight", {outputs_, x.sample_size()}, init_scale_ * he_std(x.sample_size()), true},
-            {"bias", {outputs_}, 0, false}};
+    return {initial_.weight({outputs_, x.sample_size()}, x.sample_size(), outputs_), initial_.biases(outputs_)};
   }
   Cost cost(const Shape& x) const override { return {2.0 * static_cast<double>(x.elements() * outputs_)}; }
   void lower(Lowering& ops) const override {
@@ -24,7 +24,7 @@ class Dense final : public Layer {
 
  private:
   std::int64_t outputs_;
-  double init_scale_;
+  Initial initial_;
 };
 
 }  // namespace petaflow

@@ -24,6 +24,10 @@ class Pool final : public Layer {
   static PoolGeometry square(PoolKind kind, std::int64_t window) {
     return {kind, {1, window, window}, {1, window, window}, {0, 0, 0}};
   }
+  /// Cubic windows whose stride is their size.
+  static PoolGeometry cube(PoolKind kind, std::int64_t window) {
+    return {kind, {window, window, window}, {window, window, window}, {0, 0, 0}};
+  }
 
   Shape output(const Shape& x) const override {
     const Extent out = geometry_.output(x.extent());

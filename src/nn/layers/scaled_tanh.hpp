@@ -1,0 +1,59 @@
+// The hyperbolic tangent for outputs that have bounds.
+#pragma once
+
+#include <memory>
+
+#include "base/error.hpp"
+#include "kernels/launch.hpp"
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+/// y = scale tanh(x): a scale above 1 lets outputs reach targets of -1 and 1 with a slope.
+class ScaledTanh final : public Layer {
+ public:
+  explicit ScaledTanh(float scale) : scale_(scale) {
+    if (!(scale > 0)) user_error("the scale of a tanh must be above 0, found {}", scale);
+  }
+
+  Shape output(const Shape& x) const override { return x; }
+  void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<TanhStage>(scale_)}); }
+
+  class TanhStage final : public Stage {
+   public:
+    explicit TanhStage(float scale) : scale_(scale) {}
+
+    bool backward_needs_input() const override { return true; }
+
+    void forward(const Context& context) override {
+      const auto* x = buffers.x.as<float>();
+      auto* y = buffers.y.as<float>();
+      const float scale = scale_;
+      launch(
+          context, "petaflow::scaled_tanh::forward[kokkos]", buffers.x.shape.elements(),
+          KOKKOS_LAMBDA(std::int64_t i) { y[i] = scale * ::tanhf(x[i]); });
+    }
+
+    void backward(const Context& context, float* /*gradient*/) override {
+      if (buffers.dx.data == nullptr) return;
+      const auto* x = buffers.x.as<float>();
+      const auto* dy = buffers.dy.as<float>();
+      auto* dx = buffers.dx.as<float>();
+      const float scale = scale_;
+      launch(
+          context, "petaflow::scaled_tanh::backward[kokkos]", buffers.x.shape.elements(),
+          KOKKOS_LAMBDA(std::int64_t i) {
+            const float t = ::tanhf(x[i]);
+            dx[i] = scale * (1.0F - t * t) * dy[i];
+          });
+    }
+
+   private:
+    float scale_;
+  };
+
+ private:
+  float scale_;
+};
+
+}  // namespace petaflow

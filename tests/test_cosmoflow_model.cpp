@@ -1,0 +1,294 @@
+// The networks of the CosmoFlow application: their sizes, what they refuse, and with reduced widths PyTorch's values
+// layer by layer and through ten training steps (tests/golden/make_cosmoflow_golden.py).
+#include <fstream>
+#include <numeric>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "../apps/cosmoflow/model.hpp"
+#include "base/error.hpp"
+#include "nn/loss.hpp"
+#include "nn/network.hpp"
+#include "op_support.hpp"
+#include "train/optimizer.hpp"
+
+namespace petaflow::cosmoflow {
+namespace {
+
+using testing_support::number;
+
+constexpr std::int64_t kBatch = 2;
+
+struct Size {
+  std::int64_t weights = 0;
+  double flop = 0;  // forward, per sample
+};
+
+Size size_of(const Graph& graph) {
+  Size size;
+  for (const Graph::Node& node : graph.nodes()) {
+    for (const ParamSpec& spec : node.layer->parameters(node.input)) size.weights += spec.elements();
+    size.flop += node.layer->cost(node.input).flop;
+  }
+  return size;
+}
+
+Shape cube(std::int64_t channels, std::int64_t edge) { return {1, channels, edge, edge, edge}; }
+
+const Graph::Node& node(const Graph& graph, const std::string& name) {
+  return *std::ranges::find(graph.nodes(), name, &Graph::Node::name);
+}
+
+std::string refusal(const ModelOptions& options, const Shape& sample) {
+  try {
+    model(options, sample, 3);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CosmoflowModel, SC18HasThePublishedSize) {
+  const Graph graph = model({}, cube(1, 128), 3);
+  const Size size = size_of(graph);
+  EXPECT_EQ(size.weights, 7'041'443);
+  EXPECT_NEAR(size.flop, 21.30e9, 0.005e9);
+  EXPECT_EQ(node(graph, "conv7").output, (Shape{1, 256, 2, 2, 2}));
+  EXPECT_EQ(graph.output(), (Shape{1, 3, 1, 1, 1}));
+  EXPECT_EQ(size_of(model({}, cube(1, 128), 2)).weights, 7'041'186);
+  for (const Graph::Node& layer : graph.nodes()) {
+    for (const ParamSpec& spec : layer.layer->parameters(layer.input)) {
+      EXPECT_EQ(spec.init_mean, spec.name == "bias" ? 0.1 : 0.0);
+      EXPECT_EQ(spec.distribution == Distribution::kUniform, spec.name == "weight");
+    }
+  }
+}
+
+TEST(CosmoflowModel, MLPerfHasThePublishedSizeAndItsPoolsOnSmallerCubes) {
+  ModelOptions options;
+  options.kind = "mlperf";
+  const Graph graph = model(options, cube(4, 128), 4);
+  EXPECT_EQ(size_of(graph).weights, 8'907'556);
+  EXPECT_NEAR(size_of(graph).flop, 68.9e9, 0.05e9);
+  EXPECT_EQ(node(model(options, cube(4, 64), 4), "pool5").output, (Shape{1, 512, 2, 2, 2}));
+  EXPECT_EQ(node(model(options, cube(4, 32), 4), "pool5").output, (Shape{1, 512, 1, 1, 1}));
+}
+
+TEST(CosmoflowModel, QuickAveragesTheMapOfItsLastConvolution) {
+  ModelOptions options;
+  options.kind = "quick";
+  options.filters = {8, 12, 16};
+  options.hidden = {10};
+  const Graph graph = model(options, cube(4, 64), 2);
+  EXPECT_EQ(node(graph, "conv1").input, (Shape{1, 32, 32, 32, 32}));
+  EXPECT_EQ(node(graph, "conv3").output, (Shape{1, 16, 8, 8, 8}));
+  EXPECT_EQ(node(graph, "global_pool").output, (Shape{1, 16, 1, 1, 1}));
+  EXPECT_EQ(size_of(graph).weights, 27 * (32 * 8 + 8 * 12 + 12 * 16) + 8 + 12 + 16 + 16 * 10 + 10 + 10 * 2 + 2);
+  EXPECT_EQ(graph.output().c, 2);
+}
+
+TEST(CosmoflowModel, RefusesWithTheReason) {
+  ModelOptions options;
+  EXPECT_EQ(refusal(options, cube(1, 108)), "");
+  EXPECT_EQ(
+      refusal(options, {1, 1, 128, 107, 128}),
+      "the sc18 network needs cubes with edges of at least 108, found 128x107x128: its convolutions without padding "
+      "leave nothing of smaller ones; model.kind = \"mlperf\" pads");
+  options.filters = {8, 8};
+  EXPECT_EQ(refusal(options, cube(1, 108)), "model.filters must have 7 numbers for the sc18 network, found 2");
+  options = {.kind = "mlperf"};
+  EXPECT_EQ(refusal(options, cube(4, 32)), "");
+  EXPECT_EQ(refusal(options, cube(4, 31)),
+            "the mlperf network needs cubes with edges of at least 32, found 31x31x31: its five poolings halve them");
+  options.hidden = {16};
+  EXPECT_EQ(refusal(options, cube(4, 32)), "model.hidden must have 2 numbers for the mlperf network, found 1");
+  EXPECT_EQ(refusal({.kind = "quick"}, cube(4, 33)),
+            "layer blocks: an input of (1, 4, 33, 33, 33) cannot be cut into blocks of 2x2x2");
+}
+
+struct GoldenCase {
+  const char* name;
+  std::string conv;  // implementation
+  ModelOptions model;
+  double gain;  // of the first weights
+  std::int64_t channels, edge, outputs;
+  RegressionError error;
+  OptimizerOptions optimizer;
+};
+
+void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name << "_" << c.conv; }
+
+OptimizerOptions optimizer(const char* name, double rate, double momentum) {
+  OptimizerOptions options;
+  options.name = name;
+  options.lr = rate;
+  options.momentum = momentum;
+  return options;
+}
+
+std::vector<GoldenCase> golden_cases() {
+  const ModelOptions sc18{"sc18", {8, 8, 16, 16, 24, 24, 16}, {32, 16}, 0};
+  const ModelOptions mlperf{"mlperf", {8, 16, 16, 24, 32}, {16, 8}, 0};
+  const OptimizerOptions adam = optimizer("adam", 1e-3, 0), sgd = optimizer("sgd", 1e-3, 0.9);
+  // The portable convolution is slow on the large cubes.
+  return {{"sc18", "auto", sc18, 6, 1, 108, 3, RegressionError::kAbsolute, adam},
+          {"mlperf", "auto", mlperf, 4, 4, 32, 4, RegressionError::kSquared, sgd},
+          {"mlperf", "kokkos", mlperf, 4, 4, 32, 4, RegressionError::kSquared, sgd},
+          {"mlperf_64", "auto", mlperf, 4, 4, 64, 4, RegressionError::kSquared, sgd}};
+}
+
+// A layer of another graph.
+class Borrowed final : public Layer {
+ public:
+  explicit Borrowed(const Layer& layer) : layer_(layer) {}
+  Shape output(const Shape& x) const override { return layer_.output(x); }
+  std::vector<ParamSpec> parameters(const Shape& x) const override { return layer_.parameters(x); }
+  void lower(Lowering& ops) const override { layer_.lower(ops); }
+
+ private:
+  const Layer& layer_;
+};
+
+std::vector<float> first_weights(const Network& network, double gain) {
+  std::vector<float> weights;
+  std::uint32_t index = 0;
+  for (const Parameter& p : network.parameters()) {
+    const bool matrix = p.spec.dims.size() > 1;
+    const auto fan_in = static_cast<double>(p.spec.elements() / p.spec.dims[0]);
+    const double amplitude = matrix ? std::sqrt(gain / fan_in) : 0.1;
+    for (std::int64_t i = 0; i < p.spec.elements(); ++i) {
+      weights.push_back(
+          static_cast<float>(amplitude * static_cast<double>(number(static_cast<std::uint32_t>(i), index))));
+    }
+    ++index;
+  }
+  return weights;
+}
+
+// Writes samples first, first + 1, ... of the golden set.
+void fill_cubes(const Tensor& x, std::int64_t first) {
+  const Shape& s = x.shape;
+  for (std::int64_t n = 0; n < s.n; ++n) {
+    for (std::int64_t c = 0; c < s.c; ++c) {
+      for (std::int64_t pixel = 0; pixel < s.pixels(); ++pixel) {
+        const std::int64_t i = ((first + n) * s.c + c) * s.pixels() + pixel;
+        x.as<float>()[(n * s.pixels() + pixel) * s.c + c] =
+            static_cast<float>(first + n + 1) * (1 + number(static_cast<std::uint32_t>(i), 100));
+      }
+    }
+  }
+}
+
+// The root mean square and evenly spaced elements, as the golden file has them; elements to 1e-4 of themselves or of
+// the root mean square.
+void expect_digest(const nlohmann::json& golden, const float* values, std::int64_t count, const std::string& what) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < count; ++i) squares += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  const double rms = golden[0].get<double>();
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(count)), rms, 1e-4 * rms) << what;
+  const auto elements = static_cast<std::int64_t>(golden.size()) - 1;
+  for (std::int64_t k = 0; k < elements; ++k) {
+    const double expected = golden[static_cast<std::size_t>(k + 1)].get<double>();
+    EXPECT_NEAR(static_cast<double>(values[(count - 1) * k / (elements - 1)]), expected,
+                1e-4 * std::max(rms, std::abs(expected)))
+        << what << " element " << k;
+  }
+}
+
+class CosmoflowGolden : public testing::TestWithParam<GoldenCase> {
+ protected:
+  CosmoflowGolden() {
+    std::ifstream file("tests/golden/cosmoflow.json");
+    golden_ = nlohmann::json::parse(file)[GetParam().name];
+    context_.threads = context_.space.concurrency();
+  }
+
+  Graph graph() const {
+    return model(GetParam().model, cube(GetParam().channels, GetParam().edge), GetParam().outputs);
+  }
+  Network network(const Graph& graph, bool backward) const {
+    return {graph, {.batch = kBatch, .backward = backward, .kernels = {.conv = GetParam().conv}}, context_};
+  }
+
+  nlohmann::json golden_;
+  Context context_;
+};
+
+TEST_P(CosmoflowGolden, LayersAgreeWithPyTorch) {
+  const Graph whole = graph();
+  context_.training = false;
+  std::size_t compared = 0;
+  for (std::size_t last = 0; last < whole.nodes().size(); ++last) {
+    const std::string& name = whole.nodes()[last].name;
+    if (name.starts_with("dropout")) continue;
+    Graph front(whole.sample());
+    for (std::size_t i = 0; i <= last; ++i) front.add<Borrowed>(whole.nodes()[i].name, *whole.nodes()[i].layer);
+    Network net = network(front, false);
+    std::ranges::copy(first_weights(net, GetParam().gain), net.weights());
+    net.refresh(context_);
+    fill_cubes(net.input(), 0);
+    net.forward(context_);
+    ASSERT_TRUE(golden_["layers"].contains(name)) << name;
+    expect_digest(golden_["layers"][name], net.output().as<float>(), net.output().shape.elements(), name);
+    ++compared;
+  }
+  EXPECT_EQ(compared, golden_["layers"].size());
+}
+
+TEST_P(CosmoflowGolden, StepsAgreeWithPyTorch) {
+  constexpr std::int64_t kSamples = 4;
+  const GoldenCase& c = GetParam();
+  Network net = network(graph(), true);
+  std::ranges::copy(first_weights(net, c.gain), net.weights());
+  net.refresh(context_);
+  std::vector<float> targets, gradient(static_cast<std::size_t>(net.parameter_elements()));
+  for (std::int64_t i = 0; i < kSamples * c.outputs; ++i) targets.push_back(number(static_cast<std::uint32_t>(i), 101));
+  const std::vector<float> weights(kBatch, 1.0F);
+  const std::vector<std::int64_t> samples(kBatch, 0);
+  StepState state;
+  state.learning_rate = static_cast<float>(c.optimizer.lr);
+  state.loss_scale = 1.0F / kBatch;
+  state.weight = weights.data();
+  state.sample = samples.data();
+  context_.step = &state;
+  Optimizer optimizer(c.optimizer, net.parameters());
+  const RegressionLoss loss(c.error);
+  std::vector<float> scores(static_cast<std::size_t>(kBatch * c.outputs)), losses(kBatch);
+  ASSERT_FALSE(golden_["losses"].empty());
+  for (; state.step < std::ssize(golden_["losses"]); ++state.step) {
+    const std::int64_t first = state.step * kBatch % kSamples;
+    const auto step = static_cast<std::size_t>(state.step);
+    state.target = targets.data() + first * c.outputs;
+    fill_cubes(net.input(), first);
+    net.forward(context_);
+    loss.run(context_, net.output(), Tensor::dense(net.output().shape, DType::kF32, scores.data()),
+             net.output_gradient(), losses.data());
+    net.backward(context_, gradient.data());
+    if (step == 0) {
+      ASSERT_EQ(golden_["gradients"].size(), net.parameters().size());
+      std::size_t index = 0;
+      for (const Parameter& p : net.parameters())
+        expect_digest(golden_["gradients"][index++], gradient.data() + p.offset, p.spec.elements(), p.name);
+    }
+    optimizer.step(context_, gradient.data(), net.weights());
+    net.refresh(context_);
+
+    const double expected = golden_["losses"][step].get<double>();
+    EXPECT_NEAR(static_cast<double>(std::accumulate(losses.begin(), losses.end(), 0.0F)) / kBatch, expected,
+                1e-4 * expected)
+        << "step " << step;
+    const auto outputs = golden_["outputs"][step].get<std::vector<double>>();
+    ASSERT_EQ(outputs.size(), scores.size());
+    double largest = 0;
+    for (const double output : outputs) largest = std::max(largest, std::abs(output));
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_NEAR(static_cast<double>(scores[i]), outputs[i], 1e-4 * largest) << "step " << step << " output " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CosmoflowGolden, testing::ValuesIn(golden_cases()), testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace petaflow::cosmoflow
