@@ -36,7 +36,7 @@ std::size_t cubed(std::int64_t n) { return static_cast<std::size_t>(n * n * n); 
 }  // namespace
 
 Parameters to_labels(const Parameters& physical) {
-  Parameters labels;
+  Parameters labels{};
   for (std::size_t i = 0; i < labels.size(); ++i) {
     labels[i] = (physical[i] - kParameters[i].centre) / (kHalfRange * kParameters[i].centre);
   }
@@ -45,7 +45,7 @@ Parameters to_labels(const Parameters& physical) {
 
 Parameters draw_parameters(std::uint64_t seed, std::int64_t universe) {
   RandomSequence random(stream_of(seed, universe, kDrawParameters), 0);
-  Parameters physical;
+  Parameters physical{};
   for (std::size_t i = 0; i < physical.size(); ++i) {
     physical[i] = kParameters[i].centre * (1 + kHalfRange * (2 * random.uniform() - 1));
   }

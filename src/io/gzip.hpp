@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 namespace petaflow {
 
 /// The bytes of a file, inflated where it is gzip (RFC 1952; several members one after the other count as one).
 /// Throws Error(kUser) naming the file where it cannot be read, or is truncated or damaged: gzip has a CRC-32.
 std::string read_inflated(const std::string& path);
+
+/// The bytes as a gzip file of one member, of ISA-L's level 1.
+std::string gzipped(std::string_view bytes);
 
 }  // namespace petaflow
