@@ -20,7 +20,7 @@ void for_each_plane(const char* label, const MeshShape& shape, const F& f) {
 /// Wave numbers of odd derivatives: the mode n/2 has no sign, and so no derivative.
 int odd_frequency(const MeshShape& shape, int index) { return 2 * index == shape.n ? 0 : shape.frequency(index); }
 
-/// to(m) = f(m_x, m_y, m_z of the mode, 1 / m^2, from(m)); f is told the indices, x and y as frequencies are up to it.
+/// to(m) = f(indices of the mode, 1 / m^2, from(m)).
 template <class F>
 void map_modes(const char* label, const MeshField& from, MeshField& to, const F& f) {
   const MeshShape& shape = from.shape();
@@ -96,7 +96,10 @@ void LagrangianField::start(std::span<const float> noise, const std::function<do
     for (int y = 0; y < n; ++y) {
       const int my = shape_.frequency(y), base = mx * mx + my * my;
       std::complex<float>* const modes = density_.modes(x, y);
-      for (int z = 0; z < shape_.modes(); ++z) modes[z] *= amplitude[static_cast<std::size_t>(base + z * z)];
+      for (int z = 0; z < shape_.modes(); ++z) {
+        const int m2 = base + z * z;
+        modes[z] *= amplitude[static_cast<std::size_t>(m2)];
+      }
     }
   });
 }
