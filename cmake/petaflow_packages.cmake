@@ -115,6 +115,15 @@ add_library(isal::isal UNKNOWN IMPORTED)
 set_target_properties(isal::isal PROPERTIES IMPORTED_LOCATION ${ISAL_LIBRARY})
 target_include_directories(isal::isal SYSTEM INTERFACE ${ISAL_INCLUDE_DIR})
 
+find_path(FFTW3_INCLUDE_DIR fftw3.h DOC "Folder that holds fftw3.h")  # its CMake file is missing from most packages
+find_library(FFTW3F_LIBRARY fftw3f DOC "FFTW in single precision")
+if(NOT FFTW3_INCLUDE_DIR OR NOT FFTW3F_LIBRARY)
+  message(FATAL_ERROR "FFTW 3 in single precision (fftw3f) was not found. ${how_to_install}")
+endif()
+add_library(fftw3::fftw3f UNKNOWN IMPORTED)
+set_target_properties(fftw3::fftw3f PROPERTIES IMPORTED_LOCATION ${FFTW3F_LIBRARY})
+target_include_directories(fftw3::fftw3f SYSTEM INTERFACE ${FFTW3_INCLUDE_DIR})
+
 if(PETAFLOW_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

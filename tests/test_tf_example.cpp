@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
@@ -88,6 +89,67 @@ TEST(TfExample, ListsOfAllKinds) {
   EXPECT_EQ(features.at("text").bytes, (std::vector<std::string_view>{"a", "bc"}));
   EXPECT_HOLDS(error_of([&] { parse_tf_example(field(1, entry("x", packed)).substr(0, 9), "here"); }),
                "here holds no tf.train.Example");
+}
+
+TEST(TfExample, WrittenOnesReadBack) {
+  std::string raw(300, '\0');  // its length takes two bytes
+  raw[0] = '\xff', raw[299] = 'z';
+  const std::map<std::string, TfFeature, std::less<>> features = {{"x", {{raw}, {}, {}}},
+                                                                  {"y", {{}, {0.5F, -1.25F}, {}}},
+                                                                  {"n", {{}, {}, {-1, 0, 1LL << 40}}},
+                                                                  {"t", {{"a", "", "b"}, {}, {}}}};
+  const std::string message = tf_example(features);
+  const auto read = parse_tf_example(message, "here");
+  ASSERT_EQ(read.size(), features.size());
+  for (const auto& [name, feature] : features) {
+    EXPECT_EQ(read.at(name).bytes, feature.bytes) << name;
+    EXPECT_EQ(read.at(name).floats, feature.floats) << name;
+    EXPECT_EQ(read.at(name).integers, feature.integers) << name;
+  }
+  EXPECT_EQ(tf_example({{"y", {{}, {1, 2}, {}}}}),  // by hand
+            field(1, entry("y", field(2, field(1, std::string("\x00\x00\x80\x3f\x00\x00\x00\x40", 8))))));
+  EXPECT_THROW(tf_example({{"empty", {}}}), Error);
+}
+
+TEST(TfExample, RealRecordIsWrittenAsItWas) {
+  const std::string folder = (test::samples_folder() / "cosmoflow/").string();
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "SKIPPED: no samples in " << folder;
+  int same = 0;
+  for (const std::string& name : {kTwin, kOther}) {
+    const std::string bytes = read_inflated(folder + name + ".tfrecord");
+    const auto features = parse_tf_example(tfrecords_in(bytes, name).at(0), name);
+    const std::string written = tfrecord(tf_example(features));
+    EXPECT_EQ(written.size(), bytes.size());
+    same += written == bytes ? 1 : 0;  // the order of features is free
+  }
+  EXPECT_GE(same, 1);
+}
+
+TEST(Gzip, WrittenBytesReadBack) {
+  EXPECT_LT(gzipped(std::string(1 << 20, 'a')).size(), 1U << 14);
+  const test::ScratchFolder scratch;
+  std::string noise(3 << 20, '\0');
+  std::uint32_t state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 1664525U + 1013904223U) >> 24);
+  for (const std::string& bytes : {std::string(), std::string("abc"), std::string(1 << 20, 'a'), noise}) {
+    const std::string packed = gzipped(bytes), path = scratch / "a.gz";
+    EXPECT_TRUE(packed.starts_with("\x1f\x8b"));
+    EXPECT_LT(packed.size(), bytes.size() + 1000);
+    test::write_bytes(path, packed);
+    EXPECT_TRUE(read_inflated(path) == bytes) << bytes.size();
+    // By another implementation.
+    std::string plain(bytes.size() + 1, '\0');
+    z_stream zlib{};
+    ASSERT_EQ(inflateInit2(&zlib, 16 + MAX_WBITS), Z_OK);
+    zlib.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+    zlib.avail_in = static_cast<uInt>(packed.size());
+    zlib.next_out = reinterpret_cast<Bytef*>(plain.data());
+    zlib.avail_out = static_cast<uInt>(plain.size());
+    EXPECT_EQ(inflate(&zlib, Z_FINISH), Z_STREAM_END);
+    EXPECT_EQ(zlib.total_out, bytes.size());
+    inflateEnd(&zlib);
+    EXPECT_TRUE(plain.substr(0, bytes.size()) == bytes);
+  }
 }
 
 }  // namespace

@@ -79,6 +79,32 @@ bool inflate_zlib(std::span<const std::byte> packed, std::span<std::byte> plain)
          state->avail_out == 0;
 }
 
+std::string gzipped(std::string_view bytes) {
+  const auto stream = std::make_unique<isal_zstream>();
+  std::string work(ISAL_DEF_LVL1_DEFAULT, '\0'), packed(bytes.size() / 2 + 4096, '\0');
+  isal_deflate_init(stream.get());
+  stream->gzip_flag = IGZIP_GZIP;
+  stream->level = 1;
+  stream->level_buf = reinterpret_cast<std::uint8_t*>(work.data());
+  stream->level_buf_size = static_cast<std::uint32_t>(work.size());
+  std::size_t read = 0, written = 0;
+  while (stream->internal_state.state != ZSTATE_END) {
+    if (written == packed.size()) packed.resize(2 * packed.size());
+    stream->next_in = reinterpret_cast<std::uint8_t*>(const_cast<char*>(bytes.data())) + read;
+    stream->next_out = reinterpret_cast<std::uint8_t*>(packed.data()) + written;
+    const std::uint32_t in = piece(bytes.size() - read), out = piece(packed.size() - written);
+    stream->avail_in = in;
+    stream->avail_out = out;
+    stream->end_of_stream = read + in == bytes.size() ? 1 : 0;
+    const int code = isal_deflate(stream.get());
+    PETAFLOW_REQUIRE(code == COMP_OK, "ISA-L's error {}", code);
+    read += in - stream->avail_in;
+    written += out - stream->avail_out;
+  }
+  packed.resize(written);
+  return packed;
+}
+
 std::string read_inflated(const std::string& path) {
   std::string bytes = read_whole(path);
   return bytes.starts_with("\x1f\x8b") ? inflate(bytes, path) : bytes;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace petaflow {
 
@@ -13,5 +14,8 @@ std::string read_inflated(const std::string& path);
 
 /// Inflates a zlib stream (RFC 1950) that fills `plain`; false where it is damaged, longer or shorter.
 bool inflate_zlib(std::span<const std::byte> packed, std::span<std::byte> plain);
+
+/// The bytes as a gzip file of one member, of ISA-L's level 1.
+std::string gzipped(std::string_view bytes);
 
 }  // namespace petaflow

@@ -53,7 +53,8 @@ class Hdf5Dataset {
   const Hdf5Info& info() const;
 
   /// Reads rows [first, first + count) of the first axis, row-major, converted from any float or integer type.
-  /// T: float, double, std::int32_t, std::int64_t.  Throws on text data, rows that do not exist, unreadable data.
+  /// T: float, double, std::int16_t, std::int32_t, std::int64_t.  Throws on text data, rows that do not exist,
+  /// unreadable data.
   template <typename T>
   void read(std::int64_t first, std::int64_t count, std::span<T> values) const;
   /// Reads a box of 16-bit integers, row-major: `count` elements along each axis from `first` on.  Chunks packed by
@@ -103,6 +104,8 @@ class Hdf5File {
              const Hdf5Storage& storage = {}) {
     create_dataset(name, dims, storage).template write<T>(0, dims.empty() ? 1 : dims[0], values);
   }
+  /// One text per row, padded with zeros to the longest, as NumPy writes its byte strings.
+  void write_texts(const std::string& name, std::span<const std::string> texts);
   void create_group(const std::string& name);
 
   /// Attributes of a group or data set ("/" is the file itself); nullopt where there is none of that name and kind.

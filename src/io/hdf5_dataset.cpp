@@ -31,6 +31,10 @@ hid_t memory_type<double>() {
   return H5T_NATIVE_DOUBLE;
 }
 template <>
+hid_t memory_type<std::int16_t>() {
+  return H5T_NATIVE_INT16;
+}
+template <>
 hid_t memory_type<std::int32_t>() {
   return H5T_NATIVE_INT32;
 }
@@ -263,12 +267,28 @@ Hdf5Dataset Hdf5File::create_dataset(const std::string& name, const std::vector<
   return Hdf5Dataset(std::make_shared<Hdf5Dataset::Impl>(impl_, name));
 }
 
+void Hdf5File::write_texts(const std::string& name, std::span<const std::string> texts) {
+  const Lock lock;
+  std::size_t longest = 1;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  std::string bytes;
+  for (const std::string& text : texts) (bytes += text).resize(bytes.size() + longest - text.size(), '\0');
+  const hsize_t count = texts.size();
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose), space(H5Screate_simple(1, &count, nullptr), H5Sclose);
+  H5Tset_size(type, longest);
+  H5Tset_strpad(type, H5T_STR_NULLPAD);
+  const Handle made(H5Dcreate2(impl_->id, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
+  check(made && H5Dwrite(made, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0,
+        "{}: data set {} cannot be written", path(), name);
+}
+
 #define PETAFLOW_INSTANTIATE(T)                                                              \
   template void Hdf5Dataset::read<T>(std::int64_t, std::int64_t, std::span<T>) const;        \
   template void Hdf5Dataset::write<T>(std::int64_t, std::int64_t, std::span<const T>) const; \
   template std::vector<T> Hdf5File::read<T>(const std::string&) const;
 PETAFLOW_INSTANTIATE(float)
 PETAFLOW_INSTANTIATE(double)
+PETAFLOW_INSTANTIATE(std::int16_t)
 PETAFLOW_INSTANTIATE(std::int32_t)
 PETAFLOW_INSTANTIATE(std::int64_t)
 #undef PETAFLOW_INSTANTIATE

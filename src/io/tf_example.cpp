@@ -1,5 +1,6 @@
 #include "io/tf_example.hpp"
 
+#include <bit>
 #include <cstring>
 #include <functional>
 
@@ -7,6 +8,8 @@
 
 namespace petaflow {
 namespace {
+
+static_assert(std::endian::native == std::endian::little, "numbers are written as they lie in memory");
 
 // Wire types of protocol buffers (developers' guide, "Encoding").
 enum class Wire : std::uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -107,7 +110,50 @@ TfFeature parse_feature(std::string_view message, const std::string& where) {
   return feature;
 }
 
+void append_varint(std::string& message, std::uint64_t value) {
+  for (; value >= 0x80U; value >>= 7) message.push_back(static_cast<char>(value | 0x80U));
+  message.push_back(static_cast<char>(value));
+}
+
+void append_bytes(std::string& message, std::uint64_t number, std::string_view bytes) {
+  append_varint(message, number << 3 | static_cast<std::uint64_t>(Wire::kBytes));
+  append_varint(message, bytes.size());
+  message.append(bytes);
+}
+
+std::string feature_message(const TfFeature& feature) {
+  std::string list, values, message;
+  for (const std::string_view bytes : feature.bytes) append_bytes(list, 1, bytes);
+  if (!feature.bytes.empty()) append_bytes(message, 1, list);
+  if (!feature.floats.empty()) {
+    values.assign(reinterpret_cast<const char*>(feature.floats.data()), feature.floats.size() * sizeof(float));
+    append_bytes(list, 1, values);
+    append_bytes(message, 2, list);
+  }
+  if (!feature.integers.empty()) {
+    for (const std::int64_t value : feature.integers) append_varint(values, static_cast<std::uint64_t>(value));
+    append_bytes(list, 1, values);
+    append_bytes(message, 3, list);
+  }
+  return message;
+}
+
 }  // namespace
+
+std::string tf_example(const std::map<std::string, TfFeature, std::less<>>& features) {
+  std::string map;
+  for (const auto& [name, feature] : features) {
+    const int kinds = !feature.bytes.empty() + !feature.floats.empty() + !feature.integers.empty();
+    PETAFLOW_REQUIRE(kinds == 1, "feature {} has values in {} lists", name, kinds);
+    std::string entry;
+    append_bytes(entry, 1, name);
+    append_bytes(entry, 2, feature_message(feature));
+    append_bytes(map, 1, entry);
+  }
+  std::string message;
+  append_bytes(message, 1, map);
+  return message;
+}
 
 std::map<std::string, TfFeature, std::less<>> parse_tf_example(std::string_view message, const std::string& where) {
   std::map<std::string, TfFeature, std::less<>> features;

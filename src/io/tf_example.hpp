@@ -21,4 +21,7 @@ struct TfFeature {
 /// Throws Error(kUser) where the bytes are no such message.
 std::map<std::string, TfFeature, std::less<>> parse_tf_example(std::string_view message, const std::string& where);
 
+/// An Example of these features, in order of name, lists of numbers packed; each feature has values in one list.
+std::string tf_example(const std::map<std::string, TfFeature, std::less<>>& features);
+
 }  // namespace petaflow
