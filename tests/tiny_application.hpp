@@ -35,7 +35,7 @@ class TinyApplication final : public Application {
     return evaluation;
   }
   PredictionRows rows(const Dataset&, const Predictions&) const override { return {}; }
-  void generate(const CommonOptions&, bool) const override {}
+  void generate(const CommonOptions&, Communicator&, bool) const override {}
 
   std::vector<double> skills;  // of each judgement
   mutable std::size_t judgements = 0;

@@ -5,11 +5,7 @@
 namespace petaflow::hep {
 namespace {
 
-std::string text(const Metric& metric, int digits = 4) {
-  if (!metric.value) return "none: " + metric.reason;
-  return metric.error ? fmt::format("{:.{}f} +- {:.{}f}", *metric.value, digits, *metric.error, digits)
-                      : fmt::format("{:.{}f}", *metric.value, digits);
-}
+std::string text(const Metric& metric, int digits = 4) { return to_string(metric, digits); }
 
 std::string percent(double rate) { return fmt::format("{:.3g} %", 100 * rate); }
 

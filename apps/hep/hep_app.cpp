@@ -7,6 +7,7 @@
 #include "hep/evaluation_table.hpp"
 #include "hep/generate.hpp"
 #include "io/log.hpp"
+#include "train/agree.hpp"
 #include "train/classification.hpp"
 #include "train/generated_files.hpp"
 
@@ -168,7 +169,13 @@ PredictionRows HepApplication::rows(const Dataset& data, const Predictions& pred
   return {{{"score", score}, {"label", label}, {"file", file}, {"index", index}}, hep.paths(), {}};
 }
 
-void HepApplication::generate(const CommonOptions& options, bool overwrite) const {
+void HepApplication::generate(const CommonOptions& options, Communicator& comm, bool overwrite) const {
+  agree(comm, [&] {
+    if (comm.rank() == 0) write_files(options, overwrite);
+  });
+}
+
+void HepApplication::write_files(const CommonOptions& options, bool overwrite) const {
   const GenerateKeys& keys = options_.generate;
   GeneratorOptions generator = options_.generator;
   if (options_.data.height != options_.data.width) {

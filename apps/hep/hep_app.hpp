@@ -26,10 +26,12 @@ class HepApplication final : public Application {
   std::string curves(const Dataset& data, const Predictions& predictions) const override;
   std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }
   void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
-  void generate(const CommonOptions& options, bool overwrite) const override;
+  void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override;
+
 
  private:
   HepDataOptions data_options(DataRole role) const;
+  void write_files(const CommonOptions& options, bool overwrite) const;
   ScoredSet scored(const HepData& data, const Predictions& predictions) const;
 
   Options options_;

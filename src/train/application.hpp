@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "comm/communicator.hpp"
 #include "config/schema.hpp"
 #include "data/dataset.hpp"
 #include "nn/graph.hpp"
@@ -103,10 +104,10 @@ class Application {
   /// without an evaluation is left out; runs[i] has the colour "s<i + 1>".
   virtual void add_sections(Page& /*page*/, const std::vector<RunRecord>& /*runs*/) const {}
 
-  /// Writes a small valid data set to the files that the keys data.train, data.validation and data.test name, on rank
-  /// 0.
+  /// On all ranks: writes a small valid data set, to the files that the keys data.train, data.validation and data.test
+  /// name where nothing else says so.  Throws on all ranks alike.
   /// @param overwrite  existing files are replaced instead of refused
-  virtual void generate(const CommonOptions& options, bool overwrite) const = 0;
+  virtual void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const = 0;
 };
 
 }  // namespace petaflow

@@ -134,23 +134,9 @@ std::vector<RocPoint> Ranking::roc() const {
 // The statistic that get reads, with its error over the replicas in which it is defined.
 template <class Get>
 Metric metric(const Statistics& full, const std::vector<Statistics>& replicas, const Get& get) {
-  if (!std::isfinite(get(full))) return {{}, {}, "an event class has no weight"};
-  double n = 0, mean = 0, squares = 0;  // Welford
-  for (const Statistics& replica : replicas) {
-    const double x = get(replica);
-    if (!std::isfinite(x)) continue;
-    n += 1;
-    const double step = x - mean;
-    mean += step / n;
-    squares += step * (x - mean);
-  }
-  return {get(full), n > 1 ? std::optional(std::sqrt(squares / (n - 1))) : std::nullopt, ""};
-}
-
-void put(nlohmann::json& json, const std::string& name, const Metric& m) {
-  json[name] = m.value ? nlohmann::json(*m.value) : nlohmann::json();
-  json[name + "_error"] = m.error ? nlohmann::json(*m.error) : nlohmann::json();
-  if (!m.value) json[name + "_reason"] = m.reason;
+  std::vector<double> values;
+  for (const Statistics& replica : replicas) values.push_back(get(replica));
+  return bootstrap_metric(get(full), values, "an event class has no weight");
 }
 
 }  // namespace

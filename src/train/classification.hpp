@@ -9,6 +9,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "train/metric.hpp"
+
 namespace petaflow {
 
 /// Events of both classes, each (events).  Any increasing function of the signal probability serves as the score; a
@@ -17,13 +19,6 @@ struct ScoredSet {
   std::vector<float> score;
   std::vector<std::int32_t> label;
   std::vector<double> weight;  // finite, not negative; empty: 1 each
-};
-
-/// A number with its standard deviation over bootstrap replicas.
-struct Metric {
-  std::optional<double> value;
-  std::optional<double> error;  // none without replicas
-  std::string reason;           // why there is no value
 };
 
 struct ClassificationOptions {

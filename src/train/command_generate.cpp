@@ -1,5 +1,4 @@
-// generate INPUT: a small valid data set, written by rank 0.
-#include "train/agree.hpp"
+// generate INPUT: a small valid data set.
 #include "train/commands.hpp"
 #include "train/stop_request.hpp"
 
@@ -7,11 +6,9 @@ namespace petaflow {
 
 int command_generate(Job& job) {
   job.load_input();
-  job.comm->watch_hangs({});  // the other ranks wait for rank 0, however long it takes
+  job.comm->watch_hangs({});  // ranks wait for each other, however long it takes
   watch_stop_signals();
-  agree(*job.comm, [&] {
-    if (job.is_root()) job.app.generate(job.options, job.line.overwrite);
-  });
+  job.app.generate(job.options, *job.comm, job.line.overwrite);
   return kDone;
 }
 

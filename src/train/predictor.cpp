@@ -43,11 +43,12 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
   context_.step = inputs_.state();
 }
 
-// Adds the outputs and scores of this rank's samples to `rows` (output and score of one sample after the other);
-// returns the sum of its losses.
+// Adds the outputs and scores of this rank's samples to `rows` (output, score and targets of one sample after the
+// other); returns the sum of its losses.
 double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows) {
   const Tensor output = network_.output();
   const auto channels = static_cast<std::size_t>(output.shape.sample_size());
+  const auto targets = static_cast<std::size_t>(data_.targets());
   using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   Loader loader(data_, loader_options(comm_, network_.batch(), options_, view));
   loader.start_epoch(0);
@@ -64,13 +65,14 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
     const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
     for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
       if (batch.indices[slot] < 0) continue;
-      const std::size_t row = 2 * channels * indices.size();
+      const std::size_t row = (2 * channels + targets) * indices.size();
       indices.push_back(batch.indices[slot]);
-      rows.resize(std::max(rows.size(), row + 2 * channels), 0.0F);
+      rows.resize(std::max(rows.size(), row + 2 * channels + targets), 0.0F);
       for (std::size_t c = 0; c < channels; ++c) {
         rows[row + c] += outputs(slot * channels + c);
         rows[row + channels + c] += scores(slot * channels + c);
       }
+      for (std::size_t t = 0; t < targets; ++t) rows[row + 2 * channels + t] += batch.targets[slot * targets + t];
       loss += static_cast<double>(losses(slot));
     }
   }
@@ -79,6 +81,7 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
 
 Predictions Predictor::run() {
   const auto channels = static_cast<std::size_t>(network_.output().shape.sample_size());
+  const auto targets = static_cast<std::size_t>(data_.targets());
   std::vector<std::int64_t> indices;
   std::vector<float> rows;
   double loss = 0;
@@ -104,15 +107,19 @@ Predictions Predictor::run() {
   if (comm_.rank() != 0) return predictions;
   predictions.outputs.resize(static_cast<std::size_t>(data_.size()) * channels);
   predictions.scores.resize(predictions.outputs.size());
+  predictions.targets.resize(static_cast<std::size_t>(data_.size()) * targets);
   for (std::size_t rank = 0; rank < all_indices.size(); ++rank) {
     const std::size_t count = all_indices[rank].size() / sizeof(std::int64_t);
     for (std::size_t i = 0; i < count; ++i) {
       std::int64_t index = 0;
       std::memcpy(&index, all_indices[rank].data() + i * sizeof index, sizeof index);
+      const auto at = static_cast<std::size_t>(index);
       const std::size_t bytes = channels * sizeof(float);
-      const std::byte* row = all_rows[rank].data() + 2 * i * bytes;
-      std::memcpy(predictions.outputs.data() + static_cast<std::size_t>(index) * channels, row, bytes);
-      std::memcpy(predictions.scores.data() + static_cast<std::size_t>(index) * channels, row + bytes, bytes);
+      const std::byte* row = all_rows[rank].data() + i * (2 * channels + targets) * sizeof(float);
+      std::memcpy(predictions.outputs.data() + at * channels, row, bytes);
+      std::memcpy(predictions.scores.data() + at * channels, row + bytes, bytes);
+      if (targets == 0) continue;
+      std::memcpy(predictions.targets.data() + at * targets, row + 2 * bytes, targets * sizeof(float));
     }
   }
   return predictions;

@@ -23,7 +23,8 @@ namespace petaflow {
 struct Predictions {
   std::int64_t count = 0, channels = 0;
   std::vector<float> outputs;                // (count, channels) of the network
-  std::vector<float> scores;                 // (count, channels) of the loss: probabilities
+  std::vector<float> scores;                 // (count, channels) of the loss: probabilities, estimates
+  std::vector<float> targets;                // (count, Dataset::targets()) of the data set
   double loss = 0;                           // mean of weight x loss, on all ranks
   StopRequest stopped = StopRequest::kNone;  // on all ranks; then nothing else is valid
 };
