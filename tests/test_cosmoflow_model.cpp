@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "../apps/cosmoflow/model.hpp"
+#include "cosmoflow/model.hpp"
 #include "base/error.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
@@ -15,6 +15,12 @@
 
 namespace petaflow::cosmoflow {
 namespace {
+
+Graph model(const cosmoflow::ModelOptions& options, const Shape& sample, std::int64_t outputs) {
+  Graph graph(sample);
+  cosmoflow::add_network(graph, options, outputs);
+  return graph;
+}
 
 using testing_support::number;
 

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/batch_norm.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
@@ -23,6 +24,7 @@ struct ModelOptions {
   std::vector<std::int64_t> filters = {};  // of each convolution; empty: those of the kind
   std::vector<std::int64_t> hidden = {};   // outputs of dense layers before the last one; empty: those of the kind
   double dropout = 0.5;                    // probability that an input of a dense layer is dropped
+  std::string batch_norm = "pass";         // quick: statistics over a "pass" or the whole "global" batch; or "none"
 };
 
 /// The widths asked for, or the kind's own.  Throws where a network with a fixed number of layers is given another.
@@ -98,15 +100,22 @@ inline void add_mlperf(Graph& graph, const ModelOptions& options, std::int64_t o
   graph.add<ScaledTanh>("tanh", 1.2F);
 }
 
-/// A network that learns in minutes: blocks of 2^3 pixels as channels, 3^3 convolutions with max pooling between them,
-/// the average over the map of the last one.
+/// A network that learns in minutes: blocks of 2^3 pixels as channels, 3^3 convolutions with batch norm and max pooling
+/// between them, the average over the map of the last one.
 inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t outputs) {
   const float slope = 0.1F;
   const auto filters = widths(options, "model.filters", options.filters, {32, 32, 64, 128});
   const auto hidden = widths(options, "model.hidden", options.hidden, {});
   graph.add<SpaceToDepth>("blocks", 2);
   for (std::size_t i = 1; i <= filters.size(); ++i) {
-    graph.add<Conv>(fmt::format("conv{}", i), ConvOptions::same_3d(filters[i - 1], 3));
+    ConvOptions conv = ConvOptions::same_3d(filters[i - 1], 3);
+    conv.bias = options.batch_norm == "none";
+    graph.add<Conv>(fmt::format("conv{}", i), conv);
+    if (!conv.bias) {
+      BatchNormOptions norm;
+      norm.scope = options.batch_norm == "global" ? BatchNormScope::kGlobal : BatchNormScope::kPass;
+      graph.add<BatchNorm>(fmt::format("norm{}", i), norm);
+    }
     graph.add<Relu>(fmt::format("relu{}", i), slope);
     if (i < filters.size()) graph.add<Pool>(fmt::format("pool{}", i), Pool::cube(PoolKind::kMax, 2));
   }
@@ -120,14 +129,12 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
   graph.add<Dense>("fc", outputs, Initial{.scale = 0.2});  // starts near the mean of the targets
 }
 
-/// The network `options.kind` on samples of (channels, D, H, W) with so many outputs, one per cosmological parameter.
-/// Throws a user error where the cube is too small or the widths do not fit.
-inline Graph model(const ModelOptions& options, const Shape& sample, std::int64_t outputs) {
-  Graph graph(sample);
+/// Appends the network `options.kind` with so many outputs, one per cosmological parameter.  Throws a user error where
+/// the cube is too small or the widths do not fit.
+inline void add_network(Graph& graph, const ModelOptions& options, std::int64_t outputs) {
   if (options.kind == "sc18") add_sc18(graph, options, outputs);
   if (options.kind == "mlperf") add_mlperf(graph, options, outputs);
   if (options.kind == "quick") add_quick(graph, options, outputs);
-  return graph;
 }
 
 }  // namespace petaflow::cosmoflow

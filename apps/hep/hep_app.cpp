@@ -124,7 +124,8 @@ std::string HepApplication::curves(const Dataset& data, const Predictions& predi
   return report_curves(hep, scored(hep, predictions), scale).dump();
 }
 
-Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const {
+Evaluation HepApplication::evaluate(const CommonOptions& /*options*/, const Dataset& data,
+                                    const Predictions& predictions, Depth depth) const {
   const HepData& hep = as_hep(data);
   const bool full = depth == Depth::kFull;
   const ScoredSet set = scored(hep, predictions);

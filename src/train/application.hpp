@@ -92,7 +92,8 @@ class Application {
   /// otherwise.
   virtual std::vector<std::string> metrics() const = 0;
   /// On rank 0; `data` is what open() gave.  Which metrics are undefined depends on the data, not on the predictions.
-  virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, Depth depth) const = 0;
+  virtual Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
+                              Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
 
   /// What the report of a run shows of predictions beside their judgement (curves, histograms, pictures): a compact

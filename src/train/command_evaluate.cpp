@@ -18,7 +18,7 @@ int command_evaluate(Job& job) {
   const Predictions predictions = predictor->run();
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
-    const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
+    const Evaluation evaluation = job.app.evaluate(job.options, *data, predictions, Depth::kFull);
     nlohmann::json json = nlohmann::json::parse(evaluation.json);
     json["run"] = job.line.input;
     json["files"] = job.line.files;

@@ -49,7 +49,8 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
   zeros.channels = network.output().shape.sample_size();
   zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
   zeros.scores = zeros.outputs;
-  const auto undefined = job.app.evaluate(*validation, zeros, Depth::kQuick).undefined;
+  zeros.targets.resize(static_cast<std::size_t>(zeros.count * validation->targets()));
+  const auto undefined = job.app.evaluate(job.options, *validation, zeros, Depth::kQuick).undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {
     user_error(
         "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",

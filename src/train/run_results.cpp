@@ -84,7 +84,7 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
     if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
-      const Evaluation evaluation = job.app.evaluate(*data, predictions, Depth::kFull);
+      const Evaluation evaluation = job.app.evaluate(job.options, *data, predictions, Depth::kFull);
       nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
                              {"files", test ? job.options.data.test : job.options.data.validation},
                              {"samples", data->size()},
