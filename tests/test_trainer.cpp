@@ -1,10 +1,12 @@
 // The trainer's parts on one rank: schedules, shares of a batch, the masked last batch, checks of options.
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <memory>
 #include <numbers>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "comm/self.hpp"
 #include "read_sample.hpp"
@@ -164,6 +166,80 @@ TEST(TrainStep, Learns) {
   const std::vector<double> losses = training.run(120);
   EXPECT_LT(losses.back(), 0.5 * losses.front());
   EXPECT_GT(training.step.times().total(), 0);
+}
+
+// The cubes, labels and first weights of tests/golden/make_training_golden.py.
+float golden_value(std::int64_t i, double factor) {
+  const double value = static_cast<double>(i) * factor;
+  return static_cast<float>(2 * (value - std::floor(value)) - 1);
+}
+
+class GoldenCubes final : public Dataset {
+ public:
+  std::int64_t size() const override { return 40; }
+  std::array<std::int64_t, 4> sample_dims() const override { return {1, 6, 6, 6}; }
+  Sample read(std::int64_t index, std::span<float> pixels) const override {
+    const auto count = static_cast<std::int64_t>(pixels.size());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float value = golden_value(index * count + i, 0.7548776662466927);
+      pixels[static_cast<std::size_t>(i)] = index % 2 == 0 ? value : value * value * value;
+    }
+    return {static_cast<std::int32_t>(index % 2), 1.0F};
+  }
+};
+
+TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
+  std::ifstream file("tests/golden/training.json");
+  const auto golden = nlohmann::json::parse(file);
+  ConvOptions conv;
+  conv.filters = 6;
+  conv.kernel = {3, 3, 3};
+  conv.pad = {1, 1, 1};
+  conv.bias = false;
+  const Extent two{2, 2, 2};
+  Graph graph(Shape{1, 1, 6, 6, 6});
+  graph.add<Conv>("conv1", conv).add<BatchNorm>("norm1").add<Relu>("relu1", 0.1F);
+  graph.add<Pool>("pool1", PoolGeometry{PoolKind::kMax, two, two, {0, 0, 0}});
+  conv.filters = 5;
+  graph.add<Conv>("conv2", conv).add<BatchNorm>("norm2").add<Relu>("relu2", 0.1F);
+  graph.add<GlobalPool>("pool2", PoolKind::kAverage).add<Dense>("fc", 2);
+  for (const std::string name : {"adam", "adamw", "sgd", "larc"}) {
+    CommonOptions options;
+    options.optimizer.name = name == "larc" ? "sgd" : name;
+    options.optimizer.weight_decay = 0.1;
+    options.optimizer.larc = name == "larc" ? 0.01 : 0;
+    SelfCommunicator comm;
+    const SoftmaxLoss loss;
+    TrainStep step(comm, tiny::context(), options, graph, loss);
+    Network& network = step.network();
+    int index = 0;
+    for (const Parameter& p : network.parameters()) {
+      if (!p.spec.trained()) continue;
+      for (std::int64_t i = 0; i < p.spec.elements(); ++i) {
+        network.weights()[p.offset + i] = 0.5F * golden_value(i, 0.6180339887498949 + 0.01 * index);
+      }
+      ++index;
+    }
+    network.refresh(tiny::context());
+    const GoldenCubes data;
+    LoaderOptions loader_options;
+    loader_options.global_batch = loader_options.end = options.train.batch;
+    loader_options.shuffle = false;
+    Loader loader(data, loader_options);
+    const auto& expected = golden["norm_" + name];
+    for (std::size_t s = 0; s < expected["losses"].size(); ++s) {
+      if (s % 5 == 0) loader.start_epoch(static_cast<std::int64_t>(s) / 5);
+      const double found = step.run(loader, name[0] == 'a' ? 0.01F : 0.05F).loss, wanted = expected["losses"][s];
+      EXPECT_NEAR(found, wanted, 1e-4 * wanted) << name << " step " << s;
+    }
+    for (const NamedArray& array : weights_of(network)) {
+      if (!array.name.starts_with("norm2/running_")) continue;
+      const auto& values = expected[array.name.substr(6)];
+      for (std::size_t i = 0; i < array.values.size(); ++i) {
+        EXPECT_NEAR(static_cast<double>(array.values[i]), values[i].get<double>(), 2e-4) << name << " " << array.name;
+      }
+    }
+  }
 }
 
 TEST(TrainStep, CheckpointsKeepRunningStatistics) {

@@ -10,7 +10,8 @@ namespace petaflow {
 namespace {
 
 std::string dims_of(const Parameter& parameter) {
-  return fmt::format("{} ({})", parameter.name, fmt::join(parameter.spec.dims, ", "));
+  return fmt::format("{} ({}){}", parameter.name, fmt::join(parameter.spec.dims, ", "),
+                     parameter.spec.trained() ? "" : ", a running statistic");
 }
 
 std::int64_t parameters_of(const Network& network, const std::string& layer) {
@@ -38,7 +39,8 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
                               {"forward_flop", node.layer->cost(node.input).flop}});
   }
   for (const Parameter& parameter : network.parameters()) {
-    json["weights"].push_back({{"name", parameter.name}, {"dims", parameter.spec.dims}});
+    json["weights"].push_back(
+        {{"name", parameter.name}, {"dims", parameter.spec.dims}, {"trained", parameter.spec.trained()}});
   }
   for (const StageReport& stage : network.report()) {
     json["stages"].push_back({{"name", stage.name},

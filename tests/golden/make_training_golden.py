@@ -53,4 +53,46 @@ for name in ("adam", "sgd"):
     golden[name] = losses
     print(name, losses)
 
+
+
+# A three-dimensional network with batch norm, as test_trainer.cpp builds it, in f64: losses, and the running statistics
+# of the second norm after the last step.  LARC as in NVIDIA Apex; weight decay of convolutions and dense layers alone.
+def norm_network():
+    net = nn.Sequential(
+        nn.Conv3d(1, 6, 3, padding=1, bias=False), nn.BatchNorm3d(6), nn.LeakyReLU(0.1), nn.MaxPool3d(2),
+        nn.Conv3d(6, 5, 3, padding=1, bias=False), nn.BatchNorm3d(5), nn.LeakyReLU(0.1), nn.AdaptiveAvgPool3d(1),
+        nn.Flatten(), nn.Linear(5, 2)).double()
+    for index, p in enumerate(net.parameters()):
+        p.data = (0.5 * scattered(p.numel(), 0.6180339887498949 + 0.01 * index)).reshape(p.shape)
+    return net
+
+
+def apply_larc(parameters, eta, decay, rate):
+    for p in parameters:
+        weight, gradient, d = p.data.norm(), p.grad.norm(), decay if p.dim() > 1 else 0
+        p.grad.add_(p.data, alpha=d).mul_(min(eta * weight / (gradient + d * weight) / rate, 1))
+
+
+cubes = scattered(SAMPLES * 6 ** 3, 0.7548776662466927).reshape(SAMPLES, 1, 6, 6, 6)
+cubes = cubes ** (1 + 2 * labels).reshape(-1, 1, 1, 1, 1)
+for name in ("adam", "adamw", "sgd", "larc"):
+    net = norm_network()
+    groups = [{"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": 0 if name == "larc" else 0.1},
+              {"params": [p for p in net.parameters() if p.dim() == 1], "weight_decay": 0}]
+    optimizer = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name](groups, lr=0.01) if name[0] == "a" else \
+        torch.optim.SGD(groups, lr=0.05, momentum=0.9)
+    losses = []
+    for step in range(STEPS):
+        first = step * BATCH % SAMPLES
+        loss = F.cross_entropy(net(cubes[first:first + BATCH]), labels[first:first + BATCH])
+        optimizer.zero_grad()
+        loss.backward()
+        if name == "larc":
+            apply_larc(net.parameters(), 0.01, 0.1, 0.05)
+        optimizer.step()
+        losses.append(loss.item())
+    golden["norm_" + name] = {"losses": losses, "running_mean": net[5].running_mean.tolist(),
+                              "running_var": net[5].running_var.tolist()}
+    print(name, losses)
+
 pathlib.Path(__file__).with_name("training.json").write_text(json.dumps(golden, indent=1) + "\n")
