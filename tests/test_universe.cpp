@@ -163,6 +163,10 @@ TEST(LagrangianField, CountsParticlesWhereTheyMoved) {
   const std::vector<std::int32_t> found(counts.begin(), counts.begin() + kEdge);
   EXPECT_EQ(found, (std::vector<std::int32_t>{5, 0, 1, 0, 1, 0, 1, 0}));
   EXPECT_TRUE(std::equal(found.begin(), found.end(), counts.end() - kEdge));
+  // Nine fold, all around the box and back: 1 and 3 by -8.1, 2 by -11.5 cells.
+  field.count(9, 0, counts);
+  EXPECT_EQ(std::vector<std::int32_t>(counts.begin(), counts.begin() + kEdge),
+            (std::vector<std::int32_t>{1, 2, 0, 1, 1, 1, 0, 2}));
 }
 
 /// The mean over the modes of each bin of f(k).
