@@ -40,7 +40,7 @@ std::vector<std::string> files_in(const std::string& folder) {
 std::vector<std::int16_t> expected_cube(const GeneratorOptions& options, std::int64_t universe, std::int64_t part) {
   const auto seed = static_cast<std::uint64_t>(options.seed);
   UniverseMaker maker(options.universe);
-  const auto counts = maker.make(draw_parameters(seed, universe), seed, universe);
+  const auto counts = maker.make(draw_parameters(options.ranges, seed, universe), seed, universe);
   return sub_cube(counts, options.universe.particles, options.cuts, part);
 }
 
@@ -74,7 +74,7 @@ TEST(CosmoflowGenerate, SplitHdf5) {
   EXPECT_EQ(info.text(), "integer16 (4, 4, 4, 4)");
   EXPECT_EQ(info.chunk, info.dims);
   EXPECT_EQ(file.read<std::int16_t>("x"), expected_cube(options, 2, 5));
-  const Parameters physical = draw_parameters(42, 2), labels = to_labels(physical);
+  const Parameters physical = draw_parameters({}, 42, 2), labels = to_labels({}, physical);
   const auto y = file.read<float>("y"), unit = file.read<float>("unitPar"), phys = file.read<float>("physPar");
   EXPECT_EQ(file.dataset("y").info().text(), "float32 (4)");
   EXPECT_EQ(y, unit);
@@ -82,6 +82,7 @@ TEST(CosmoflowGenerate, SplitHdf5) {
     EXPECT_EQ(y[i], static_cast<float>(labels[i]));
     EXPECT_EQ(phys[i], static_cast<float>(physical[i]));
   }
+  EXPECT_EQ(file.read<float>("rangePar"), (std::vector<float>{0.27F, 0.33F, 0.72F, 0.88F, 0.864F, 1.056F, 63, 77}));
   EXPECT_EQ(texts_of(path, "namePar"), (std::vector<std::string>{"Omega_m", "sigma_8", "n_s", "H_0"}));
   EXPECT_EQ(file.read<double>("redshifts"), (std::vector<double>{0, 0.5, 1.5, 3}));
   EXPECT_EQ(file.read<double>("boxSize"), std::vector<double>{16});
@@ -110,7 +111,7 @@ TEST(CosmoflowGenerate, TfRecordsHoldTheSame) {
     const std::string_view x = features.at("x").bytes.at(0);
     ASSERT_EQ(x.size(), 2 * cube.size());
     EXPECT_EQ(std::memcmp(x.data(), cube.data(), x.size()), 0);
-    const Parameters labels = to_labels(draw_parameters(42, 3));
+    const Parameters labels = to_labels({}, draw_parameters({}, 42, 3));
     EXPECT_EQ(features.at("y").floats, std::vector<float>(labels.begin(), labels.end()));
   }
 }
@@ -142,6 +143,7 @@ TEST(CosmoflowGenerate, RefusesBeforeAnythingIsWritten) {
   EXPECT_HOLDS(error([](auto& o) { o.cuts = 3; }), "generate.cuts is 3; it must divide generate.particles, 8");
   EXPECT_HOLDS(error([](auto& o) { o.cuts = 0; }), "generate.cuts is 0");
   EXPECT_HOLDS(error([](auto& o) { o.universe.particles = 7; }), "generate.particles is 7");
+  EXPECT_HOLDS(error([](auto& o) { o.ranges.h_0 = {70}; }), "generate.h_0 must be two numbers");
   EXPECT_HOLDS(error([](auto& o) { o.train = -1; }), "-1 universes");
   EXPECT_HOLDS(error([](auto& o) { o.train = o.validation = 0; }), "nothing is to be generated");
   EXPECT_HOLDS(error([](auto& o) { o.format = "npy"; }), "generate.format is \"npy\"");

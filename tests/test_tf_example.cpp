@@ -92,12 +92,12 @@ TEST(TfExample, ListsOfAllKinds) {
 }
 
 TEST(TfExample, WrittenOnesReadBack) {
-  std::string raw(300, '\0');  // its length takes two bytes
+  std::string raw(300, '\0'), shorter(128, 'a');  // their lengths take two bytes
   raw[0] = '\xff', raw[299] = 'z';
   const std::map<std::string, TfFeature, std::less<>> features = {{"x", {{raw}, {}, {}}},
                                                                   {"y", {{}, {0.5F, -1.25F}, {}}},
                                                                   {"n", {{}, {}, {-1, 0, 1LL << 40}}},
-                                                                  {"t", {{"a", "", "b"}, {}, {}}}};
+                                                                  {"t", {{"a", "", shorter}, {}, {}}}};
   const std::string message = tf_example(features);
   const auto read = parse_tf_example(message, "here");
   ASSERT_EQ(read.size(), features.size());

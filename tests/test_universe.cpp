@@ -163,6 +163,10 @@ TEST(LagrangianField, CountsParticlesWhereTheyMoved) {
   const std::vector<std::int32_t> found(counts.begin(), counts.begin() + kEdge);
   EXPECT_EQ(found, (std::vector<std::int32_t>{5, 0, 1, 0, 1, 0, 1, 0}));
   EXPECT_TRUE(std::equal(found.begin(), found.end(), counts.end() - kEdge));
+  // Nine fold, all around the box and back: 1 and 3 by -8.1, 2 by -11.5 cells.
+  field.count(9, 0, counts);
+  EXPECT_EQ(std::vector<std::int32_t>(counts.begin(), counts.begin() + kEdge),
+            (std::vector<std::int32_t>{1, 2, 0, 1, 1, 1, 0, 2}));
 }
 
 /// The mean over the modes of each bin of f(k).
@@ -289,7 +293,7 @@ TEST(UniverseMaker, SecondOrderActs) {
 TEST(UniverseMaker, CountsAllParticlesInEveryChannel) {
   constexpr std::size_t kEdge = 32, kVoxels = kEdge * kEdge * kEdge, kChannels = kRedshifts.size();
   UniverseMaker maker({kEdge, 256});
-  const auto counts = maker.make(draw_parameters(7, 3), 7, 3);
+  const auto counts = maker.make(draw_parameters({}, 7, 3), 7, 3);
   ASSERT_EQ(counts.size(), kVoxels * kChannels);
   double variance[kChannels] = {};
   for (std::size_t c = 0; c < kChannels; ++c) {
@@ -311,14 +315,14 @@ TEST(UniverseMaker, IsAFunctionOfParametersSeedAndUniverse) {
     const auto counts = of.make(p, seed, universe);
     return std::vector<std::int16_t>(counts.begin(), counts.end());
   };
-  const Parameters p = draw_parameters(1, 0);
+  const Parameters p = draw_parameters({}, 1, 0);
   const auto first = make(maker, p, 1, 5);
   EXPECT_NE(make(maker, p, 1, 6), first);
   EXPECT_NE(make(maker, p, 2, 5), first);
   for (std::size_t i = 0; i < p.size(); ++i) {
     Parameters changed = p;
     changed[i] *= i == 2 ? 0.9 : 1.05;
-    EXPECT_NE(make(maker, changed, 1, 5), first) << kParameters[i].name;
+    EXPECT_NE(make(maker, changed, 1, 5), first) << kParameterNames[i];
   }
   EXPECT_EQ(make(maker, p, 1, 5), first);
   EXPECT_EQ(make(other, p, 1, 5), first);
@@ -333,10 +337,11 @@ TEST(UniverseMaker, RefusesOddMeshesAndBoxesWithoutSize) {
 }
 
 TEST(Parameters, AreUniformInTheirRanges) {
+  const ParameterRanges ranges;
   constexpr int kCount = 4000;
   double mean[4] = {}, square[4] = {}, product = 0;
   for (int i = 0; i < kCount; ++i) {
-    const Parameters labels = to_labels(draw_parameters(9, i));
+    const Parameters labels = to_labels(ranges, draw_parameters(ranges, 9, i));
     for (std::size_t k = 0; k < labels.size(); ++k) {
       ASSERT_LE(std::abs(labels[k]), 1);
       mean[k] += labels[k] / kCount;
@@ -349,8 +354,29 @@ TEST(Parameters, AreUniformInTheirRanges) {
     EXPECT_NEAR(square[k], 1.0 / 3, 4 * std::sqrt(4.0 / 45 / kCount));
   }
   EXPECT_NEAR(product, 0, 4 / (3 * std::sqrt(kCount)));
-  const Parameters labels = to_labels({0.33, 0.72, 0.96, 73.5});
+  const Parameters labels = to_labels(ranges, {0.33, 0.72, 0.96, 73.5});
   for (std::size_t k = 0; k < 4; ++k) EXPECT_NEAR(labels[k], (Parameters{1, -1, 0, 0.5}[k]), 1e-12);
+}
+
+TEST(Parameters, RangesAreSettings) {
+  ParameterRanges ranges;
+  ranges.omega_m = {0.25, 0.35};
+  ranges.h_0 = {70, 70};
+  const Parameters physical = draw_parameters(ranges, 9, 0), usual = draw_parameters({}, 9, 0);
+  EXPECT_NEAR(to_labels(ranges, physical)[0], to_labels({}, usual)[0], 1e-12);
+  EXPECT_NEAR(physical[0] - 0.3, (usual[0] - 0.3) * 5 / 3, 1e-12);
+  EXPECT_EQ(physical[3], 70);
+  EXPECT_EQ(to_labels(ranges, physical)[3], 0);
+  EXPECT_NO_THROW(check(ranges));
+  const auto error = [](auto change) {
+    ParameterRanges wrong;
+    change(wrong);
+    return error_of([&] { check(wrong); });
+  };
+  EXPECT_HOLDS(error([](auto& r) { r.omega_m = {0.3}; }), "generate.omega_m must be two numbers");
+  EXPECT_HOLDS(error([](auto& r) { r.n_s = {1, 0.9}; }), "generate.n_s must be two numbers");
+  EXPECT_HOLDS(error([](auto& r) { r.omega_m = {0.01, 0.3}; }), "Omega_b is 0.045");
+  EXPECT_HOLDS(error([](auto& r) { r.h_0 = {0.6, 0.8}; }), "H_0 is 0.6");
 }
 
 TEST(SubCube, PartsInOrderOfIJK) {

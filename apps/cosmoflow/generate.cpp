@@ -40,6 +40,7 @@ std::string extension(const GeneratorOptions& options) { return "." + options.fo
 
 void check(const GeneratorOptions& options) {
   check(options.universe);
+  check(options.ranges);
   if (options.cuts < 1 || options.universe.particles % options.cuts != 0) {
     user_error("generate.cuts is {}; it must divide generate.particles, {}", options.cuts, options.universe.particles);
   }
@@ -91,9 +92,12 @@ struct Description {
   std::vector<float> labels;  // y
 };
 
-Description describe(std::uint64_t seed, std::int64_t universe) {
-  Description description{draw_parameters(seed, universe), {}};
-  for (const double label : to_labels(description.physical)) description.labels.push_back(static_cast<float>(label));
+Description describe(const GeneratorOptions& options, std::int64_t universe) {
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  Description description{draw_parameters(options.ranges, seed, universe), {}};
+  for (const double label : to_labels(options.ranges, description.physical)) {
+    description.labels.push_back(static_cast<float>(label));
+  }
   return description;
 }
 
@@ -109,9 +113,13 @@ void write_hdf5(const std::string& path, const GeneratorOptions& options, const 
     file.write<float>("y", four, description.labels);
     file.write<float>("unitPar", four, description.labels);
     file.write<double>("physPar", four, description.physical);
-    std::vector<std::string> names;
-    for (const ParameterRange& parameter : kParameters) names.emplace_back(parameter.name);
-    file.write_texts("namePar", names);
+    std::vector<double> ranges;
+    for (std::size_t i = 0; i < kParameterNames.size(); ++i) {
+      ranges.push_back(options.ranges.low(i));
+      ranges.push_back(options.ranges.high(i));
+    }
+    file.write<double>("rangePar", {4, 2}, ranges);
+    file.write_texts("namePar", std::vector<std::string>(kParameterNames.begin(), kParameterNames.end()));
     file.write<double>("redshifts", {kChannels}, kRedshifts);
     file.write<double>("boxSize", {}, std::span(&options.universe.box, 1), {Hdf5Type::kF64});
     file.set_attribute("/", "seed", options.seed);
@@ -153,7 +161,6 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
   const std::int64_t total = options.train + options.validation + options.test, parts = parts_of(options);
   const std::int64_t share = (total - rank + ranks - 1) / ranks;
   if (share <= 0) return 0;
-  const auto seed = static_cast<std::uint64_t>(options.seed);
   UniverseMaker maker(options.universe);
   ProgressOptions progress_options;
   progress_options.title = ranks == 1 ? "generate" : "generate (rank 0)";
@@ -169,8 +176,8 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
       if (stop_request() != StopRequest::kNone) {
         failure("stopped by a signal after {} of {} universes; --overwrite begins again", done, share);
       }
-      const Description description = describe(seed, universe);
-      const auto counts = maker.make(description.physical, seed, universe);
+      const Description description = describe(options, universe);
+      const auto counts = maker.make(description.physical, static_cast<std::uint64_t>(options.seed), universe);
       parallel_boxes("petaflow::cosmoflow::write", static_cast<std::size_t>(parts), [&](int, std::size_t i) {
         const auto part = static_cast<std::int64_t>(i);
         const std::string path = (set.folder / sample_name(options, universe, part)).string();

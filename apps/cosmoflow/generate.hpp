@@ -10,6 +10,7 @@ namespace petaflow::cosmoflow {
 
 struct GeneratorOptions {
   UniverseOptions universe;
+  ParameterRanges ranges;
   std::int64_t cuts = 2;                                  // of a box along each axis
   std::int64_t train = 200, validation = 50, test = 150;  // universes: no two sets share one
   std::int64_t seed = 1;
@@ -30,9 +31,10 @@ void prepare_folders(const GeneratorOptions& options, bool overwrite);
 /// it is.  Returns the number of files.  What a file holds depends on the options, its universe and part alone.  Throws
 /// user errors where a file cannot be written, a failure where the run is asked to stop; the files that are there are
 /// whole.
-///   HDF5: x int16 (n, n, n, 4), one chunk; y and unitPar f32 (4): the labels; physPar f32 (4) with the names namePar;
-///   redshifts f32 (4); boxSize f64: of the whole box, Mpc/h; attributes seed, universe, part, cuts, source.
-///   TFRecord: one tf.train.Example with x (the bytes of int16) and y (4 floats), gzip or not.
+///   HDF5: x int16 (n, n, n, 4), one chunk; y and unitPar f32 (4): the labels; physPar f32 (4) with the names namePar
+///   and the ranges rangePar f32 (4, 2); redshifts f32 (4); boxSize f64: of the whole box, Mpc/h; attributes seed,
+///   universe, part, cuts, source. TFRecord: one tf.train.Example with x (the bytes of int16) and y (4 floats), gzip or
+///   not.
 std::int64_t write_universes(const GeneratorOptions& options, int rank, int ranks);
 
 }  // namespace petaflow::cosmoflow

@@ -35,19 +35,41 @@ std::size_t cubed(std::int64_t n) { return static_cast<std::size_t>(n * n * n); 
 
 }  // namespace
 
-Parameters to_labels(const Parameters& physical) {
+const std::vector<double>& ParameterRanges::of(std::size_t parameter) const {
+  const std::array<const std::vector<double>*, kParameterNames.size()> all = {&omega_m, &sigma_8, &n_s, &h_0};
+  return *all[parameter];
+}
+
+void check(const ParameterRanges& ranges) {
+  const auto range = [](const char* key, const std::vector<double>& ends) {
+    if (ends.size() != 2 || !(ends[0] <= ends[1])) {
+      user_error("generate.{} must be two numbers, the lowest and the highest value", key);
+    }
+  };
+  range("omega_m", ranges.omega_m);
+  range("sigma_8", ranges.sigma_8);
+  range("n_s", ranges.n_s);
+  range("h_0", ranges.h_0);
+  for (const auto end : {&ParameterRanges::low, &ParameterRanges::high}) {
+    const auto p = [&](std::size_t i) { return (ranges.*end)(i); };
+    check(Cosmology{p(0), p(1), p(2), p(3)});
+  }
+}
+
+Parameters to_labels(const ParameterRanges& ranges, const Parameters& physical) {
   Parameters labels{};
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    labels[i] = (physical[i] - kParameters[i].centre) / (kHalfRange * kParameters[i].centre);
+    const double middle = (ranges.low(i) + ranges.high(i)) / 2, half = (ranges.high(i) - ranges.low(i)) / 2;
+    labels[i] = half == 0 ? 0 : (physical[i] - middle) / half;
   }
   return labels;
 }
 
-Parameters draw_parameters(std::uint64_t seed, std::int64_t universe) {
+Parameters draw_parameters(const ParameterRanges& ranges, std::uint64_t seed, std::int64_t universe) {
   RandomSequence random(stream_of(seed, universe, kDrawParameters), 0);
   Parameters physical{};
   for (std::size_t i = 0; i < physical.size(); ++i) {
-    physical[i] = kParameters[i].centre * (1 + kHalfRange * (2 * random.uniform() - 1));
+    physical[i] = ranges.low(i) + (ranges.high(i) - ranges.low(i)) * random.uniform();
   }
   return physical;
 }

@@ -14,22 +14,31 @@ namespace petaflow::cosmoflow {
 /// Of the channels of a cube (Mathuriya et al., SC18; the MLPerf HPC data set), latest first.
 inline constexpr std::array<double, 4> kRedshifts = {0, 0.5, 1.5, 3};
 
-/// The parameters that networks learn, in the order of the labels: uniform in +-10 % around their centres.
-struct ParameterRange {
-  const char* name;
-  double centre;
+/// The parameters that networks learn, in the order of the labels; H_0 in km/s/Mpc.
+inline constexpr std::array<const char*, 4> kParameterNames = {"Omega_m", "sigma_8", "n_s", "H_0"};
+using Parameters = std::array<double, kParameterNames.size()>;
+
+/// The lowest and the highest value of each, between which they are uniform: by default +-10 % around 0.3, 0.8, 0.96
+/// and 70, as in the MLPerf HPC data set.  (Mathuriya et al., SC18: Omega_m 0.25 to 0.35, sigma_8 0.78 to 0.95, n_s 0.9
+/// to 1.0, H_0 70.3.)
+struct ParameterRanges {
+  std::vector<double> omega_m = {0.27, 0.33}, sigma_8 = {0.72, 0.88}, n_s = {0.864, 1.056}, h_0 = {63, 77};
+
+  double low(std::size_t parameter) const { return of(parameter).front(); }
+  double high(std::size_t parameter) const { return of(parameter).back(); }
+
+ private:
+  const std::vector<double>& of(std::size_t parameter) const;
 };
-inline constexpr std::array<ParameterRange, 4> kParameters = {
-    {{"Omega_m", 0.3}, {"sigma_8", 0.8}, {"n_s", 0.96}, {"H_0", 70}}};
-inline constexpr double kHalfRange = 0.1;  // of the centre
 
-using Parameters = std::array<double, kParameters.size()>;  // physical: Omega_m, sigma_8, n_s, H_0 in km/s/Mpc
+/// Throws a user error naming the key below `generate`.
+void check(const ParameterRanges& ranges);
 
-/// y in [-1, 1]: (p - centre) / (0.1 centre).
-Parameters to_labels(const Parameters& physical);
+/// The labels: -1 at the low end of the range, 1 at the high end (0 where they are the same).
+Parameters to_labels(const ParameterRanges& ranges, const Parameters& physical);
 
-/// The parameters of a universe, a function of seed and universe alone.
-Parameters draw_parameters(std::uint64_t seed, std::int64_t universe);
+/// The parameters of a universe, a function of ranges, seed and universe alone.
+Parameters draw_parameters(const ParameterRanges& ranges, std::uint64_t seed, std::int64_t universe);
 
 struct UniverseOptions {
   std::int64_t particles = 128;  // along an edge, as many as voxels; even
