@@ -1,4 +1,4 @@
-// The hep program run as a user runs it, in a folder of its own.
+// A program run as a user runs it, in a folder of its own.
 #pragma once
 
 #include <sys/wait.h>
@@ -28,8 +28,10 @@ inline std::string text_of(const fs::path& path) {
 
 class Program : public testing::Test {
  protected:
+  explicit Program(std::string name = "hep") : name_(std::move(name)) {}
+
   void SetUp() override {
-    program_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "hep";
+    program_ = fs::read_symlink("/proc/self/exe").parent_path().parent_path() / name_;
     ASSERT_TRUE(fs::exists(program_)) << program_;
     folder_ = fs::temp_directory_path() / ("petaflow_program_" + std::to_string(getpid()));
     fs::create_directories(folder_);
@@ -61,6 +63,7 @@ class Program : public testing::Test {
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out.txt"), text_of(folder_ / "err.txt")};
   }
 
+  std::string name_;
   fs::path program_, folder_;
 };
 

@@ -135,7 +135,7 @@ TEST_F(CosmoFiles, UniversesAreToldByTheirNames) {
   }
   CosmoDataOptions options = quarter();
   options.edge = 8;
-  EXPECT_EQ(open(options, {folder / "*.h5"}).universes(), (std::vector<std::int32_t>{0, 0, 1}));
+  EXPECT_EQ(open(options, {folder / "*.h5"}).universes(), (std::vector<std::int64_t>{0, 0, 1}));
 }
 
 TEST_F(CosmoFiles, Refusals) {
@@ -202,7 +202,7 @@ TEST(CosmoRecords, AreTheirHdf5Twin) {
 
   const CosmoData both = open(options, {(samples / "*.tfrecord").string()});
   EXPECT_EQ(both.size(), 2);
-  EXPECT_EQ(both.universes(), (std::vector<std::int32_t>{0, 1}));
+  EXPECT_EQ(both.universes(), (std::vector<std::int64_t>{0, 1}));
   const Cube other = read(both, 1);
   for (const float target : other.targets) EXPECT_LE(std::abs(target), 1.001F);
 

@@ -143,7 +143,7 @@ TEST(CosmoflowGenerate, RefusesBeforeAnythingIsWritten) {
   EXPECT_HOLDS(error([](auto& o) { o.cuts = 3; }), "generate.cuts is 3; it must divide generate.particles, 8");
   EXPECT_HOLDS(error([](auto& o) { o.cuts = 0; }), "generate.cuts is 0");
   EXPECT_HOLDS(error([](auto& o) { o.universe.particles = 7; }), "generate.particles is 7");
-  EXPECT_HOLDS(error([](auto& o) { o.ranges.h_0 = {70}; }), "generate.h_0 must be two numbers");
+  EXPECT_HOLDS(error([](auto& o) { o.ranges.h_0 = {70}; }), "data.h_0 must be two numbers");
   EXPECT_HOLDS(error([](auto& o) { o.train = -1; }), "-1 universes");
   EXPECT_HOLDS(error([](auto& o) { o.train = o.validation = 0; }), "nothing is to be generated");
   EXPECT_HOLDS(error([](auto& o) { o.format = "npy"; }), "generate.format is \"npy\"");

@@ -6,8 +6,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cosmoflow/model.hpp"
 #include "base/error.hpp"
+#include "cosmoflow/model.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
 #include "op_support.hpp"
@@ -87,6 +87,7 @@ TEST(CosmoflowModel, QuickAveragesTheMapOfItsLastConvolution) {
   options.kind = "quick";
   options.filters = {8, 12, 16};
   options.hidden = {10};
+  options.batch_norm = "none";
   const Graph graph = model(options, cube(4, 64), 2);
   EXPECT_EQ(node(graph, "conv1").input, (Shape{1, 32, 32, 32, 32}));
   EXPECT_EQ(node(graph, "conv3").output, (Shape{1, 16, 8, 8, 8}));

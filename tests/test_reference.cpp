@@ -1,7 +1,8 @@
-// inputs/reference.toml documents every key of the code, and the other input files load.
+// inputs/reference*.toml document every key of the code, and the other input files load.
 #include <gtest/gtest.h>
 
 #include "config/reference.hpp"
+#include "cosmoflow/options.hpp"
 #include "hep/options.hpp"
 #include "train/options.hpp"
 
@@ -24,6 +25,14 @@ TEST(Reference, HoldsEveryKeyWithItsDefault) {
     ADD_FAILURE() << sentence;
 }
 
+TEST(Reference, HoldsEveryKeyOfCosmoflow) {
+  cosmoflow::Options options;
+  Schema schema;
+  cosmoflow::declare(schema, options);
+  for (const std::string& sentence : compare_with_reference(schema, "inputs/reference_cosmoflow.toml"))
+    ADD_FAILURE() << sentence;
+}
+
 TEST(Reference, NoticesAMissingKey) {
   Keys keys;
   bool unknown = false;
@@ -36,6 +45,15 @@ TEST(Inputs, LoadAndAgreeWithTheirRanges) {
     Keys keys;
     EXPECT_NO_THROW(keys.schema.load(file, {})) << file;
     EXPECT_NO_THROW(check(keys.common, 1)) << file;
+  }
+  for (const char* file : {"inputs/cosmoflow.toml", "inputs/cosmoflow_mlperf.toml", "inputs/cosmoflow_quick.toml"}) {
+    CommonOptions common;
+    cosmoflow::Options options;
+    Schema schema;
+    declare(schema, common);
+    cosmoflow::declare(schema, options);
+    EXPECT_NO_THROW(schema.load(file, {})) << file;
+    EXPECT_NO_THROW(check(common, 1)) << file;
   }
 }
 

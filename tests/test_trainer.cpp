@@ -178,7 +178,8 @@ class GoldenCubes final : public Dataset {
  public:
   std::int64_t size() const override { return 40; }
   std::array<std::int64_t, 4> sample_dims() const override { return {1, 6, 6, 6}; }
-  Sample read(std::int64_t index, std::span<float> pixels) const override {
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
+    const auto pixels = numbers<float>(sample);
     const auto count = static_cast<std::int64_t>(pixels.size());
     for (std::int64_t i = 0; i < count; ++i) {
       const float value = golden_value(index * count + i, 0.7548776662466927);
@@ -210,7 +211,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     options.optimizer.larc = name == "larc" ? 0.01 : 0;
     SelfCommunicator comm;
     const SoftmaxLoss loss;
-    TrainStep step(comm, tiny::context(), options, graph, loss);
+    TrainStep step(comm, Context(), options, graph, loss);
     Network& network = step.network();
     int index = 0;
     for (const Parameter& p : network.parameters()) {
@@ -220,7 +221,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
       }
       ++index;
     }
-    network.refresh(tiny::context());
+    network.refresh(Context());
     const GoldenCubes data;
     LoaderOptions loader_options;
     loader_options.global_batch = loader_options.end = options.train.batch;

@@ -373,8 +373,8 @@ TEST(Parameters, RangesAreSettings) {
     change(wrong);
     return error_of([&] { check(wrong); });
   };
-  EXPECT_HOLDS(error([](auto& r) { r.omega_m = {0.3}; }), "generate.omega_m must be two numbers");
-  EXPECT_HOLDS(error([](auto& r) { r.n_s = {1, 0.9}; }), "generate.n_s must be two numbers");
+  EXPECT_HOLDS(error([](auto& r) { r.omega_m = {0.3}; }), "data.omega_m must be two numbers");
+  EXPECT_HOLDS(error([](auto& r) { r.n_s = {1, 0.9}; }), "data.n_s must be two numbers");
   EXPECT_HOLDS(error([](auto& r) { r.omega_m = {0.01, 0.3}; }), "Omega_b is 0.045");
   EXPECT_HOLDS(error([](auto& r) { r.h_0 = {0.6, 0.8}; }), "H_0 is 0.6");
 }

@@ -106,16 +106,17 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
   const float slope = 0.1F;
   const auto filters = widths(options, "model.filters", options.filters, {32, 32, 64, 128});
   const auto hidden = widths(options, "model.hidden", options.hidden, {});
+  BatchNormOptions norm;
+  norm.scope = options.batch_norm == "global" ? BatchNormScope::kGlobal : BatchNormScope::kPass;
+  const bool has_norm = options.batch_norm != "none";
   graph.add<SpaceToDepth>("blocks", 2);
+  // Counts are all positive: without their mean, small steps of many weights do not move all that follows.
+  if (has_norm) graph.add<BatchNorm>("norm0", norm);
   for (std::size_t i = 1; i <= filters.size(); ++i) {
     ConvOptions conv = ConvOptions::same_3d(filters[i - 1], 3);
-    conv.bias = options.batch_norm == "none";
+    conv.bias = !has_norm;
     graph.add<Conv>(fmt::format("conv{}", i), conv);
-    if (!conv.bias) {
-      BatchNormOptions norm;
-      norm.scope = options.batch_norm == "global" ? BatchNormScope::kGlobal : BatchNormScope::kPass;
-      graph.add<BatchNorm>(fmt::format("norm{}", i), norm);
-    }
+    if (has_norm) graph.add<BatchNorm>(fmt::format("norm{}", i), norm);
     graph.add<Relu>(fmt::format("relu{}", i), slope);
     if (i < filters.size()) graph.add<Pool>(fmt::format("pool{}", i), Pool::cube(PoolKind::kMax, 2));
   }

@@ -43,7 +43,7 @@ const std::vector<double>& ParameterRanges::of(std::size_t parameter) const {
 void check(const ParameterRanges& ranges) {
   const auto range = [](const char* key, const std::vector<double>& ends) {
     if (ends.size() != 2 || !(ends[0] <= ends[1])) {
-      user_error("generate.{} must be two numbers, the lowest and the highest value", key);
+      user_error("data.{} must be two numbers, the lowest and the highest value", key);
     }
   };
   range("omega_m", ranges.omega_m);

@@ -31,7 +31,7 @@ struct ParameterRanges {
   const std::vector<double>& of(std::size_t parameter) const;
 };
 
-/// Throws a user error naming the key below `generate`.
+/// Throws a user error naming the key below `data`.
 void check(const ParameterRanges& ranges);
 
 /// The labels: -1 at the low end of the range, 1 at the high end (0 where they are the same).

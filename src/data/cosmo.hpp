@@ -64,7 +64,7 @@ class CosmoData final : public Dataset {
   std::int64_t cubes_per_file() const { return cuts_ * cuts_ * cuts_; }
   /// Of each sample: samples of the same universe have the same number.  Files are of the same universe where their
   /// names differ in the last run of digits only ("..._a10018182_006.tfrecord").
-  std::vector<std::int32_t> universes() const;
+  std::vector<std::int64_t> universes() const;
 
  private:
   /// An open file: its cube and its labels.
@@ -79,8 +79,7 @@ class CosmoData final : public Dataset {
   };
 
   /// Fills (edge, edge, edge, stored channels) and the labels of the file, none where it has none.
-  void read_stored(std::size_t file, const Box& box, std::vector<std::int16_t>& counts,
-                   std::vector<float>& labels) const;
+  void read_stored(std::size_t file, const Box& box, std::span<std::int16_t> counts, std::vector<float>& labels) const;
 
   CosmoDataOptions options_;
   CosmoIndex index_;

@@ -108,29 +108,42 @@ void for_each_index(const Index& first, const Index& last, const Index& step, co
   }
 }
 
-std::int64_t flat(const Index& index, const Index& dims) {
-  std::int64_t at = 0;
-  for (std::size_t axis = 0; axis < dims.size(); ++axis) at = at * dims[axis] + index[axis];
-  return at;
+/// Elements between neighbours along each axis of a row-major array.
+Index strides_of(const Index& dims) {
+  Index strides(dims.size(), 1);
+  for (std::size_t axis = dims.size() - 1; axis > 0; --axis) strides[axis - 1] = strides[axis] * dims[axis];
+  return strides;
 }
 
 /// Copies what a chunk and a box have in common from the chunk's numbers to the box's.
 void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, const Index& first,
                  const Index& count, std::int16_t* values) {
   const std::size_t rank = first.size();
-  Index from(rank), to(rank), in_chunk(rank), in_box(rank), step(rank, 1);
+  const Index chunk_strides = strides_of(chunk_dims), box_strides = strides_of(count);
+  Index from(rank), to(rank), step(rank, 1);
   for (std::size_t axis = 0; axis < rank; ++axis) {
     from[axis] = std::max(first[axis], chunk_first[axis]);
     to[axis] = std::min(first[axis] + count[axis], chunk_first[axis] + chunk_dims[axis]);
   }
-  const std::int64_t run = to.back() - from.back();
-  step.back() = run;  // the last axis at once
+  // The last two axes at once, so that neither short rows nor single channels cost a call each.
+  const std::int64_t width = to.back() - from.back(), rows = rank > 1 ? to[rank - 2] - from[rank - 2] : 1;
+  const std::int64_t chunk_row = chunk_dims.back(), box_row = count.back();
+  step.back() = width;
+  if (rank > 1) step[rank - 2] = rows;
   for_each_index(from, to, step, [&](const Index& index) {
+    const std::int16_t* source = chunk;
+    std::int16_t* target = values;
     for (std::size_t axis = 0; axis < rank; ++axis) {
-      in_chunk[axis] = index[axis] - chunk_first[axis];
-      in_box[axis] = index[axis] - first[axis];
+      source += (index[axis] - chunk_first[axis]) * chunk_strides[axis];
+      target += (index[axis] - first[axis]) * box_strides[axis];
     }
-    std::copy_n(chunk + flat(in_chunk, chunk_dims), run, values + flat(in_box, count));
+    if (width == chunk_row && width == box_row) {
+      std::copy_n(source, rows * width, target);
+    } else {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t i = 0; i < width; ++i) target[row * box_row + i] = source[row * chunk_row + i];
+      }
+    }
   });
 }
 

@@ -18,6 +18,7 @@
 #include "nn/graph.hpp"
 #include "nn/loss.hpp"
 #include "report/page.hpp"
+#include "train/mllog.hpp"
 #include "train/options.hpp"
 #include "train/predictor.hpp"
 #include "train/run_record.hpp"
@@ -87,6 +88,9 @@ class Application {
 
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }
+
+  /// Of MLPerf HPC; none by default.
+  virtual MlperfBenchmark mlperf_benchmark() const { return {}; }
 
   /// Names of the metrics that evaluate() may give, besides "loss"; training stops by the first unless the user says
   /// otherwise.

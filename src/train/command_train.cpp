@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
+#include <tuple>
 
 #include <fmt/ranges.h>
 
@@ -12,6 +14,7 @@
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "train/agree.hpp"
+#include "train/binding.hpp"
 #include "train/commands.hpp"
 #include "train/open_data.hpp"
 #include "train/peak.hpp"
@@ -128,6 +131,57 @@ bool has_report(const Job& job) {
   return !broadcast_text(*job.comm, here ? "yes" : "").empty();
 }
 
+// ---- MLPerf's log ----
+
+void begin_mllog(Job& job) {
+  if (!job.options.mllog) return;
+  const MlperfBenchmark benchmark = job.app.mlperf_benchmark();
+  if (benchmark.name.empty()) user_error("mllog = true: {} is no benchmark of MLPerf HPC", job.app.name());
+  if (job.line.resume)
+    user_error("mllog = true: the time of a run for MLPerf is that of one training, without --resume");
+  if (job.options.data.validation.empty()) user_error("mllog = true: a run for MLPerf needs data.validation");
+  if (job.is_root()) job.mllog = std::make_unique<MlLog>();
+}
+
+void write_mllog_settings(Job& job, std::int64_t train_samples, const Dataset* validation) {
+  if (!job.options.mllog) return;
+  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    std::set<std::string> hosts;
+    for (const Binding& binding : bindings) hosts.insert(binding.host);
+    const auto& [data, train, optimizer, schedule] =
+        std::tie(job.options.data, job.options.train, job.options.optimizer, job.options.schedule);
+    const std::int64_t steps = (train_samples + train.batch - 1) / train.batch;
+    const double warmup =
+        schedule.warmup_epochs + static_cast<double>(schedule.warmup_steps) / static_cast<double>(steps);
+    const bool decays = schedule.name == "step";
+    MlLog& log = *job.mllog;
+    log.open(job.run_folder() + "/" + kMllogFile);
+    const std::vector<std::pair<const char*, nlohmann::json>> settings = {
+        {"submission_benchmark", job.app.mlperf_benchmark().name},
+        {"submission_org", "petaflow"},
+        {"submission_division", "open"},
+        {"submission_status", "research"},
+        {"submission_platform", fmt::format("{} x {}", hosts.size(), bindings.front().processor)},
+        {"number_of_nodes", hosts.size()},
+        {"accelerators_per_node", kOnHost ? 0 : job.comm->size() / std::ssize(hosts)},
+        {"seed", train.seed},
+        {"global_batch_size", train.batch},
+        {"train_samples", train_samples},
+        {"eval_samples", validation->size()},
+        {"opt_name", optimizer.name},
+        {"opt_base_learning_rate", optimizer.lr},
+        {"opt_weight_decay", optimizer.weight_decay},
+        {"opt_learning_rate_warmup_epochs", warmup},
+        {"opt_learning_rate_warmup_factor", 0},  // of the base rate, where the warm-up begins
+        {"opt_learning_rate_decay_boundary_epochs", decays ? schedule.step_epochs : std::vector<double>()},
+        {"opt_learning_rate_decay_factor", decays ? schedule.step_factor : 1}};
+    for (const auto& [key, value] : settings) log.point(key, value);
+    log.stop("init_stop");
+  });
+}
+
 int leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
                   double peak) {
   const Activity activity("last evaluation", result.steps);
@@ -145,6 +199,7 @@ int leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss
 
 int command_train(Job& job) {
   job.load_input();
+  begin_mllog(job);
   if (!job.line.check) watch_stop_signals();
   limit_wall_time(job.options.run.wall_time);
   check_run_folder(job);
@@ -193,6 +248,7 @@ int command_train(Job& job) {
   }
 
   metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
+  write_mllog_settings(job, train->size(), validation.get());
   const FitResult result = trainer->fit(metrics.get());
   if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peak_gflops(job.context);

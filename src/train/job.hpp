@@ -54,6 +54,7 @@ struct Job {
   Context context;
   CommonOptions options;
   Schema schema;
+  std::unique_ptr<MlLog> mllog;  // on rank 0 of a training that is to keep one
 
  private:
   void watch_hangs();

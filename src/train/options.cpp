@@ -6,6 +6,7 @@ namespace petaflow {
 
 void declare(Schema& schema, CommonOptions& options) {
   schema.add("precision", options.precision);
+  schema.add("mllog", options.mllog);
 
   schema.add("run.name", options.run.name);
   schema.add("run.folder", options.run.folder, not_empty());

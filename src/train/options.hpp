@@ -91,6 +91,7 @@ struct CommonOptions {
   CheckpointOptions checkpoint;
   CommOptions comm;
   std::string precision = "f32";
+  bool mllog = false;  // event lines of MLPerf in the run folder
   KernelOptions kernels;
 };
 

@@ -100,8 +100,8 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
       cut_metrics(log, *resumed_step);
     } else {
       remove_checkpoints(folder.string());
-      for (const char* file :
-           {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile, kReportFile}) {
+      for (const char* file : {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile,
+                               kReportFile, kMllogFile}) {
         fs::remove(folder / file, status);
         if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
       }

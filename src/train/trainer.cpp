@@ -103,10 +103,15 @@ FitResult Trainer::fit(MetricsLog* metrics) {
   options.interval = job_.options.log.interval;
   start_trace();
   const auto progress = job_.is_root() && !job_.line.json ? std::make_unique<Progress>(options) : nullptr;
+  mllog([](MlLog& log) { log.start("run_start"); });
   while (result_.stopped == StopRequest::kNone && !finished()) {
     if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
     if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
   }
+  mllog([&](MlLog& log) {
+    const bool reached = result_.end == FitEnd::kTarget && result_.stopped == StopRequest::kNone;
+    log.stop("run_stop", {{"status", reached ? "success" : "aborted"}});
+  });
   trace([&] { trace_->finish(); });
   save_at_end();
   if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
@@ -144,8 +149,22 @@ void Trainer::trace(const std::function<void()>& call) {
   }
 }
 
+// A run is not lost because MLPerf's log cannot be written.
+void Trainer::mllog(const std::function<void(MlLog&)>& call) {
+  if (!job_.mllog) return;
+  try {
+    call(*job_.mllog);
+  } catch (const Error& error) {
+    job_.say("warning: {}; the run goes on", error.what());
+    job_.mllog.reset();
+  }
+}
+
+nlohmann::json Trainer::epoch_number() const { return {{"epoch_num", state_.epoch + 1}}; }
+
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
+  mllog([&](MlLog& log) { log.start("epoch_start", epoch_number()); });
   loader_.start_epoch(state_.epoch, state_.epoch_step);
   while (!state_.validation_due) {
     const Kokkos::Timer timer;
@@ -167,8 +186,11 @@ StopRequest Trainer::end_epoch() {
   const std::int64_t between = job_.options.train.validate_epochs;
   const bool last = state_.step == total_steps_;
   if (validation_ != nullptr && (last || (between > 0 && (state_.epoch + 1) % between == 0))) {
+    mllog([&](MlLog& log) { log.start("eval_start", epoch_number()); });
     if (const StopRequest stop = validate(); stop != StopRequest::kNone) return stop;
+    mllog([&](MlLog& log) { log.stop("eval_stop", epoch_number()); });
   }
+  mllog([&](MlLog& log) { log.stop("epoch_stop", epoch_number()); });
   state_.validation_due = false;
   if (state_.epoch_step == steps_per_epoch()) {
     state_.epoch += 1;
@@ -254,6 +276,10 @@ StopRequest Trainer::validate() {
     }
     for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
     job_.say("epoch {} validation:{}", state_.epoch + 1, text);
+    mllog([&](MlLog& log) {
+      const MlperfBenchmark benchmark = job_.app.mlperf_benchmark();
+      log.point(benchmark.key, values.at(benchmark.metric), epoch_number());
+    });
     const nlohmann::json line = {
         {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
     log(line);

@@ -65,6 +65,8 @@ class Trainer {
   void log(const nlohmann::json& line);
   void start_trace();
   void trace(const std::function<void()>& call);
+  void mllog(const std::function<void(MlLog&)>& call);
+  nlohmann::json epoch_number() const;
   Checkpoint checkpoint() const;
   void save_if_due();
   void save_at_end();

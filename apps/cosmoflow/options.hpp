@@ -1,0 +1,80 @@
+// The keys of the CosmoFlow application.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/schema.hpp"
+#include "cosmoflow/generate.hpp"
+#include "cosmoflow/model.hpp"
+#include "data/cosmo.hpp"
+
+namespace petaflow::cosmoflow {
+
+struct DataKeys {
+  CosmoDataOptions cubes;
+  std::string scale = "log1p";                                                 // of the counts; or "mean"
+  std::vector<std::string> parameters = {"Omega_m", "sigma_8", "n_s", "H_0"};  // to be predicted
+};
+
+struct EvaluateKeys {
+  std::int64_t replicas = 100;           // of the bootstrap
+  std::int64_t baseline_samples = 4000;  // of data.train that the classical methods are fitted to; 0: without them
+};
+
+struct Options {
+  DataKeys data;
+  ModelOptions model;
+  std::string loss = "mae";
+  bool symmetries = false;
+  GeneratorOptions generator;  // its ranges are those of the labels of all data
+  EvaluateKeys evaluate;
+};
+
+/// Positions of data.parameters in the labels of the files.
+inline std::vector<std::int64_t> label_positions(const Options& options) {
+  std::vector<std::int64_t> positions;
+  for (const std::string& name : options.data.parameters) {
+    for (std::size_t i = 0; i < kParameterNames.size(); ++i) {
+      if (name == kParameterNames[i]) positions.push_back(static_cast<std::int64_t>(i));
+    }
+  }
+  return positions;
+}
+
+inline void declare(Schema& schema, Options& options) {
+  schema.add("data.format", options.data.cubes.format, one_of({"auto", "tfrecord", "hdf5", "universe", "npy"}));
+  schema.add("data.edge", options.data.cubes.edge, in_range(1, 4096));
+  schema.add("data.channels", options.data.cubes.channels, in_range(1, 1024));
+  schema.add("data.scale", options.data.scale, one_of({"log1p", "mean"}));
+  schema.add("data.parameters", options.data.parameters, one_of({"Omega_m", "sigma_8", "n_s", "H_0"}));
+  schema.add("data.omega_m", options.generator.ranges.omega_m, positive());
+  schema.add("data.sigma_8", options.generator.ranges.sigma_8, positive());
+  schema.add("data.n_s", options.generator.ranges.n_s, positive());
+  schema.add("data.h_0", options.generator.ranges.h_0, positive());
+
+  schema.add("model.kind", options.model.kind, one_of({"sc18", "mlperf", "quick"}));
+  schema.add("model.filters", options.model.filters, in_range(1, 65536));
+  schema.add("model.hidden", options.model.hidden, in_range(1, 65536));
+  schema.add("model.dropout", options.model.dropout, in_range(0, 0.99));
+  schema.add("model.batch_norm", options.model.batch_norm, one_of({"none", "pass", "global"}));
+  schema.add("model.loss", options.loss, one_of({"mae", "mse"}));
+  schema.add("augment.symmetries", options.symmetries);
+
+  schema.add("generate.folder", options.generator.folder);
+  schema.add("generate.format", options.generator.format, one_of({"hdf5", "tfrecord"}));
+  schema.add("generate.gzip", options.generator.gzip, in_range(0, 9));
+  schema.add("generate.train", options.generator.train, in_range(0, 1e7));
+  schema.add("generate.validation", options.generator.validation, in_range(0, 1e7));
+  schema.add("generate.test", options.generator.test, in_range(0, 1e7));
+  schema.add("generate.seed", options.generator.seed, at_least(0));
+  schema.add("generate.particles", options.generator.universe.particles, in_range(2, 4096));
+  schema.add("generate.box", options.generator.universe.box, in_range(1, 1e5));
+  schema.add("generate.cuts", options.generator.cuts, in_range(1, 10));
+
+  schema.add("evaluate.replicas", options.evaluate.replicas, in_range(2, 1e5));
+  schema.add("evaluate.baseline_samples", options.evaluate.baseline_samples, in_range(0, 1e6));
+}
+
+}  // namespace petaflow::cosmoflow

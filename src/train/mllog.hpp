@@ -1,0 +1,38 @@
+// Event lines of MLPerf: ":::MLLOG {json}", one per event (mlcommons/logging, rules of MLPerf HPC 3.0).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace petaflow {
+
+/// What MLPerf calls an application's benchmark.
+struct MlperfBenchmark {
+  std::string name;    // "cosmoflow"; empty: it is none
+  std::string metric;  // of Application::metrics()
+  std::string key;     // of its events: "eval_error"
+};
+
+class MlLog {
+ public:
+  /// Logs cache_clear and init_start now; the lines are kept until there is a file.
+  MlLog();
+  /// Creates the file and writes what has been logged so far.  Throws a user error where that fails, as the others do.
+  void open(const std::string& path);
+
+  void start(const std::string& key, const nlohmann::json& metadata = nlohmann::json::object());
+  void stop(const std::string& key, const nlohmann::json& metadata = nlohmann::json::object());
+  void point(const std::string& key, const nlohmann::json& value,
+             const nlohmann::json& metadata = nlohmann::json::object());
+
+ private:
+  void event(const char* type, const std::string& key, const nlohmann::json& value, const nlohmann::json& metadata);
+  void write();
+
+  std::string path_, unwritten_;
+};
+
+}  // namespace petaflow
