@@ -29,7 +29,6 @@ class HepApplication final : public Application {
   void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
   void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override;
 
-
  private:
   HepDataOptions data_options(DataRole role) const;
   void write_files(const CommonOptions& options, bool overwrite) const;
