@@ -9,7 +9,7 @@ namespace {
 std::int64_t parts_of(int slots) { return kOnHost ? slots : 512; }
 
 template <class T>
-struct SumPart {
+struct SumChannelPart {
   std::int64_t pixels, channels, parts;
   const T* v;
   float* sums;  // (parts, channels)
@@ -28,7 +28,7 @@ struct SumPart {
   std::int64_t items() const { return kOnHost ? parts : parts * channels; }
 };
 
-struct AddParts {
+struct AddChannelParts {
   std::int64_t channels, parts;
   const float* sums;
   float* sum;
@@ -43,9 +43,9 @@ struct AddParts {
 template <class T>
 void run(const Context& context, int slots, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
          float* sums) {
-  const SumPart<T> part{pixels, channels, parts_of(slots), v, sums};
+  const SumChannelPart<T> part{pixels, channels, parts_of(slots), v, sums};
   launch(context, "petaflow::bias::sum[kokkos]", part.items(), part);
-  launch(context, "petaflow::bias::add_parts[kokkos]", channels, AddParts{channels, part.parts, sums, sum});
+  launch(context, "petaflow::bias::add_parts[kokkos]", channels, AddChannelParts{channels, part.parts, sums, sum});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 namespace petaflow {
 namespace {
 
-struct Sample {
+struct ErrorOfSample {
   std::int64_t channels, outputs_step, doutputs_step;
   bool squared;
   const StepState* step;
@@ -50,8 +50,8 @@ void regression_loss(const Context& context, RegressionError error, const Regres
     doutputs = args.doutputs.as<float>();
   }
   launch(context, "petaflow::regression_loss[kokkos]", x.shape.n,
-         Sample{x.shape.c, x.pixel_stride, args.doutputs.pixel_stride, error == RegressionError::kSquared, context.step,
-                x.as<float>(), doutputs, args.loss});
+         ErrorOfSample{x.shape.c, x.pixel_stride, args.doutputs.pixel_stride, error == RegressionError::kSquared,
+                       context.step, x.as<float>(), doutputs, args.loss});
 }
 
 }  // namespace petaflow

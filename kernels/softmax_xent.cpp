@@ -7,7 +7,7 @@ namespace petaflow {
 namespace {
 
 template <class T>
-struct Sample {
+struct SoftmaxOfSample {
   std::int64_t classes, logits_step, dlogits_step;
   const StepState* step;
   const T* logits;
@@ -45,8 +45,9 @@ template <class T>
 void run(const Context& context, const SoftmaxCrossEntropy& args) {
   const Tensor& x = args.logits;
   launch(context, "petaflow::softmax_xent[kokkos]", x.shape.n,
-         Sample<T>{x.shape.c, x.pixel_stride, args.dlogits.pixel_stride, context.step, static_cast<const T*>(x.data),
-                   static_cast<T*>(args.dlogits.data), args.probabilities, args.loss});
+         SoftmaxOfSample<T>{x.shape.c, x.pixel_stride, args.dlogits.pixel_stride, context.step,
+                            static_cast<const T*>(x.data), static_cast<T*>(args.dlogits.data), args.probabilities,
+                            args.loss});
 }
 
 }  // namespace

@@ -6,7 +6,6 @@ namespace petaflow::hep {
 
 namespace {
 
-constexpr double kPi = std::numbers::pi;
 constexpr std::size_t kTowerRows = 64, kTowerColumns = 64;  // eta, phi
 constexpr double kCalorimeterEta = 3.2, kTrackerEta = 2.5;
 constexpr double kTrackPtGev = 0.5,

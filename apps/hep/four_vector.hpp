@@ -10,6 +10,8 @@
 
 namespace petaflow::hep {
 
+inline constexpr double kPi = std::numbers::pi;
+
 struct FourVector {
   double x = 0, y = 0, z = 0, e = 0;
 

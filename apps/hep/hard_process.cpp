@@ -4,8 +4,6 @@ namespace petaflow::hep {
 
 namespace {
 
-constexpr double kPi = std::numbers::pi;
-
 /// Initial-state gluons, d N = 2 C alpha_s(k) / pi (1 - k / scale)^2 d ln k d y, |y| < 3; the square stands for the
 /// fall of the parton densities.  The hard system `partons` recoils as a whole: its mass and rapidity stay.
 void radiate_initial_state(HardProcess& process, RandomSequence& random) {

@@ -10,14 +10,16 @@
 namespace petaflow {
 namespace {
 
-std::string percent(double part, double whole) { return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-"; }
+std::string share_text(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
+}
 
 /// Time, rate and share of peak of one direction of a stage.
 std::array<std::string, 3> cells(double seconds, double flop, double peak_gflops) {
   const bool computes = flop > 0 && seconds > 0;
   const double rate = computes ? 1e-9 * flop / seconds : 0;
   return {fmt::format("{:.2f}", 1e3 * seconds), computes ? fmt::format("{:.0f}", rate) : "-",
-          computes ? percent(rate, peak_gflops) : "-"};
+          computes ? share_text(rate, peak_gflops) : "-"};
 }
 
 }  // namespace
@@ -44,7 +46,8 @@ StepTimes mean_times(Communicator& comm, StepTimes times) {
 std::string describe(const StepTimes& times) {
   std::string text;
   for (const auto& [name, seconds] : parts(times)) {
-    text += fmt::format("{}{} {:.2f} s ({})", text.empty() ? "" : ", ", name, seconds, percent(seconds, times.total()));
+    text +=
+        fmt::format("{}{} {:.2f} s ({})", text.empty() ? "" : ", ", name, seconds, share_text(seconds, times.total()));
   }
   return text;
 }
