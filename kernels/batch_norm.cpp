@@ -187,6 +187,10 @@ void sum_pairs(const Context& context, int slots, const Shape& shape, const floa
 
 // ---- Maps ----
 
+KOKKOS_INLINE_FUNCTION double number(const float* parameter, std::int64_t c, double otherwise) {
+  return parameter == nullptr ? otherwise : static_cast<double>(parameter[c]);
+}
+
 /// The elements of a tensor cut into a few pixels and some channels of a slot.  Where a register holds several pixels,
 /// they are one pixel of as many channels.
 struct Tiles {
@@ -310,24 +314,24 @@ void map_batch(const Context& context, std::int64_t channels, float epsilon, con
         const double spread = m > 0 ? sums[channels + c] - sums[c] * mean : 0;  // sum (x - mean)^2
         const double squares = spread > 0 || spread != spread ? spread : 0;     // NaN stays NaN
         const double rstd = m > 0 ? 1 / ::sqrt(squares / m + static_cast<double>(epsilon)) : 1;
-        const double scale = m > 0 ? rstd * static_cast<double>(weight[c]) : 1;
+        const double scale = m > 0 ? rstd * number(weight, c, 1) : 1;
         statistics.mean[c] = static_cast<float>(mean);
         statistics.rstd[c] = static_cast<float>(rstd);
         statistics.variance[c] = static_cast<float>(m > 1 ? squares / (m - 1) : 0);
         if (c == 0) statistics.share[0] = static_cast<float>(m > 0 ? 1 / m : 0);
         map.scale[0][c] = static_cast<float>(scale);
-        map.offset[c] = m > 0 ? static_cast<float>(static_cast<double>(bias[c]) - mean * scale) : 0.0F;
+        map.offset[c] = m > 0 ? static_cast<float>(number(bias, c, 0) - mean * scale) : 0.0F;
       });
 }
 
 void map_running(const Context& context, std::int64_t channels, float epsilon, const float* mean, const float* variance,
                  const float* weight, const float* bias, const ChannelMap& map) {
   launch(
-      context, "petaflow::batch_norm::running_statistics[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::running_map[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
         const double rstd = 1 / ::sqrt(static_cast<double>(variance[c]) + static_cast<double>(epsilon));
-        const double scale = rstd * static_cast<double>(weight[c]);
+        const double scale = rstd * number(weight, c, 1);
         map.scale[0][c] = static_cast<float>(scale);
-        map.offset[c] = static_cast<float>(static_cast<double>(bias[c]) - static_cast<double>(mean[c]) * scale);
+        map.offset[c] = static_cast<float>(number(bias, c, 0) - static_cast<double>(mean[c]) * scale);
       });
 }
 
@@ -336,7 +340,7 @@ void map_gradient(const Context& context, std::int64_t channels, const double* s
   launch(
       context, "petaflow::batch_norm::gradient_map[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
         const double share = static_cast<double>(statistics.share[0]), rstd = static_cast<double>(statistics.rstd[c]);
-        const double scale = share > 0 ? rstd * static_cast<double>(weight[c]) : 1;
+        const double scale = share > 0 ? rstd * number(weight, c, 1) : 1;
         const double slope = -scale * rstd * rstd * sums[channels + c] * share;  // of dx in x
         map.scale[0][c] = static_cast<float>(scale);
         map.scale[1][c] = static_cast<float>(slope);
@@ -344,17 +348,24 @@ void map_gradient(const Context& context, std::int64_t channels, const double* s
       });
 }
 
-void write_gradients(const Context& context, const Shape& x, const double* sums, const BatchStatistics& statistics,
-                     const BatchNormGradients& gradients) {
-  const StepState* step = context.step;
-  const std::int64_t channels = x.c, slots = x.n;
+void write_gradients(const Context& context, std::int64_t channels, const double* sums,
+                     const BatchStatistics& statistics, float* weight, float* bias) {
   launch(
       context, "petaflow::batch_norm::parameter_gradients[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+        bias[c] = static_cast<float>(sums[c]);
+        weight[c] = static_cast<float>(sums[channels + c] * static_cast<double>(statistics.rstd[c]));
+      });
+}
+
+void write_running_statistics(const Context& context, const Shape& x, const BatchStatistics& statistics, float* mean,
+                              float* variance) {
+  const StepState* step = context.step;
+  const std::int64_t slots = x.n;
+  launch(
+      context, "petaflow::batch_norm::running_statistics[kokkos]", x.c, KOKKOS_LAMBDA(std::int64_t c) {
         const float share = static_cast<float>(real_samples(step, slots)) * step->loss_scale;
-        gradients.bias[c] = static_cast<float>(sums[c]);
-        gradients.weight[c] = static_cast<float>(sums[channels + c] * static_cast<double>(statistics.rstd[c]));
-        gradients.running_mean[c] = share * statistics.mean[c];
-        gradients.running_variance[c] = share * statistics.variance[c];
+        mean[c] = share * statistics.mean[c];
+        variance[c] = share * statistics.variance[c];
       });
 }
 

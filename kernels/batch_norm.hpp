@@ -56,6 +56,7 @@ void sum_gradients(const Context& context, int slots, const Tensor& x, const Ten
                    double* sums, std::byte* scratch);
 
 /// Written: the statistics of the sums, and the map of x to y.  Where there is no real pixel y is x.
+/// @param weight, bias  (C) each, here and below; null: 1 and 0
 void map_batch(const Context& context, std::int64_t channels, float epsilon, const double* sums, const float* weight,
                const float* bias, const BatchStatistics& statistics, const ChannelMap& map);
 /// Written: the map of x to y by running statistics.
@@ -66,16 +67,14 @@ void map_running(const Context& context, std::int64_t channels, float epsilon, c
 void map_gradient(const Context& context, std::int64_t channels, const double* sums, const float* weight,
                   const BatchStatistics& statistics, const ChannelMap& map);
 
-/// The parts of a flat gradient that belong to a batch norm, (C) each.
-struct BatchNormGradients {
-  float *weight = nullptr, *bias = nullptr;
-  float *running_mean = nullptr, *running_variance = nullptr;  // as ParamSpec::running_momentum wants them
-};
-
-/// @param x     shape, to count the real samples
+/// Written: the gradients of weight and bias, (C) each.
 /// @param sums  of sum_gradients(), of this rank
-void write_gradients(const Context& context, const Shape& x, const double* sums, const BatchStatistics& statistics,
-                     const BatchNormGradients& gradients);
+void write_gradients(const Context& context, std::int64_t channels, const double* sums,
+                     const BatchStatistics& statistics, float* weight, float* bias);
+/// Written: this pass' share of the running statistics, (C) each, as ParamSpec::running_momentum wants them.
+/// @param x  shape, to count the real samples
+void write_running_statistics(const Context& context, const Shape& x, const BatchStatistics& statistics, float* mean,
+                              float* variance);
 
 /// y = scale[0] x + offset, in padded slots too.
 void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& x, const Tensor& y);

@@ -71,6 +71,8 @@ inline const LayerCase kLayerCases[] = {
     {"conv_relu_max_drop",  {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)).add<Dropout>("o", 0.5F); }},
     {"conv_average_drop",   {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kAverage, 2)).add<Dropout>("o", 0.25F); }},
     {"batch_norm",          {3, 5, 1, 4, 6},   [](Graph& g) { g.add<BatchNorm>("b"); }},
+    {"batch_norm_plain",    {3, 5, 1, 4, 6},   [](Graph& g) { g.add<BatchNorm>("b", BatchNormOptions{.affine = false}); }},
+    {"batch_norm_conv_3d",  {3, 4, 4, 5, 6},   [](Graph& g) { g.add<BatchNorm>("b", BatchNormOptions{.affine = false}).add<Conv>("c", conv(8, {3, 3, 3}, {1, 1, 1})); }},
     {"batch_norm_4",        {3, 4, 1, 4, 6},   [](Graph& g) { g.add<BatchNorm>("b"); }},
     {"batch_norm_8_odd",    {2, 8, 1, 5, 3},   [](Graph& g) { g.add<BatchNorm>("b"); }},
     {"batch_norm_3d",       {2, 43, 3, 4, 5},  [](Graph& g) { g.add<BatchNorm>("b"); }},

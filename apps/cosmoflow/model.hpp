@@ -111,7 +111,9 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
   const bool has_norm = options.batch_norm != "none";
   graph.add<SpaceToDepth>("blocks", 2);
   // Counts are all positive: without their mean, small steps of many weights do not move all that follows.
-  if (has_norm) graph.add<BatchNorm>("norm0", norm);
+  BatchNormOptions standardise = norm;
+  standardise.affine = false;
+  if (has_norm) graph.add<BatchNorm>("norm0", standardise);
   for (std::size_t i = 1; i <= filters.size(); ++i) {
     ConvOptions conv = ConvOptions::same_3d(filters[i - 1], 3);
     conv.bias = !has_norm;

@@ -100,7 +100,7 @@ class Builder {
       own->stage->setup(setup, context_);
       emit({node.name, {entry.layer}, shape_, out, std::move(own->stage), 0, seen_parameters_});
       shape_ = out;
-      seen_parameters_ = seen_parameters_ || !specs.empty();
+      seen_parameters_ = seen_parameters_ || std::ranges::any_of(specs, &ParamSpec::trained);
       return;
     } else {
       if (!fusion_.started) start(shape_);
@@ -182,7 +182,7 @@ class Builder {
   const NetworkOptions& options_;
   const Context& context_;
   Shape shape_;                   // what the next operation reads
-  bool seen_parameters_ = false;  // an earlier stage has parameters, so gradients must reach it
+  bool seen_parameters_ = false;  // an earlier stage has parameters to train, so gradients must reach it
   Fusion fusion_;
   std::vector<LoweredStage> stages_;
 };

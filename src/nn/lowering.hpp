@@ -60,7 +60,7 @@ struct LoweredStage {
   Shape input, output;              // with the batch
   std::unique_ptr<Stage> stage;
   double forward_flop = 0;  // of the batch
-  bool wants_dx = true;     // false: nothing before it has parameters
+  bool wants_dx = true;     // false: nothing before it has parameters to train
 };
 
 /// Lowers a graph.  Parameters are given in the order of the graph's nodes, as names "layer/name".

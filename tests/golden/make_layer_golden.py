@@ -59,6 +59,8 @@ CASES = {
     "conv_3d": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.LeakyReLU(0.01), nn.AvgPool3d(2)]),
     "conv_3d_max": ((1, 4, 9, 8, 6), [nn.Conv3d(4, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
     "batch_norm": ((3, 5, 4, 6), [nn.BatchNorm2d(5)]),
+    "batch_norm_plain": ((3, 5, 4, 6), [nn.BatchNorm2d(5, affine=False)]),
+    "batch_norm_conv_3d": ((3, 4, 4, 5, 6), [nn.BatchNorm3d(4, affine=False), nn.Conv3d(4, 8, 3, 1, 1)]),
     "batch_norm_4": ((3, 4, 4, 6), [nn.BatchNorm2d(4)]),
     "batch_norm_8_odd": ((2, 8, 5, 3), [nn.BatchNorm2d(8)]),
     "batch_norm_3d": ((2, 43, 3, 4, 5), [nn.BatchNorm3d(43)]),

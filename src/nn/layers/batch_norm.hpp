@@ -23,9 +23,11 @@ struct BatchNormOptions {
   BatchNormScope scope = BatchNormScope::kPass;
   float epsilon = 1e-5F;
   double momentum = 0.1;  // of the running statistics: in (0, 1], their way to those of a batch
+  bool affine = true;     // with weight and bias to train
 };
 
-/// y = weight (x - mean) / sqrt(variance + epsilon) + bias per channel: x (N, C, D, H, W) -> y likewise.
+/// y = weight (x - mean) / sqrt(variance + epsilon) + bias per channel: x (N, C, D, H, W) -> y likewise; without
+/// `affine` the weight is 1 and the bias 0.
 /// Evaluation uses running_mean and running_var, which has the unbiased variances of training.  Padded slots count for
 /// nothing.  One pixel gives a variance of 0, and y = bias.
 class BatchNorm final : public Layer {
@@ -43,6 +45,7 @@ class BatchNorm final : public Layer {
     weight.init_mean = variance.init_mean = 1;
     mean.running_momentum = variance.running_momentum = options_.momentum;
     for (ParamSpec* spec : {&weight, &bias, &mean, &variance}) spec->decays = false;
+    if (!options_.affine) return {mean, variance};
     return {weight, bias, mean, variance};
   }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<BatchNormStage>(options_)}); }
@@ -61,7 +64,9 @@ class BatchNorm final : public Layer {
             setup.name);
       }
       slots_ = Division(context, setup.options.fixed_order).slots;
-      for (std::size_t i = 0; i < 4; ++i) offsets_[i] = setup.parameters[i].offset;
+      for (std::size_t i = 0; i < setup.parameters.size(); ++i) {
+        offsets_[i + (options_.affine ? kWeight : kMean)] = setup.parameters[i].offset;
+      }
       forward_label_ = fmt::format("petaflow::{}::forward[kokkos]", setup.name);
       backward_label_ = fmt::format("petaflow::{}::backward[kokkos]", setup.name);
     }
@@ -96,11 +101,15 @@ class BatchNorm final : public Layer {
 
     void backward(const Context& context, float* gradient) override {
       const auto [sums, map, partial] = scratch(buffers.backward_scratch);
-      sum_gradients(context, slots_, buffers.x, buffers.dy, statistics().mean, sums, partial);
-      write_gradients(context, x_, sums, statistics(),
-                      {gradient + offsets_[kWeight], gradient + offsets_[kBias], gradient + offsets_[kMean],
-                       gradient + offsets_[kVariance]});
-      if (buffers.dx.data == nullptr) return;
+      const bool has_dx = buffers.dx.data != nullptr;
+      if (options_.affine || has_dx) {
+        sum_gradients(context, slots_, buffers.x, buffers.dy, statistics().mean, sums, partial);
+      }
+      write_running_statistics(context, x_, statistics(), gradient + offsets_[kMean], gradient + offsets_[kVariance]);
+      if (options_.affine) {
+        write_gradients(context, x_.c, sums, statistics(), gradient + offsets_[kWeight], gradient + offsets_[kBias]);
+      }
+      if (!has_dx) return;
       if (is_global()) sum_over_ranks(context, sums);
       map_gradient(context, x_.c, sums, parameter(kWeight), statistics(), map);
       apply_map(context, backward_label_.c_str(), map, buffers.dy, buffers.x, buffers.dx);
@@ -126,7 +135,10 @@ class BatchNorm final : public Layer {
               memory + sums_bytes() + map_bytes()};
     }
     BatchStatistics statistics() const { return BatchStatistics::in(reinterpret_cast<float*>(buffers.saved), x_.c); }
-    const float* parameter(std::size_t which) const { return buffers.weights + offsets_[which]; }
+    /// Null where there is none.
+    const float* parameter(std::size_t which) const {
+      return options_.affine || which >= kMean ? buffers.weights + offsets_[which] : nullptr;
+    }
     bool is_global() const { return options_.scope == BatchNormScope::kGlobal; }
 
     void sum_over_ranks(const Context& context, double* sums) const {
