@@ -6,12 +6,16 @@
 #include <map>
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include "base/random.hpp"
 #include "data/bytes.hpp"
 #include "data/cosmo.hpp"
 #include "data/files.hpp"
+#include "data/loader.hpp"
 #include "io/gzip.hpp"
+#include "io/tf_example.hpp"
+#include "io/tfrecord.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
@@ -136,6 +140,63 @@ TEST_F(CosmoFiles, UniversesAreToldByTheirNames) {
   CosmoDataOptions options = quarter();
   options.edge = 8;
   EXPECT_EQ(open(options, {folder / "*.h5"}).universes(), (std::vector<std::int64_t>{0, 0, 1}));
+}
+
+/// What HDF5 has stored of a data set, which is less than the numbers where they are packed.
+std::int64_t stored_bytes(const std::string& path, const char* name) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), set = H5Dopen2(file, name, H5P_DEFAULT);
+  const auto bytes = static_cast<std::int64_t>(H5Dget_storage_size(set));
+  H5Dclose(set);
+  H5Fclose(file);
+  return bytes;
+}
+
+TEST_F(CosmoFiles, LoadersCountTheBytesOfFiles) {
+  constexpr int kFiles = 6;
+  constexpr std::int64_t kCounts = std::int64_t{32} * 32 * 32 * 4;
+  RandomSequence random(random_stream(3, RandomPurpose::kGenerate), 0);
+  const std::vector<float> y = {0.1F, -0.2F, 0.3F, -0.4F};
+  std::map<std::string, std::int64_t> expected;  // of each layout
+  for (int i = 0; i < kFiles; ++i) {
+    std::vector<std::int16_t> counts;
+    for (std::int64_t j = 0; j < kCounts; ++j) counts.push_back(static_cast<std::int16_t>(random.below(200)));
+    const std::string_view bytes(reinterpret_cast<const char*>(counts.data()), 2 * counts.size());
+    const std::string record = tfrecord(tf_example({{"x", {{bytes}, {}, {}}}, {"y", {{}, y, {}}}}));
+    const auto write = [&](const std::string& name, const std::string& text) {
+      test::write_bytes(folder / (name + std::to_string(i) + ".tfrecord"), text);
+      expected[name + "*.tfrecord"] += std::ssize(text);
+    };
+    write("plain", record);
+    write("packed", gzipped(record));
+    write_npy(folder / (std::to_string(i) + "_data.npy"), "<i2", "(32, 32, 32, 4)", bytes.data(), bytes.size());
+    write_npy(folder / (std::to_string(i) + "_label.npy"), "<f4", "(4,)", y.data(), 16);
+    expected["*_data.npy"] += std::ssize(bytes);
+    const std::pair<std::string, Hdf5Storage> layouts[] = {{"rows", {Hdf5Type::kI16}},
+                                                           {"chunks", {Hdf5Type::kI16, {16, 16, 16, 4}, 4}}};
+    for (const auto& [name, storage] : layouts) {
+      const std::string path = folder / (name + std::to_string(i) + ".h5");
+      Hdf5File file = Hdf5File::create(path);
+      file.write<std::int32_t>("x", {32, 32, 32, 4}, std::vector<std::int32_t>(counts.begin(), counts.end()), storage);
+      file.write<float>("y", {4}, y);
+      file.close();
+      expected[name + "*.h5"] += stored_bytes(path, "x");
+    }
+  }
+  EXPECT_LT(expected["packed*.tfrecord"], expected["plain*.tfrecord"]);
+  EXPECT_LT(expected["chunks*.h5"], expected["rows*.h5"]);
+  CosmoDataOptions options = published();
+  options.edge = 32;
+  for (const auto& [files, bytes] : expected) {
+    const CosmoData data = open(options, {folder / files});
+    Loader loader(data, {.global_batch = 2, .end = 2, .threads = 2});
+    EXPECT_EQ(loader.bytes_read(), 0) << files;
+    loader.start_epoch(0);
+    for (int step = 0; step < kFiles / 2; ++step) loader.next();
+    // Records are read as a whole; around the other cubes lie headers and labels.
+    const std::int64_t around = files.ends_with(".tfrecord") ? 0 : kFiles * std::int64_t{8192};
+    EXPECT_GE(loader.bytes_read(), bytes) << files;
+    EXPECT_LE(loader.bytes_read(), bytes + around) << files;
+  }
 }
 
 TEST_F(CosmoFiles, Refusals) {

@@ -121,6 +121,35 @@ TEST_F(CosmoflowProgram, RanksMakeNoDifference) {
   expect_same_weights("one", "records");
 }
 
+TEST_F(CosmoflowProgram, BenchReadsTheTrainingDataOnce) {
+  const Outcome nothing = run("bench tiny.toml --io");
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_NE(nothing.err.find("data.train: no file matches data/train/*"), std::string::npos) << nothing.err;
+
+  ASSERT_EQ(run("generate tiny.toml generate.format=tfrecord").code, 0);
+  std::int64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder_ / "data/train")) {
+    bytes += static_cast<std::int64_t>(entry.file_size());
+  }
+  for (const int ranks : {1, 2}) {  // 24 cubes, 8 in each step
+    const Outcome bench = run("bench tiny.toml --io --steps 100 --json data.threads=2", ranks);
+    ASSERT_EQ(bench.code, 0) << bench.err;
+    const nlohmann::json json = nlohmann::json::parse(bench.out), io = json["io"];
+    EXPECT_EQ(json["steps"], 3);
+    EXPECT_EQ(io["bytes_read"], bytes);
+    EXPECT_EQ(io["held_bytes"], 0);
+    const double seconds = 24 / io["samples_per_s"].get<double>();
+    EXPECT_NEAR(io["mb_per_s"].get<double>(), 1e-6 * static_cast<double>(bytes) / seconds, 1e-6);
+    EXPECT_NEAR(io["waited_share"].get<double>(), io["waited_steps"].get<double>() / 3, 1e-6);
+    EXPECT_LE(io["waited_s"].get<double>(), seconds);
+    EXPECT_LE(io["first_batch_s"], io["waited_s"]);
+  }
+  const Outcome text = run("bench tiny.toml --io --steps 2");
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("steps that waited for data: "), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find(" of 2 ("), std::string::npos) << text.out;
+}
+
 TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   ASSERT_EQ(run("generate tiny.toml generate.format=tfrecord").code, 0);
   const auto expect = [&](const std::string& arguments, const std::string& sentence) {

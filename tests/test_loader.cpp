@@ -298,6 +298,28 @@ TEST(Loader, ThreadsAreIdle) {
   EXPECT_EQ(data.policy_, SCHED_IDLE);
 }
 
+TEST(Loader, CountsTheBatchesThatWereNotReady) {
+  CountingData data(64);
+  data.slow_us_ = 5000;  // 15 ms or more for each batch, which the caller takes at once
+  Loader slow(data, {.global_batch = 4, .end = 4, .shuffle = false});
+  slow.start_epoch(0);
+  for (int step = 0; step < 16; ++step) slow.next();
+  EXPECT_GE(slow.waits().batches, 8);  // of 16: the caller may be held up too
+  EXPECT_LE(slow.waits().batches, 16);
+  EXPECT_GT(slow.waits().seconds, 8 * 0.002);
+
+  data.slow_us_ = 0;
+  data.reads_ = 0;
+  Loader fast(data, {.global_batch = 4, .end = 4, .shuffle = false, .prefetch = 2});
+  fast.start_epoch(0);
+  for (int step = 0; step < 14; ++step) {  // the batch is ready once a sample behind it has been read
+    while (data.reads_ <= 4 * (step + 1)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    fast.next();
+  }
+  EXPECT_EQ(fast.waits().batches, 0);
+  EXPECT_EQ(fast.waits().seconds, 0);
+}
+
 TEST(Loader, NothingToLoadIsAnError) {
   const CountingData empty(0), data(4);
   EXPECT_HOLDS(error_of([&] { Loader(empty, {}); }), "has no samples");

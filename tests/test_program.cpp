@@ -96,6 +96,23 @@ TEST_F(Program, SummaryAndBenchNeedNoData) {
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
 
+TEST_F(Program, BenchSaysWhatReadingTook) {
+  ASSERT_EQ(run("generate small.toml generate.gzip=1").code, 0);
+  const auto io_of = [&](const std::string& overrides) {
+    const Outcome bench = run("bench small.toml --io --json " + overrides);
+    EXPECT_EQ(bench.code, 0) << bench.err;
+    return nlohmann::json::parse(bench.out)["io"];
+  };
+  const std::int64_t pixels = std::int64_t{96} * 3 * 16 * 16;  // in train.h5
+  const nlohmann::json held = io_of("");
+  EXPECT_EQ(held["held_bytes"], 4 * pixels);
+  EXPECT_EQ(held["bytes_read"], 0);
+  const nlohmann::json read = io_of("data.cache_gb=0 data.normalise=none");  // nothing has looked at the pixels before
+  EXPECT_EQ(read["held_bytes"], 0);
+  EXPECT_GT(read["bytes_read"], pixels / 10);
+  EXPECT_LT(read["bytes_read"], fs::file_size(folder_ / "train.h5") * 2);
+}
+
 TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const auto expect_one = [&](const std::string& arguments, const std::string& words) {

@@ -1,7 +1,13 @@
 #include "data/loader.hpp"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <fstream>
 #include <new>
+#include <string>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -12,6 +18,18 @@ namespace petaflow {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
+
+/// What a thread of this process has read.  Source: proc(5), /proc/pid/io.
+std::int64_t bytes_read_by(int thread) {
+  const std::string path = fmt::format("/proc/self/task/{}/io", thread);
+  std::ifstream file(path);
+  std::string key;
+  std::int64_t bytes = 0;
+  if (!(file >> key >> bytes) || key != "rchar:") {
+    failure("{}: no count of what was read: this kernel keeps none (CONFIG_TASK_IO_ACCOUNTING)", path);
+  }
+  return bytes;
+}
 
 }  // namespace
 
@@ -42,6 +60,7 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   }
   ticket_ = steps_ * slots_;  // nothing to do before the first epoch
   taken_ = released_ = steps_;
+  thread_ids_.reserve(static_cast<std::size_t>(options_.threads));
   try {
     for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
@@ -92,7 +111,12 @@ const Batch& Loader::next() {
   Buffer& buffer = buffer_of(taken_);
   const auto ready = [&] { return buffer.done == slots_; };
   const auto failed = [&] { return error_ != nullptr && failed_step_ <= taken_; };
-  ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
+  if (!ready()) {
+    const auto start = std::chrono::steady_clock::now();
+    ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
+    waits_.batches += 1;
+    waits_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
   if (!ready()) std::rethrow_exception(error_);
   Batch& batch = buffer.batch;
   batch.epoch = epoch_;
@@ -100,6 +124,13 @@ const Batch& Loader::next() {
   batch.valid_global = std::min(options_.global_batch, data_.size() - taken_ * options_.global_batch);
   ++taken_;
   return batch;
+}
+
+std::int64_t Loader::bytes_read() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t bytes = 0;
+  for (const int thread : thread_ids_) bytes += bytes_read_by(thread);
+  return bytes;
 }
 
 void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order,
@@ -132,6 +163,7 @@ void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Pe
 void Loader::work() {
   make_thread_idle();
   std::unique_lock lock(mutex_);
+  thread_ids_.push_back(static_cast<int>(syscall(SYS_gettid)));
   while (true) {
     work_.wait(lock, [this] { return stop_ || has_ticket(); });
     if (stop_) return;

@@ -45,6 +45,12 @@ struct Batch {
   std::int64_t valid_global = 0;      // slots of the global batch with a sample
 };
 
+/// Batches that were not ready when they were asked for, and the time until they were.
+struct LoaderWaits {
+  std::int64_t batches = 0;
+  double seconds = 0;
+};
+
 class Loader {
  public:
   /// `data` must outlive the loader.  Throws Error(kUser) for an empty data set.
@@ -60,6 +66,12 @@ class Loader {
   void start_epoch(std::int64_t epoch, std::int64_t skip = 0);
   /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
   const Batch& next();
+
+  /// Of all batches so far, the first one of each epoch among them.  For the thread that calls next().
+  const LoaderWaits& waits() const { return waits_; }
+  /// Bytes that the loader's threads have read from files so far, as they are stored (compressed, with what describes
+  /// them), whether from a disk or from the kernel's memory.  Throws a failure where the kernel does not count them.
+  std::int64_t bytes_read() const;
 
  private:
   struct AlignedFree {
@@ -82,8 +94,9 @@ class Loader {
   const std::int64_t slots_, steps_;
   const std::size_t sample_bytes_, targets_;
   std::vector<Buffer> buffers_;
+  LoaderWaits waits_;
 
-  std::mutex mutex_;  // guards everything below
+  mutable std::mutex mutex_;  // guards everything below
   std::condition_variable work_, ready_;
   std::optional<Permutation> order_;
   std::int64_t epoch_ = -1;
@@ -94,6 +107,7 @@ class Loader {
   std::exception_ptr error_;
   int busy_ = 0;  // threads that fill a slot
   bool stop_ = false;
+  std::vector<int> thread_ids_;  // the kernel's
   std::vector<std::jthread> threads_;
 };
 

@@ -1,12 +1,15 @@
-// bench INPUT: training steps on samples in memory, at the batch and shape of the input file.
+// bench INPUT: training steps at the batch and shape of the input file, on samples in memory or on the training data.
 #include <algorithm>
+#include <array>
 
 #include <nlohmann/json.hpp>
 
 #include "train/agree.hpp"
 #include "train/commands.hpp"
+#include "train/open_data.hpp"
 #include "train/peak.hpp"
 #include "train/rates.hpp"
+#include "train/schedule.hpp"
 #include "train/synthetic_data.hpp"
 #include "train/trainer.hpp"
 
@@ -22,39 +25,102 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
+/// What reading the training data took, from the beginning of the epoch to the end of the last step.
+struct IoRates {
+  double samples = 0;       // of the global batches
+  double seconds = 0;       // this and all below: the largest of any rank
+  double waited_steps = 0;  // found their batch not ready
+  double waited_s = 0;
+  double first_s = 0;          // of these for the first batch, before which nothing can be read
+  double bytes = 0;            // of all ranks: Loader::bytes_read, for batches made ahead too
+  std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+};
+
+/// Adds what the loaders of all ranks counted.
+void finish(IoRates& io, Communicator& comm, const Loader& loader) {
+  agree(comm, [&] { io.bytes = static_cast<double>(loader.bytes_read()); });
+  comm.all_reduce_sum(std::span<double>(&io.bytes, 1));
+  const LoaderWaits& waits = loader.waits();
+  std::array<double, 4> largest = {io.seconds, static_cast<double>(waits.batches), waits.seconds, io.first_s};
+  comm.all_reduce_max(largest);
+  io.seconds = largest[0], io.waited_steps = largest[1], io.waited_s = largest[2], io.first_s = largest[3];
+}
+
+nlohmann::json io_json(const IoRates& io, std::int64_t steps) {
+  return {{"bytes_read", static_cast<std::int64_t>(io.bytes)},
+          {"mb_per_s", 1e-6 * io.bytes / io.seconds},
+          {"samples_per_s", io.samples / io.seconds},
+          {"waited_steps", static_cast<std::int64_t>(io.waited_steps)},
+          {"waited_share", io.waited_steps / static_cast<double>(steps)},
+          {"waited_s", io.waited_s},
+          {"first_batch_s", io.first_s},
+          {"held_bytes", io.held_bytes}};
+}
+
+std::string io_text(const IoRates& io, std::int64_t steps) {
+  const std::string held =
+      io.held_bytes == 0 ? "" : fmt::format(" (data.cache_gb: {} are held in memory)", format_bytes(io.held_bytes));
+  return fmt::format(
+      "files: {:.0f} bytes read{}, {:.1f} MB/s; {:.2f} samples/s delivered in {:.2f} s\n"
+      "steps that waited for data: {:.0f} of {} ({:.0f} %), {:.3f} s, of these {:.3f} s for the first batch",
+      io.bytes, held, 1e-6 * io.bytes / io.seconds, io.samples / io.seconds, io.seconds, io.waited_steps, steps,
+      100 * io.waited_steps / static_cast<double>(steps), io.waited_s, io.first_s);
+}
+
 }  // namespace
 
 int command_bench(Job& job) {
   job.load_input();
   say_binding(job);
-  std::unique_ptr<Dataset> data;
+  std::unique_ptr<Dataset> made_up, train;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Loader> loader;
+  std::int64_t steps = job.line.steps;
+  if (job.line.io) train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());
     loss = job.app.loss();
-    data = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + job.line.steps), graph,
-                                           graph.output().c, loss->targets(graph.output()));
+    made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
+                                              loss->targets(graph.output()));
     step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
-    loader = std::make_unique<Loader>(*data, loader_options(job.options, step->share()));
+    loader = std::make_unique<Loader>(*made_up, loader_options(job.options, step->share()));
   });
-  std::vector<double> seconds;
   loader->start_epoch(0);
-  const auto rate = static_cast<float>(job.options.optimizer.lr);
-  for (std::int64_t s = 0; s < kWarmupSteps + job.line.steps; ++s) {
-    if (s == kWarmupSteps) step->reset_times();
+  for (std::int64_t s = 0; s < kWarmupSteps; ++s) step->run(*loader, 0);  // a rate of 0: the weights stay
+  if (train) {
+    agree(*job.comm, [&] {
+      LoaderOptions options = loader_options(job.options, step->share());
+      options.augment = job.app.augmentation(*train);
+      loader = std::make_unique<Loader>(*train, options);
+    });
+    steps = std::min(steps, loader->steps_per_epoch());
+  }
+  const Schedule schedule(job.options.schedule, job.options.optimizer.lr, loader->steps_per_epoch(),
+                          job.options.train.epochs * loader->steps_per_epoch());
+  step->reset_times();
+  IoRates io;
+  std::vector<double> seconds;
+  const Kokkos::Timer whole;
+  if (train) loader->start_epoch(0);
+  for (std::int64_t s = 0; s < steps; ++s) {
     job.comm->barrier();
     const Kokkos::Timer timer;
-    step->run(*loader, rate);
-    if (s >= kWarmupSteps) seconds.push_back(timer.seconds());
+    io.samples += static_cast<double>(step->run(*loader, schedule.rate(s)).samples);
+    seconds.push_back(timer.seconds());
+    if (s == 0) io.first_s = loader->waits().seconds;
+  }
+  if (train) {
+    io.seconds = whole.seconds();
+    io.held_bytes = train->memory().size_bytes();
+    finish(io, *job.comm, *loader);
   }
   const Network& network = step->network();
   const StepTimes times = mean_times(*job.comm, step->times());
   const double median_s = median(seconds), peak = measure_peak_gflops(job.context);
   const double samples_per_s = static_cast<double>(job.options.train.batch) / median_s;
   const double gflops = 1e-9 * samples_per_s * flop_per_sample(network);
-  const std::int64_t passes = job.line.steps * step->share().passes;
+  const std::int64_t passes = steps * step->share().passes;
   if (job.line.json) {
     nlohmann::json json = {{"samples_per_s", samples_per_s},
                            {"ms_per_step", 1e3 * median_s},
@@ -63,20 +129,22 @@ int command_bench(Job& job) {
                            {"batch", job.options.train.batch},
                            {"ranks", job.comm->size()},
                            {"threads_per_rank", job.context.threads},
-                           {"steps", job.line.steps},
+                           {"steps", steps},
                            {"arena_bytes", network.arena_bytes()},
                            {"peak_resident_bytes", peak_resident_bytes()},
                            {"stages", stage_json(network, passes, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
+    if (train) json["io"] = io_json(io, steps);
     print(job, json.dump(2));
     return kDone;
   }
-  print(job, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} samples (median of {}), {:.1f} GFLOP/s\n"
-                         "{} rank(s) x {} thread(s); this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n\n{}\n\n"
-                         "peak resident memory of rank 0: {}",
-                         samples_per_s, 1e3 * median_s, job.options.train.batch, job.line.steps, gflops,
-                         job.comm->size(), job.context.threads, peak, describe(times),
-                         stage_table(network, passes, peak), format_bytes(peak_resident_bytes())));
+  print(job,
+        fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} samples (median of {}), {:.1f} GFLOP/s\n"
+                    "{} rank(s) x {} thread(s); this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n{}\n{}\n\n"
+                    "peak resident memory of rank 0: {}",
+                    samples_per_s, 1e3 * median_s, job.options.train.batch, steps, gflops, job.comm->size(),
+                    job.context.threads, peak, describe(times), train ? io_text(io, steps) + "\n" : "",
+                    stage_table(network, passes, peak), format_bytes(peak_resident_bytes())));
   return kDone;
 }
 

@@ -64,9 +64,13 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   add_input(summary, line);
   summary.add_flag("--json", line.json, "print JSON");
 
-  CLI::App& bench = add_command(program, "bench", "Measure training steps on made-up samples in memory");
+  CLI::App& bench =
+      add_command(program, "bench", "Measure training steps, on made-up samples in memory or on data.train");
   add_input(bench, line);
   bench.add_option("--steps", line.steps, "steps to measure")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  bench.add_flag("--io", line.io,
+                 "on the samples of data.train, loaded as in training: bytes read, MB/s, steps that waited; ends with "
+                 "the epoch where --steps does not end it before");
   bench.add_flag("--json", line.json, "print JSON");
 
   CLI::App& report = add_command(program, "report", "Make the report of runs again, from their folders alone");

@@ -22,6 +22,7 @@ struct CommandLine {
   std::vector<std::string> files;      // evaluate, predict; report: run folders
   std::string output;                  // predict, report, export
   bool check = false, overwrite = false, resume = false, json = false;
+  bool io = false;          // bench: on the training data
   std::int64_t steps = 20;  // bench
 };
 

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml: full training steps on data in memory.
+
+usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
+Prints one line: parameters, median milliseconds per step and samples/s.  Best-tuned: run it with the allocator told to keep its
+memory, as compare.sh does, in both layouts.
+
+Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in two places: its cubes
+are f32 and scaled (petaflow's are int16, scaled in each step), and its Adam and SGD with momentum are plain, without LARC.
+"""
+import argparse
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ScaledTanh(nn.Module):
+    def forward(self, x):
+        return 1.2 * torch.tanh(x)
+
+
+def hep(dropout):
+    layers, channels = [], 3
+    for _ in range(4):
+        layers += [nn.Conv2d(channels, 128, 3, padding=1), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Dropout(dropout)]
+        channels = 128
+    layers += [nn.Conv2d(128, 128, 3, padding=1), nn.ReLU(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 2)]
+    return nn.Sequential(*layers)
+
+
+def cosmoflow(dropout):
+    """Mathuriya et al., SC18."""
+    layers, channels = [], 1
+    for filters, kernel, stride, pool in [(16, 3, 1, True), (32, 4, 1, True), (64, 4, 1, True), (128, 3, 2, False),
+                                          (256, 3, 1, False), (256, 2, 1, False), (256, 2, 1, False)]:
+        layers += [nn.Conv3d(channels, filters, kernel, stride), nn.LeakyReLU(0.01, inplace=True)]
+        layers += [nn.AvgPool3d(2)] if pool else []
+        channels = filters
+    layers += [nn.Flatten()]
+    for inputs, outputs in [(2048, 2048), (2048, 256)]:
+        layers += [nn.Dropout(dropout), nn.Linear(inputs, outputs), nn.LeakyReLU(0.01, inplace=True)]
+    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(256, 3))
+
+
+def cosmoflow_mlperf(dropout):
+    """The model of the MLPerf HPC benchmark."""
+    layers, channels = [], 4
+    for filters in [32, 64, 128, 256, 512]:
+        layers += [nn.Conv3d(channels, filters, 3, padding=1), nn.LeakyReLU(0.3, inplace=True), nn.MaxPool3d(2)]
+        channels = filters
+    layers += [nn.Flatten()]
+    for inputs, outputs in [(512 * 4**3, 128), (128, 64)]:
+        layers += [nn.Linear(inputs, outputs), nn.LeakyReLU(0.3, inplace=True), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(64, 4), ScaledTanh())
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=1e-3)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+# Network, weights, sample, loss, outputs (0: classes), optimizer.
+NETWORKS = {
+    "hep": (hep, 594178, (3, 224, 224), nn.CrossEntropyLoss(), 0, adam),
+    "cosmoflow": (cosmoflow, 7041443, (1, 128, 128, 128), nn.L1Loss(), 3, adam),
+    "cosmoflow_mlperf": (cosmoflow_mlperf, 8907556, (4, 128, 128, 128), nn.MSELoss(), 4, sgd),
+}
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("network", choices=NETWORKS)
+parser.add_argument("--batch", type=int, default=8)
+parser.add_argument("--threads", type=int, default=2)
+parser.add_argument("--steps", type=int, default=8)
+parser.add_argument("--dropout", type=float, default=0.5)
+parser.add_argument("--layout", choices=["channels_last", "plain"], default="channels_last")
+args = parser.parse_args()
+
+torch.set_num_threads(args.threads)
+torch.manual_seed(1)
+make, expected, sample, loss_of, outputs, optimizer_of = NETWORKS[args.network]
+net = make(args.dropout)
+parameters = sum(p.numel() for p in net.parameters())
+if parameters != expected:
+    sys.exit(f"torch_twin.py: the twin of {args.network} has {parameters} parameters instead of {expected}")
+x = torch.rand(args.batch, *sample)
+y = torch.rand(args.batch, outputs) if outputs > 0 else torch.arange(args.batch) % 2
+if args.layout == "channels_last":
+    memory = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
+    net, x = net.to(memory_format=memory), x.to(memory_format=memory)
+optimizer = optimizer_of(net.parameters())
+
+times = []
+for step in range(args.steps + 2):
+    start = time.perf_counter()
+    optimizer.zero_grad(set_to_none=True)
+    loss_of(net(x), y).backward()
+    optimizer.step()
+    if step >= 2:
+        times.append(time.perf_counter() - start)
+median = statistics.median(times)
+print(f"torch {torch.__version__} {args.network} {args.layout}: {parameters} parameters, batch {args.batch}, "
+      f"{1e3 * median:.1f} ms/step, {args.batch / median:.3f} samples/s")
