@@ -454,6 +454,37 @@ TEST(BatchNorm, RefusesWhatCannotWork) {
   EXPECT_NE(message({1, 8, 1, 1, 2}, {.epsilon = 0}, 1).find("epsilon"), std::string::npos);
 }
 
+TEST(BatchNorm, WithoutParametersLetsNoGradientBeComputedForTheInput) {
+  const auto gradient = [](bool probe) {
+    const Shape x{3, 4, 1, 5, 6};
+    Graph graph(x);
+    if (probe) graph.add<Probe>("probe", x.with_batch(1));
+    graph.add<BatchNorm>("b", BatchNormOptions{.affine = false}).add<Conv>("c", cases::conv(8, {1, 3, 3}, {0, 1, 1}));
+    Context context;
+    const std::vector<std::int64_t> samples = {5, 6, 7};
+    StepState state;
+    state.sample = samples.data();
+    context.step = &state;
+    context.training = true;
+    Network network(graph, {.batch = x.n, .kernels = {}}, context);
+    EXPECT_EQ(network.report().back().backward_data == "-", !probe);
+    network.initialise(context, 1);
+    network.refresh(context);
+    Fixture::fill(network.input(), scattered);
+    network.forward(context);
+    Fixture::fill(network.output_gradient(), scattered);
+    std::vector<float> all(static_cast<std::size_t>(network.parameter_elements()), 0.0F);
+    network.backward(context, all.data());
+    std::vector<float> asked;
+    for (const char* name : {"b/running_mean", "b/running_var", "c/bias"})
+      std::ranges::copy(part(network, all.data(), name), std::back_inserter(asked));
+    return asked;
+  };
+  const std::vector<float> found = gradient(false);
+  EXPECT_EQ(found, gradient(true));
+  EXPECT_NE(found[0], 0.0F);
+}
+
 TEST(BatchNorm, StartsAsPyTorchDoesAndCountsTrainedParametersOnly) {
   Graph graph(Shape{1, 3, 1, 4, 4});
   graph.add<Conv>("c", cases::conv(8, {1, 3, 3}, {0, 1, 1})).add<BatchNorm>("b");

@@ -104,7 +104,7 @@ inline void add_mlperf(Graph& graph, const ModelOptions& options, std::int64_t o
 /// between them, the average over the map of the last one.
 inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t outputs) {
   const float slope = 0.1F;
-  const auto filters = widths(options, "model.filters", options.filters, {32, 32, 64, 128});
+  const auto filters = widths(options, "model.filters", options.filters, {16, 32, 64, 128});
   const auto hidden = widths(options, "model.hidden", options.hidden, {});
   BatchNormOptions norm;
   norm.scope = options.batch_norm == "global" ? BatchNormScope::kGlobal : BatchNormScope::kPass;
