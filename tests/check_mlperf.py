@@ -23,7 +23,7 @@ edge = 32
 [generate]
 folder = "data"
 format = "tfrecord"
-train = 3
+train = 2
 validation = 0
 test = 0
 particles = 64
@@ -66,13 +66,15 @@ with scratch_folder() as folder:
     run("cosmoflow", folder, "train", "mlperf.toml")
     run("cosmoflow", folder, "train", "mlperf.toml", "run.name=short", "train.epochs=1")
     log = folder / "runs/mlperf/mllog.txt"
-    accepted, verdict = check(log)
     last = log.read_text().splitlines()[-1]
-    print(log.read_text())
-    if '"success"' not in last:
+    if '"run_stop"' not in last or '"success"' not in last:
         sys.exit(f"the run did not reach its target: {last}")
-    if not accepted:
-        sys.exit(f"the compliance checker refuses the log:\n{verdict}")
+    closed = log.with_name("closed.txt")  # its rules ask for more
+    closed.write_text(log.read_text().replace('"value":"open"', '"value":"closed"'))
+    for file in log, closed:
+        accepted, verdict = check(file)
+        if not accepted:
+            sys.exit(f"the compliance checker refuses {file.name}:\n{verdict}")
     accepted, verdict = check(folder / "runs/short/mllog.txt")
     if accepted or "eval_error" not in verdict:
         sys.exit(f"the compliance checker accepts a run without the target:\n{verdict}")

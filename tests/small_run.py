@@ -49,7 +49,7 @@ def need(*modules):
 def run(program, folder, *arguments):
     """Runs a program of the folder that the check's first argument names."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [pathlib.Path(sys.argv[1]) / program, *arguments]
+    command = [pathlib.Path(sys.argv[1]).resolve() / program, *arguments]
     subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
