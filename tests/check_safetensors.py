@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch loads the weights that `hep export` writes into a twin of the network and computes the scores of `hep predict`.
 
-usage: check_safetensors.py HEP_PROGRAM
+usage: check_safetensors.py FOLDER_OF_PROGRAMS
 """
 import sys
 

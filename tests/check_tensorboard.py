@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """TensorBoard's own reader finds in the events of a run what stands in metrics.jsonl.
 
-usage: check_tensorboard.py HEP_PROGRAM
+usage: check_tensorboard.py FOLDER_OF_PROGRAMS
 """
 import json
 import math

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -24,6 +26,12 @@ inline std::string text_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
+}
+
+inline std::size_t count(const std::string& text, const std::string& word) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
 }
 
 class Program : public testing::Test {
@@ -61,6 +69,29 @@ class Program : public testing::Test {
     command += program_.string() + " " + arguments + " >out.txt 2>err.txt";
     const int status = std::system(command.c_str());
     return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text_of(folder_ / "out.txt"), text_of(folder_ / "err.txt")};
+  }
+
+  /// Expects that the program, on so many ranks, says one sentence with these words, ends with exit code 1 and leaves
+  /// no file behind.
+  void expect_refused(const std::string& arguments, const std::string& words,
+                      std::initializer_list<int> numbers_of_ranks = {1, 2}) {
+    const std::set<fs::path> before = files();
+    for (const int ranks : numbers_of_ranks) {
+      const Outcome outcome = run(arguments, ranks);
+      EXPECT_EQ(outcome.code, 1) << arguments << "\n" << outcome.err;
+      EXPECT_EQ(count(outcome.err, name_ + ": "), 1U) << arguments << "\n" << outcome.err;
+      EXPECT_NE(outcome.err.find(words), std::string::npos) << arguments << "\n" << outcome.err;
+      EXPECT_EQ(files(), before) << arguments;
+    }
+  }
+
+  /// All that lies in the folder, but for what the last program printed.
+  std::set<fs::path> files() const {
+    std::set<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_)) files.insert(entry.path());
+    files.erase(folder_ / "out.txt");
+    files.erase(folder_ / "err.txt");
+    return files;
   }
 
   std::string name_;

@@ -47,6 +47,7 @@ inline std::string read_bytes(const std::string& path) {
 }
 
 inline void write_bytes(const std::string& path, const std::string& bytes) {
+  std::filesystem::remove(path);  // file systems write a file to disk at once where its contents are replaced
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 

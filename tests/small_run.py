@@ -1,4 +1,4 @@
-"""A small run of the hep program in a temporary folder, for the checks in Python; and how they skip."""
+"""Runs of the programs in temporary folders, for the checks in Python; and how they skip."""
 import contextlib
 import importlib
 import os
@@ -46,16 +46,27 @@ def need(*modules):
     return found
 
 
-def hep(folder, *arguments):
+def run(program, folder, *arguments):
+    """Runs a program of the folder that the check's first argument names."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.argv[1], *arguments], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    command = [pathlib.Path(sys.argv[1]).resolve() / program, *arguments]
+    subprocess.run(command, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+def hep(folder, *arguments):
+    run("hep", folder, *arguments)
+
+
+@contextlib.contextmanager
+def scratch_folder():
+    with tempfile.TemporaryDirectory() as name:
+        yield pathlib.Path(name)
 
 
 @contextlib.contextmanager
 def small_run():
-    """A folder with small.toml, its data and the trained run runs/small."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    """A folder with small.toml, its data and the trained run runs/small of the hep program."""
+    with scratch_folder() as folder:
         (folder / "small.toml").write_text(INPUT)
         hep(folder, "generate", "small.toml")
         hep(folder, "train", "small.toml")

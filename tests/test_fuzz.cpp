@@ -1,6 +1,8 @@
 // Readers fed with damaged files: each gives a result or one of our own errors; nothing crashes, hangs, or asks for
 // memory that a file of that size cannot need.  PETAFLOW_FUZZ_INPUTS: inputs per reader (default 1000); the address
 // sanitizer sees what a crash does not show.
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -11,9 +13,13 @@
 
 #include "base/random.hpp"
 #include "config/document.hpp"
+#include "cosmo_files.hpp"
 #include "data/hep.hpp"
 #include "hep_files.hpp"
 #include "io/checkpoint.hpp"
+#include "io/gzip.hpp"
+#include "io/tf_example.hpp"
+#include "io/tfrecord.hpp"
 #include "read_sample.hpp"
 #include "scratch_folder.hpp"
 #include "train/options.hpp"
@@ -82,6 +88,9 @@ void fuzz(const std::vector<std::string>& seeds, const std::function<void(const 
   }
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, inputs_per_reader());
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  EXPECT_LT(used.ru_maxrss, 1'000'000) << "kB of memory for files of a few";
 }
 
 TEST(Fuzz, Checkpoint) {
@@ -116,6 +125,81 @@ TEST(Fuzz, HepData) {
     const auto [c, d, h, w] = data.sample_dims();
     std::vector<float> pixels(static_cast<std::size_t>(c * d * h * w));
     for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) test::read_f32(data, i, pixels);
+  });
+}
+
+/// What is done with each file of cubes.
+void read_cubes(const std::string& path) {
+  const CosmoData data = test::open_cosmo(test::whole_cubes(4), {path});
+  for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) test::read_cube(data, i);
+}
+
+TEST(Fuzz, CosmoHdf5) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "cube.h5";
+  std::vector<std::string> seeds;
+  for (const Hdf5Storage& storage : {Hdf5Storage{Hdf5Type::kI16}, Hdf5Storage{Hdf5Type::kI16, {3, 5, 8, 1}, 4},
+                                     Hdf5Storage{Hdf5Type::kI16, {8, 3, 2, 4}, 6, true}}) {
+    test::write_cosmo_hdf5(path, storage, test::cube_of_places());
+    seeds.push_back(test::read_bytes(path));
+  }
+  fuzz(seeds, [&](const std::string& bytes) {
+    test::write_bytes(path, bytes);
+    read_cubes(path);
+  });
+}
+
+/// A cube of 4^3 as an Example.
+std::string cosmo_example() {
+  const std::string x(std::size_t{2} * 4 * 64, '\1');
+  return tf_example({{"x", {{x}, {}, {}}}, {"y", {{}, test::kLabels, {}}}});
+}
+
+TEST(Fuzz, TfRecords) {
+  fuzz({tfrecord("first") + tfrecord("") + tfrecord("third"), tfrecord(cosmo_example())},
+       [](const std::string& bytes) { tfrecords_in(bytes, "file"); });
+}
+
+// The checksums of a record would hide its message.
+TEST(Fuzz, TfExample) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "cube.tfrecord";
+  fuzz({cosmo_example(), tf_example({{"x", {{}, {}, {-1, 5, 1LL << 40}}}, {"y", {{}, {1, 2, 3, 4}, {}}}})},
+       [&](const std::string& message) {
+         parse_tf_example(message, "message");
+         test::write_bytes(path, tfrecord(message));
+         try {
+           read_cubes(path);
+         } catch (const Error&) {  // another Example is no cube
+         }
+       });
+}
+
+TEST(Fuzz, Gzip) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "a.gz";
+  const std::string text = test::read_bytes("inputs/reference.toml");
+  fuzz({gzipped(text), gzipped(cosmo_example()), gzipped("a") + gzipped(std::string(100'000, 'a'))},
+       [&](const std::string& bytes) {
+         test::write_bytes(path, bytes);
+         read_inflated(path);
+       });
+}
+
+TEST(Fuzz, Npy) {
+  const test::ScratchFolder folder;
+  const std::string data = folder / "cube_data.npy", labels = folder / "cube_label.npy";
+  test::write_npy(data, "<i2", "(4, 4, 4, 4)", std::string(512, '\1'));
+  test::write_npy(labels, "<f4", "(4,)", test::bytes_of(test::kLabels));
+  const std::string whole_data = test::read_bytes(data), whole_labels = test::read_bytes(labels);
+  fuzz({whole_data}, [&](const std::string& bytes) {
+    test::write_bytes(data, bytes);
+    read_cubes(data);
+  });
+  test::write_bytes(data, whole_data);
+  fuzz({whole_labels}, [&](const std::string& bytes) {
+    test::write_bytes(labels, bytes);
+    read_cubes(data);
   });
 }
 

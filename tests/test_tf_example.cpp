@@ -10,12 +10,13 @@
 #include "io/hdf5.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
+#include "protobuf.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
 namespace {
 
-using test::error_of;
+using test::entry, test::error_of, test::field;
 
 const std::string kTwin = "21688988_univ_ics_2019-03_a10018182_006", kOther = "21688988_univ_ics_2019-03_a10021730_018";
 
@@ -66,14 +67,6 @@ TEST(TfRecords, OneAfterTheOther) {
   EXPECT_HOLDS(error_of([&] { tfrecords_in(bytes.substr(0, bytes.size() - 5), "f"); }),
                "f: record 2: it has 5 bytes, but the file ends after 4 of them");
   EXPECT_HOLDS(error_of([&] { tfrecords_in(bytes.substr(0, 7), "f"); }), "f: record 0: the file ends inside");
-}
-
-// A field of wire type 2.
-std::string field(int number, const std::string& value) {
-  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(value.size())} + value;
-}
-std::string entry(const std::string& key, const std::string& feature) {
-  return field(1, field(1, key) + field(2, feature));
 }
 
 TEST(TfExample, ListsOfAllKinds) {

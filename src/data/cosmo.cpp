@@ -74,7 +74,9 @@ class Record {
   }
   std::vector<float> labels(bool optional) const {
     if (optional && !features_.contains("y")) return {};
-    return feature("y").floats;
+    const TfFeature& y = feature("y");
+    if (y.floats.empty()) user_error("{}: feature y has no numbers of 32 bits; the labels were expected", where_);
+    return y.floats;
   }
   const std::string& where() const { return where_; }
 
@@ -169,7 +171,13 @@ void CosmoData::read_stored(std::size_t file, const Box& box, std::span<std::int
       const Hdf5File hdf5 = Hdf5File::open(path);
       const Names names = names_in(index_.format);
       OpenHdf5 opened{hdf5.dataset(names.cube), {}};
-      if (!options_.labels_optional || hdf5.has(names.labels)) opened.labels = hdf5.read<float>(names.labels);
+      if (options_.labels_optional && !hdf5.has(names.labels)) return opened;
+      constexpr std::int64_t kMost = 1000;
+      const Hdf5Info info = hdf5.dataset(names.labels).info();
+      if (info.rows() * info.row_elements() > kMost) {
+        user_error("{}: data set {} is {}; the labels of one cube were expected", path, names.labels, info.text());
+      }
+      opened.labels = hdf5.read<float>(names.labels);
       return opened;
     });
     expect(open->cube.info().dims);
@@ -214,9 +222,16 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
       std::copy_n(&stored[from], taken, &counts[to]);
     }
   }
-  const std::int16_t smallest = std::ranges::min(counts);
   const std::string& path = index_.files[file];
-  if (smallest < 0) user_error("{}: a count is {}; counts of particles are not negative", path, smallest);
+  if (const std::int16_t smallest = std::ranges::min(counts); smallest < 0) {
+    std::int64_t at = std::ranges::find(counts, smallest) - counts.begin();
+    std::array<std::int64_t, 4> place{};
+    place[3] = at % options_.channels;
+    at /= options_.channels;
+    for (std::size_t axis = 3; axis-- > 0; at /= edge) place[axis] = box.corner[axis] + at % edge;
+    user_error("{}: the count at {} is {}; counts of particles are not negative", path,
+               dims_text({place.begin(), place.end()}), smallest);
+  }
 
   if (labels.empty() && options_.labels_optional) {
     std::ranges::fill(targets, std::numeric_limits<float>::quiet_NaN());
@@ -226,7 +241,10 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
     const auto place = static_cast<std::size_t>(options_.parameters[t]);
     if (place >= labels.size()) user_error("{}: {} labels; number {} is asked for", path, labels.size(), place + 1);
     targets[t] = labels[place];
-    if (!std::isfinite(targets[t])) user_error("{}: label {} is {}", path, place + 1, targets[t]);
+    constexpr float kFar = 5;  // H_0 in km/s/Mpc is farther
+    if (!(std::abs(targets[t]) <= kFar)) {
+      user_error("{}: label {} is {}; parameters scaled to about [-1, 1] were expected", path, place + 1, targets[t]);
+    }
   }
   return {};
 }

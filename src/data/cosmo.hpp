@@ -57,7 +57,8 @@ class CosmoData final : public Dataset {
   }
   DType type() const override { return DType::kI16; }
   std::int64_t targets() const override { return std::ssize(options_.parameters); }
-  /// Throws Error(kUser) naming the file where it is not like the first one, damaged, or has negative counts.
+  /// Throws Error(kUser) naming the file where it is not like the first one, damaged, or has negative counts or labels
+  /// that are no scaled parameters.
   Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
   const std::vector<std::string>& files() const { return index_.files; }

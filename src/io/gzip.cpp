@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -16,6 +17,7 @@ namespace petaflow {
 namespace {
 
 std::string read_whole(const std::string& path) {
+  if (std::filesystem::is_directory(path)) user_error("{} is a folder; a file was expected", path);
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) user_error("cannot open {}: {}", path, std::strerror(errno));
   std::string bytes(static_cast<std::size_t>(file.tellg()), '\0');
@@ -27,7 +29,7 @@ std::string read_whole(const std::string& path) {
 }
 
 const char* reason(int code) {
-  if (code == ISAL_END_INPUT) return "it ends in the middle";
+  if (code == ISAL_END_INPUT) return "it ends in the middle, before its checksum (CRC-32)";
   if (code == ISAL_INCORRECT_CHECKSUM) return "the checksum of its contents (CRC-32) does not fit";
   return "its contents are damaged, before their checksum (CRC-32) is reached";
 }

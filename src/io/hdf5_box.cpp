@@ -26,6 +26,7 @@ using Index = std::vector<std::int64_t>;
 struct Filters {
   std::vector<H5Z_filter_t> list;
   bool known = false;
+  hsize_t file_bytes = 0;  // of the file that holds the data set: no chunk in it is longer
 };
 
 Filters filters_of(const Hdf5Dataset::Impl& set) {
@@ -33,6 +34,8 @@ Filters filters_of(const Hdf5Dataset::Impl& set) {
 #ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
   const Lock lock;
   const Handle made(H5Dget_create_plist(set.id), H5Pclose), type(H5Dget_type(set.id), H5Tclose);
+  const Handle file(H5Iget_file_id(set.id), H5Fclose);
+  H5Fget_filesize(file, &filters.file_bytes);
   filters.known = std::endian::native == std::endian::little && H5Tequal(type, H5T_STD_I16LE) > 0;
   for (int i = 0; i < H5Pget_nfilters(made); ++i) {
     unsigned flags = 0, config = 0;
@@ -57,8 +60,8 @@ void unshuffle(std::vector<std::byte>& bytes, std::vector<std::byte>& buffer) {
   bytes.swap(buffer);
 }
 
-/// The numbers of the chunk whose corner is `corner`; what was never written is 0.
-void read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& corner, std::size_t chunk_bytes,
+/// Reads the numbers of the chunk whose corner is `corner`; false where it was never written.
+bool read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& corner, std::size_t chunk_bytes,
                 std::vector<std::byte>& bytes) {
 #ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
   thread_local std::vector<std::byte> buffer;
@@ -69,8 +72,13 @@ void read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Inde
     hsize_t stored = 0;
     check(H5Dget_chunk_storage_size(set.id, offset.data(), &stored) >= 0, "{}: data set {} is damaged", set.file->path,
           set.name);
-    bytes.assign(std::max<std::size_t>(stored, 1), std::byte{0});
-    if (stored == 0) return bytes.assign(chunk_bytes, std::byte{0});
+    if (stored == 0) return false;
+    constexpr std::size_t kMostInflated = 1032;  // bytes from one, by deflate (RFC 1951)
+    if (stored > filters.file_bytes || chunk_bytes / kMostInflated > stored) {
+      user_error("{}: data set {} is damaged: a chunk of {} bytes is said to be stored in {} of {}", set.file->path,
+                 set.name, chunk_bytes, stored, filters.file_bytes);
+    }
+    bytes.resize(stored);
     check(H5Dread_chunk(set.id, H5P_DEFAULT, offset.data(), &skipped, bytes.data()) >= 0,
           "{}: data set {}: a chunk cannot be read: truncated?", set.file->path, set.name);
   }
@@ -91,6 +99,7 @@ void read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Inde
                chunk_bytes);
   }
 #endif
+  return true;
 }
 
 /// Calls f(index) for each index of a box, last axis fastest; `step` apart along each axis.
@@ -115,7 +124,7 @@ Index strides_of(const Index& dims) {
   return strides;
 }
 
-/// Copies what a chunk and a box have in common from the chunk's numbers to the box's.
+/// Copies what a chunk and a box have in common from the chunk's numbers to the box's; 0 where there is no chunk.
 void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, const Index& first,
                  const Index& count, std::int16_t* values) {
   const std::size_t rank = first.size();
@@ -131,12 +140,14 @@ void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::i
   step.back() = width;
   if (rank > 1) step[rank - 2] = rows;
   for_each_index(from, to, step, [&](const Index& index) {
-    const std::int16_t* source = chunk;
     std::int16_t* target = values;
-    for (std::size_t axis = 0; axis < rank; ++axis) {
-      source += (index[axis] - chunk_first[axis]) * chunk_strides[axis];
-      target += (index[axis] - first[axis]) * box_strides[axis];
+    for (std::size_t axis = 0; axis < rank; ++axis) target += (index[axis] - first[axis]) * box_strides[axis];
+    if (chunk == nullptr) {
+      for (std::int64_t row = 0; row < rows; ++row) std::fill_n(target + row * box_row, width, std::int16_t{0});
+      return;
     }
+    const std::int16_t* source = chunk;
+    for (std::size_t axis = 0; axis < rank; ++axis) source += (index[axis] - chunk_first[axis]) * chunk_strides[axis];
     if (width == chunk_row && width == box_row) {
       std::copy_n(source, rows * width, target);
     } else {
@@ -159,8 +170,9 @@ void read_chunks(const Hdf5Dataset::Impl& set, const Filters& filters, const Ind
     to[axis] = first[axis] + count[axis];
   }
   for_each_index(from, to, chunk, [&](const Index& corner) {
-    read_chunk(set, filters, corner, chunk_bytes, bytes);
-    copy_common(corner, chunk, reinterpret_cast<const std::int16_t*>(bytes.data()), first, count, values.data());
+    const bool written = read_chunk(set, filters, corner, chunk_bytes, bytes);
+    const auto* const numbers = written ? reinterpret_cast<const std::int16_t*>(bytes.data()) : nullptr;
+    copy_common(corner, chunk, numbers, first, count, values.data());
   });
 }
 

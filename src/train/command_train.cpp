@@ -135,11 +135,13 @@ bool has_report(const Job& job) {
 
 void begin_mllog(Job& job) {
   if (!job.options.mllog) return;
-  const MlperfBenchmark benchmark = job.app.mlperf_benchmark();
-  if (benchmark.name.empty()) user_error("mllog = true: {} is no benchmark of MLPerf HPC", job.app.name());
-  if (job.line.resume)
-    user_error("mllog = true: the time of a run for MLPerf is that of one training, without --resume");
-  if (job.options.data.validation.empty()) user_error("mllog = true: a run for MLPerf needs data.validation");
+  agree(*job.comm, [&] {
+    if (job.app.mlperf_benchmark().name.empty())
+      user_error("mllog = true: {} is no benchmark of MLPerf HPC", job.app.name());
+    if (job.line.resume)
+      user_error("mllog = true: the time of a run for MLPerf is that of one training, without --resume");
+    if (job.options.data.validation.empty()) user_error("mllog = true: a run for MLPerf needs data.validation");
+  });
   if (job.is_root()) job.mllog = std::make_unique<MlLog>();
 }
 
