@@ -43,6 +43,21 @@ TEST_F(Augment, MirrorTwiceIsNothing) {
   }
 }
 
+TEST_F(Augment, ViewsAreTheImageAndItsMirrors) {
+  std::set<std::vector<float>> seen;
+  for (const auto& view : mirrored_views(kDims)) {
+    auto image = image_;
+    view(std::as_writable_bytes(std::span(image)));
+    seen.insert(image);
+  }
+  auto rows = image_, columns = image_;
+  mirror(rows, kDims, ImageAxis::kH);
+  mirror(columns, kDims, ImageAxis::kW);
+  auto both = rows;
+  mirror(both, kDims, ImageAxis::kW);
+  EXPECT_EQ(seen, (std::set<std::vector<float>>{image_, rows, columns, both}));
+}
+
 TEST_F(Augment, EachPartCanBeSwitchedOffWithoutChangingTheOthers) {
   const auto run = [&](const AugmentOptions& options, std::uint64_t index) {
     auto image = image_;

@@ -239,5 +239,16 @@ TEST(CubeSymmetry, AllFortyEightOccur) {
   EXPECT_THROW(CubeSymmetry({1, 3, 3, 4}), Error);
 }
 
+TEST(CosmoData, SamplesKnowTheirFiles) {
+  CosmoDataOptions options;
+  options.edge = 4;
+  const CosmoData data(options, {"hdf5", 8, 4, {"a.h5", "b.h5"}});  // opens none
+  EXPECT_EQ(data.files(), (std::vector<std::string>{"a.h5", "b.h5"}));
+  EXPECT_EQ(data.origin(7).file, 0);
+  EXPECT_EQ(data.origin(7).index, 7);
+  EXPECT_EQ(data.origin(13).file, 1);
+  EXPECT_EQ(data.origin(13).index, 5);
+}
+
 }  // namespace
 }  // namespace petaflow

@@ -64,10 +64,38 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   for (const auto& method : json["single"]) methods.push_back(method["method"]);
   EXPECT_EQ(methods, (std::vector<std::string>{"network", "ridge on spectrum", "ridge, and histogram", "prior mean"}));
 
+  const std::string report = text_of(folder_ / "runs/tiny/report.html");
+  for (const char* words : {"16 cubes of the test set", "cut from 2 universes", "ridge on spectrum",
+                            "estimate of sigma_8", "redshift 0.5", "particles per voxel", "data:image/png"}) {
+    EXPECT_NE(report.find(words), std::string::npos) << words;
+  }
+
+  // The network can be judged where the training set is not: without what would be fitted to it.
+  fs::rename(folder_ / "data/train", folder_ / "away");
+  const Outcome alone = run("evaluate runs/tiny 'data/test/*' --json", 2);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_NE(alone.err.find("the classical estimates are left out: data.train: no file matches"), std::string::npos)
+      << alone.err;
+  EXPECT_EQ(nlohmann::json::parse(alone.out)["single"].size(), 1U);
+  fs::rename(folder_ / "away", folder_ / "data/train");
+
   ASSERT_EQ(run("predict runs/tiny 'data/test/*' -o out.h5").code, 0);
   const Hdf5File out = Hdf5File::open((folder_ / "out.h5").string());
   EXPECT_EQ(out.dataset("estimate").info().dims, (std::vector<std::int64_t>{16, 2}));
   EXPECT_EQ(out.text_attribute("/", "parameters"), "Omega_m\nsigma_8");
+  EXPECT_EQ(out.text_attribute("/", "units"), "\n");
+  const std::string files = out.text_attribute("/", "files").value();
+  EXPECT_EQ(std::ranges::count(files, '\n'), 15);
+  EXPECT_EQ(files.substr(0, files.find('\n')), "data/test/1_univ_ics_2lpt_a00000004_000.hdf5");
+  EXPECT_EQ(out.read<std::int32_t>("file").back(), 15);
+  EXPECT_EQ(out.read<std::int64_t>("index").back(), 0);
+  EXPECT_EQ(out.text_attribute("/", "run"), "runs/tiny");
+  EXPECT_EQ(out.text_attribute("/", "checkpoint"), fs::canonical(folder_ / "runs/tiny/checkpoint.h5"));
+  for (const char* who : {"trained_by", "provenance"}) {
+    const nlohmann::json by = nlohmann::json::parse(out.text_attribute("/", who).value());
+    EXPECT_EQ(by["application"], "cosmoflow");
+    EXPECT_TRUE(by["commit"].is_string());
+  }
   const auto truth = out.read<float>("true"), estimate = out.read<float>("estimate");
   const auto normalised = out.read<float>("estimate_normalised");
   double mae = 0;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include <nlohmann/json.hpp>
@@ -74,6 +75,11 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   ASSERT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 0);
   const Hdf5File scores = Hdf5File::open((folder_ / "scores.h5").string());
   EXPECT_EQ(scores.read<float>("score").size(), 32U);
+  std::vector<std::int64_t> places(32);
+  std::iota(places.begin(), places.end(), 0);
+  EXPECT_EQ(scores.read<std::int64_t>("index"), places);
+  EXPECT_EQ(scores.read<std::int32_t>("file"), std::vector<std::int32_t>(32, 0));
+  EXPECT_EQ(scores.text_attribute("/", "files"), "test.h5");
   EXPECT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 1);
   EXPECT_EQ(run("predict runs/small test.h5 -o test.h5 --overwrite").code, 1);  // its own input
   EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);

@@ -8,12 +8,14 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "cosmoflow/cosmoflow_app.hpp"
 #include "hep/hep_app.hpp"
 #include "report/html.hpp"
 #include "report/page.hpp"
 #include "report/plot.hpp"
 #include "report/png.hpp"
 #include "scratch_folder.hpp"
+#include "train/metric.hpp"
 #include "train/performance_tables.hpp"
 #include "train/run_record.hpp"
 #include "train/run_report.hpp"
@@ -43,6 +45,26 @@ TEST(Html, WritesNumbersForPeople) {
   EXPECT_EQ(readable(1.234e-7, 2), "1.2×10⁻⁷");
   EXPECT_EQ(readable(9.99e-12, 2), "10⁻¹¹");
   EXPECT_EQ(readable(-3e9, 2), "−3×10⁹");
+}
+
+TEST(Metric, ShowsAsManyDigitsAsItsErrorAllows) {
+  EXPECT_EQ(with_error({0.992961, 0.00123, ""}), "0.9930 ± 0.0012");
+  EXPECT_EQ(with_error({0.024793, 0.00064, ""}, 100), "2.479 ± 0.064");
+  EXPECT_EQ(with_error({1234.5, 67, ""}), "1,234 ± 67");
+  EXPECT_EQ(with_error({0.5, {}, ""}), "0.5");
+  EXPECT_EQ(with_error({0.5, 0, ""}), "0.5");
+  EXPECT_EQ(with_error({{}, {}, "no events"}), "");
+}
+
+TEST(Metric, ComesBackFromJson) {
+  nlohmann::json json;
+  put(json, "a", {0.5, 0.25, ""});
+  put(json, "b", {{}, {}, "no events"});
+  EXPECT_EQ(metric_at(json, "a").value, 0.5);
+  EXPECT_EQ(metric_at(json, "a").error, 0.25);
+  EXPECT_FALSE(metric_at(json, "b").value);
+  EXPECT_EQ(metric_at(json, "b").reason, "no events");
+  EXPECT_FALSE(metric_at(json, "c").value);
 }
 
 // ---- Pictures ----
@@ -148,6 +170,15 @@ TEST(Plot, ThinsLongLinesButKeepsTheirExtremes) {
   const std::string svg = thinned.svg("");
   EXPECT_LT(svg.size(), 30'000U);
   EXPECT_HOLDS(svg, " 26.0L");  // the top of the axes
+}
+
+TEST(Plot, ManyDotsAreSmall) {
+  std::vector<double> x(1000);
+  Plot few({"x"}, {"y"}), many({"x"}, {"y"});
+  few.points(std::span(x).first(3), std::span(x).first(3), "s1", "");
+  many.points(x, x, "s1", "");
+  EXPECT_HOLDS(few.svg(""), "class=\"dot s1\"");
+  EXPECT_HOLDS(many.svg(""), "class=\"dot s1 small\"");
 }
 
 TEST(Plot, StandsWithoutAnyPoint) {
@@ -302,6 +333,42 @@ TEST(RunReport, ShowsSeveralRunsAndUnfinishedOnes) {
   const std::string alone = run_report(app, {read_run(new_one.path)});
   EXPECT_HOLDS(alone, "No step has been logged yet");
   EXPECT_TRUE(is_well_formed(alone));
+}
+
+/// evaluation.json of a run with one parameter.
+std::string estimates_of(const std::string& parameter, const std::string& more = "") {
+  const std::string scores = R"([{"method": "network", "mae": 0.2, "mae_error": 0.01, "parameters": [{"name": ")" +
+                             parameter +
+                             R"(", "mean_relative_error": 0.0248, "mean_relative_error_error": 0.0006, "rmse": 0.01,
+                                "r2": 0.8}]}])";
+  return R"({"set": "data.test", "files": ["<t>/*"], "samples": 2, "seen_in_training": [], "judgement": {"groups": 1,
+    "single": )" +
+         scores + R"(}, "curves": {"parameters": [{"name": ")" + parameter +
+         R"(", "unit": "km/s/Mpc", "low": 63, "high": 77, "true": [65, 70], "estimate": [66, 69]}])" + more + "}}";
+}
+
+TEST(RunReport, ShowsTheEstimatesOfRunsWithOtherParameters) {
+  const ScratchFolder scratch;
+  const RunFolder first(scratch, "alpha"), second(scratch, "beta");
+  first.metrics({10, 20});
+  second.metrics({10, 20});
+  write_bytes(first.path + "/evaluation.json", estimates_of("H_0"));
+  write_bytes(second.path + "/evaluation.json",
+              estimates_of("<b>", R"(, "slices": {"file": "<i>", "most": 7, "height": 2, "width": 4,
+                                       "png": ["data:image/png;base64,", "data:image/png;base64,"]})"));
+  cosmoflow::CosmoflowApplication app;
+  const std::string one = run_report(app, {read_run(second.path)});
+  const std::string two = run_report(app, {read_run(first.path), read_run(second.path)});
+  for (const std::string& html : {one, two}) {
+    EXPECT_TRUE(is_well_formed(html));
+    EXPECT_HOLDS(html, "2.480 ± 0.060 %");
+    EXPECT_HOLDS(html, "&lt;b&gt;: mean relative error");
+    for (const char* tag : {"<b>:", "<i>", "<t>"}) EXPECT_EQ(html.find(tag), std::string::npos) << tag;
+  }
+  EXPECT_HOLDS(one, "redshift 0.5");
+  EXPECT_HOLDS(one, "7 particles per voxel");
+  EXPECT_HOLDS(two, "estimate of H_0  km/s/Mpc");
+  EXPECT_HOLDS(two, "Results of alpha");
 }
 
 TEST(RunReport, NamesTheRunOfADamagedFile) {

@@ -22,7 +22,7 @@ class TinyApplication final : public Application {
   Shape sample_shape() const override { return kSample; }
   Graph model(const Shape&) const override { return network(0); }
   std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
-  std::string scan(const std::vector<std::string>&, const std::string&, DataRole) const override { return {}; }
+  std::string scan(const std::vector<std::string>&, DataRole) const override { return {}; }
   std::unique_ptr<Dataset> open(const std::string&, const std::string&, DataRole) const override {
     return std::make_unique<Data>(8);
   }

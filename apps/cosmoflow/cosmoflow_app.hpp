@@ -2,9 +2,9 @@
 #pragma once
 
 #include "cosmoflow/cosmoflow_report.hpp"
+#include "cosmoflow/judgement.hpp"
 #include "cosmoflow/options.hpp"
 #include "train/application.hpp"
-#include "train/regression.hpp"
 
 namespace petaflow::cosmoflow {
 
@@ -16,11 +16,11 @@ class CosmoflowApplication final : public Application {
   Shape sample_shape() const override;
   Graph model(const Shape& sample) const override;
   std::unique_ptr<Loss> loss() const override;
-  std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const override;
+  std::string scan(const std::vector<std::string>& files, DataRole role) const override;
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override;
   std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
   MlperfBenchmark mlperf_benchmark() const override { return {"cosmoflow", "mae", "eval_error"}; }
-  std::vector<std::string> metrics() const override;
+  std::vector<std::string> metrics() const override { return metric_names(options_); }
   Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
                       Depth depth) const override;
   std::string curves(const Dataset& data, const Predictions& predictions) const override;
@@ -30,9 +30,6 @@ class CosmoflowApplication final : public Application {
   void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override;
 
  private:
-  CosmoDataOptions data_options(DataRole role) const;
-  std::vector<EstimatedParameter> parameters() const;
-
   Options options_;
 };
 

@@ -5,108 +5,177 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cosmoflow/universe.hpp"
+#include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/plot.hpp"
 #include "report/png.hpp"
+#include "train/json_values.hpp"
+#include "train/judged_runs.hpp"
 
 namespace petaflow::cosmoflow {
 namespace {
 
 using nlohmann::json;
 
-/// A part of a run's evaluation; null: it has none.
-const json* part_of(const RunRecord& run, const char* key) {
-  if (!run.evaluation.is_object() || !run.evaluation.contains(key)) return nullptr;
-  const json& part = run.evaluation.at(key);
-  return part.is_object() && !part.empty() ? &part : nullptr;
-}
-
-std::string tone(std::size_t run) { return fmt::format("s{}", run + 1); }
-
-/// "1.23 ± 0.04 %" of a metric that is a fraction; "1.23 ± 0.04" of another.
-std::string number(const json& object, const std::string& name, double scale = 1, const char* unit = "") {
-  const json value = object.value(name, json()), error = object.value(name + "_error", json());
-  if (!value.is_number()) return "–";
-  std::string text = readable(scale * value.get<double>(), 3);
-  if (error.is_number()) text += " ± " + readable(scale * error.get<double>(), 2);
-  return text + unit;
-}
-
-/// The middle slice of the first sample: log(1 + count) of its first channel.
-std::string slice_uri(const CosmoData& data) {
-  const auto [channels, edge, height, width] = data.sample_dims();
+/// The middle slice of the first sample in each of at most four channels.
+json slices_json(const CosmoData& data) {
+  const auto [channels, depth, height, width] = data.sample_dims();
   std::vector<std::int16_t> counts(static_cast<std::size_t>(data.sample_elements()));
   std::vector<float> targets(static_cast<std::size_t>(data.targets()));
   data.read(0, std::as_writable_bytes(std::span(counts)), targets);
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < height * width; ++i) {
-    const std::int64_t pixel = edge / 2 * height * width + i;
-    values.push_back(std::log1p(static_cast<float>(counts[static_cast<std::size_t>(pixel * channels)])));
+  const std::int64_t shown = std::min(channels, std::ssize(kRedshifts));
+  const std::int16_t* const middle = counts.data() + depth / 2 * height * width * channels;
+  std::int16_t most = 1;
+  for (std::int64_t i = 0; i < height * width * channels; ++i) {
+    if (i % channels < shown) most = std::max(most, middle[i]);
   }
-  const float highest = std::max(1e-6F, *std::ranges::max_element(values));
-  for (float& value : values) value /= highest;
-  return png_uri(heat_png(values, height, width));
-}
-
-std::string scatter(const std::vector<RunRecord>& runs, std::size_t parameter) {
-  Plot plot({"true value"}, {"estimate"}, 360, 320);
-  std::string name;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const json* curves = part_of(runs[r], "curves");
-    if (curves == nullptr || parameter >= curves->at("parameters").size()) continue;
-    const json& of = curves->at("parameters").at(parameter);
-    name = of.at("name");
-    const auto truth = of.at("true").get<std::vector<double>>(),
-               estimate = of.at("estimate").get<std::vector<double>>();
-    plot.points(truth, estimate, tone(r), runs.size() > 1 ? runs[r].name : "");
-    const std::vector<double> ends = {of.at("low"), of.at("high")};
-    if (r == 0) plot.line(ends, ends, "ink", "", Stroke::kDashed);
-  }
-  return figure(plot, fmt::format("<strong>{}</strong>: estimate against truth, one dot per cube; dashed: equal.",
-                                  html_escape(name)));
-}
-
-std::string residuals(const std::vector<RunRecord>& runs, std::size_t parameter) {
-  constexpr std::size_t kBins = 40;
-  Plot plot({"estimate − true"}, {"cubes"}, 360, 240);
-  std::string name;
-  for (std::size_t r = 0; r < runs.size(); ++r) {
-    const json* curves = part_of(runs[r], "curves");
-    if (curves == nullptr || parameter >= curves->at("parameters").size()) continue;
-    const json& of = curves->at("parameters").at(parameter);
-    name = of.at("name");
-    const auto truth = of.at("true").get<std::vector<double>>(),
-               estimate = of.at("estimate").get<std::vector<double>>();
-    double widest = 1e-12;
-    for (std::size_t i = 0; i < truth.size(); ++i) widest = std::max(widest, std::abs(estimate[i] - truth[i]));
-    std::vector<double> edges, heights(kBins, 0.0);
-    for (std::size_t i = 0; i <= kBins; ++i) {
-      edges.push_back(widest * (2.0 * static_cast<double>(i) / static_cast<double>(kBins) - 1));
+  json pictures = json::array();
+  for (std::int64_t c = 0; c < shown; ++c) {
+    std::vector<float> values;
+    for (std::int64_t row = height; row-- > 0;) {  // the first one lowest
+      for (std::int64_t column = 0; column < width; ++column) {
+        const std::int16_t count = middle[(row * width + column) * channels + c];
+        values.push_back(std::log1p(static_cast<float>(count)) / std::log1p(static_cast<float>(most)));
+      }
     }
-    for (std::size_t i = 0; i < truth.size(); ++i) {
-      const double place = (estimate[i] - truth[i] + widest) / (2 * widest) * static_cast<double>(kBins);
+    pictures.push_back(png_uri(heat_png(values, height, width)));
+  }
+  return {{"file", data.files().front()}, {"most", most}, {"height", height}, {"width", width}, {"png", pictures}};
+}
+
+/// A run's true values and estimates of a parameter.
+struct Cloud {
+  std::size_t position;  // on the page
+  std::string run, name, unit;
+  double low, high;  // of the labels
+  std::vector<double> truth, estimate;
+};
+
+/// Per parameter of any run.
+std::vector<std::vector<Cloud>> clouds_of(const std::vector<JudgedRun>& runs) {
+  std::vector<std::vector<Cloud>> parameters;
+  for (const JudgedRun& judged : runs) {
+    const json* curves = judged.curves();
+    if (curves == nullptr) continue;
+    for (const json& of : curves->at("parameters")) {
+      const Cloud cloud{judged.position, judged.run->name, of.at("name"), of.value("unit", ""),
+                        of.at("low"),    of.at("high"),    of.at("true"), of.at("estimate")};
+      const auto same = std::ranges::find_if(
+          parameters, [&](const std::vector<Cloud>& others) { return others.front().name == cloud.name; });
+      if (same == parameters.end()) {
+        parameters.push_back({cloud});
+      } else {
+        same->push_back(cloud);
+      }
+    }
+  }
+  return parameters;
+}
+
+/// "estimate of H_0  km/s/Mpc"
+std::string axis_label(const std::string& what, const Cloud& cloud) {
+  return what + cloud.name + (cloud.unit.empty() ? "" : "  " + cloud.unit);
+}
+
+std::string scatter(const std::vector<Cloud>& clouds, bool several) {
+  const Cloud& first = clouds.front();
+  double low = first.low, high = first.high;
+  for (const Cloud& cloud : clouds) {
+    for (const auto& values : {cloud.truth, cloud.estimate}) {
+      for (const double value : values) low = std::min(low, value), high = std::max(high, value);
+    }
+  }
+  const double air = 0.03 * (high - low);
+  constexpr double kWidth = 440, kHeight = kWidth + 4;  // the axes make a square
+  Plot plot({axis_label("true ", first), false, low - air, high + air},
+            {axis_label("estimate of ", first), false, low - air, high + air}, kWidth, kHeight);
+  for (const Cloud& cloud : clouds)
+    plot.points(cloud.truth, cloud.estimate, tone(cloud.position), several ? cloud.run : "");
+  const std::vector<double> ends = {first.low, first.high};
+  plot.line(ends, ends, "ink", "", Stroke::kDashed);
+  return figure(plot, fmt::format("<strong>{}</strong>: the network’s estimate against the truth, a dot per cube; "
+                                  "dashed: where they are equal, over the range of the training.",
+                                  html_escape(first.name)));
+}
+
+std::string residuals(const std::vector<Cloud>& clouds, bool several) {
+  constexpr std::size_t kBins = 40;
+  double widest = 1e-12;
+  for (const Cloud& cloud : clouds) {
+    for (std::size_t i = 0; i < cloud.truth.size(); ++i) {
+      widest = std::max(widest, std::abs(cloud.estimate[i] - cloud.truth[i]));
+    }
+  }
+  std::vector<double> edges;
+  for (std::size_t i = 0; i <= kBins; ++i) {
+    edges.push_back(widest * (2 * static_cast<double>(i) / static_cast<double>(kBins) - 1));
+  }
+  const Cloud& first = clouds.front();
+  Plot plot({axis_label("estimate − true ", first)}, {"cubes per bin", false, 0.0}, 440, 240);
+  for (const Cloud& cloud : clouds) {
+    std::vector<double> heights(kBins, 0.0);
+    for (std::size_t i = 0; i < cloud.truth.size(); ++i) {
+      const double place = (cloud.estimate[i] - cloud.truth[i] + widest) / (2 * widest) * static_cast<double>(kBins);
       heights[std::min(kBins - 1, static_cast<std::size_t>(place))] += 1;
     }
-    plot.histogram(edges, heights, tone(r), runs.size() > 1 ? runs[r].name : "");
+    plot.histogram(edges, heights, tone(cloud.position), several ? cloud.run : "");
   }
-  return figure(plot, fmt::format("<strong>{}</strong>: errors of the estimates.", html_escape(name)));
+  plot.rule_x(0, "");
+  return figure(plot, fmt::format("<strong>{}</strong>: errors of the network’s estimates.", html_escape(first.name)));
 }
 
-/// Mean relative errors of the network and the classical methods of one run.
-std::string errors_table(const RunRecord& run, const json& judgement, bool several) {
-  std::vector<std::vector<std::string>> rows = {{"method", "MAE of labels"}};
-  for (const json& of : judgement.at("single").front().at("parameters")) {
-    rows.front().push_back(html_escape(of.at("name").get<std::string>()));
+/// What the network and the classical methods of one run achieve, a column per method.
+std::string methods_table(const json& methods, const std::string& caption) {
+  std::vector<std::string> names;
+  for (const json& method : methods) names.push_back(html_escape(method.at("method").get<std::string>()));
+  ComparisonRows rows(names);
+  const auto add = [&](const std::string& what, const auto& text_of) {
+    std::vector<std::string> cells;
+    for (const json& method : methods) cells.push_back(text_of(method));
+    rows.add(what, cells);
+  };
+  add("MAE of labels", [](const json& method) { return with_error(metric_at(method, "mae")); });
+  for (std::size_t p = 0; p < methods.front().at("parameters").size(); ++p) {
+    const std::string name = html_escape(methods.front().at("parameters").at(p).at("name").get<std::string>());
+    const auto of = [p](const char* key, double scale, const char* unit) {
+      return [=](const json& method) {
+        const std::string text = with_error(metric_at(method.at("parameters").at(p), key), scale);
+        return text.empty() ? text : text + unit;
+      };
+    };
+    add(name + ": mean relative error", of("mean_relative_error", 100, " %"));
+    add(name + ": error of the network / of this", of("ratio", 1, ""));
+    add(name + ": root mean square error", of("rmse", 1, ""));
+    add(name + ": R²", of("r2", 1, ""));
   }
-  for (const json& method : judgement.at("single")) {
-    std::vector<std::string> row = {html_escape(method.at("method").get<std::string>()), number(method, "mae")};
-    for (const json& of : method.at("parameters")) row.push_back(number(of, "mean_relative_error", 100, " %"));
-    rows.push_back(row);
+  return table(rows.rows(), caption, "full");
+}
+
+std::string tables(const JudgedRun& judged, bool several) {
+  const json& judgement = judged.judgement();
+  const std::string of = several ? " of " + html_escape(judged.run->name) : "";
+  const std::string errors = "with bootstrap errors over universes";
+  std::string html = methods_table(judgement.at("single"), fmt::format("Results{}, cube by cube, {}.", of, errors));
+  if (judgement.contains("group_means")) {
+    html += methods_table(judgement.at("group_means"),
+                          fmt::format("Results{} for means over the cubes of each universe, {}.", of, errors));
   }
-  return table(rows, fmt::format("Mean relative errors{} of {} cubes from {} universes, with bootstrap errors over "
-                                 "universes.",
-                                 several ? " of " + html_escape(run.name) : "",
-                                 grouped(judgement.value("samples", 0.0)), grouped(judgement.value("groups", 0.0))));
+  return html;
+}
+
+std::string slices_figure(const json& slices) {
+  const double height = slices.at("height"), width = slices.at("width");
+  std::vector<Panel> pictures;
+  for (std::size_t c = 0; c < slices.at("png").size(); ++c) {
+    constexpr double kWidth = 240, kInner = kWidth - 62;
+    Plot plot({"voxel"}, {"voxel"}, kWidth, kInner * height / width + 66);
+    plot.image(slices.at("png").at(c), 0, width, 0, height);
+    pictures.push_back({fmt::format("redshift {}", kRedshifts.at(c)), plot});
+  }
+  return panels(pictures, "0", readable(slices.at("most")) + " particles per voxel",
+                fmt::format("The middle slice of <code>{}</code>; colours go with log(1 + count).",
+                            html_escape(slices.at("file").get<std::string>())));
 }
 
 }  // namespace
@@ -114,18 +183,14 @@ std::string errors_table(const RunRecord& run, const json& judgement, bool sever
 json report_curves(const std::vector<EstimatedParameter>& parameters, const CosmoData& data,
                    const Predictions& predictions) {
   constexpr std::int64_t kShown = 1200;
+  constexpr int kDigits = 5;
   const std::int64_t step = std::max<std::int64_t>(1, (predictions.count + kShown - 1) / kShown);
-  json curves = {{"parameters", json::array()}, {"slice", slice_uri(data)}, {"slice_of", data.files().front()}};
+  json curves = {{"parameters", json::array()}, {"slices", slices_json(data)}};
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const EstimatedParameter& parameter = parameters[p];
-    json of = {{"name", parameter.name},
-               {"low", parameter.mean - parameter.half_range},
-               {"high", parameter.mean + parameter.half_range},
-               {"true", json::array()},
-               {"estimate", json::array()}};
-    const auto physical = [&](float value) {
-      return parameter.mean + parameter.half_range * static_cast<double>(value);
-    };
+    json of = {{"name", parameter.name},        {"unit", parameter.unit}, {"low", parameter.physical(-1)},
+               {"high", parameter.physical(1)}, {"true", json::array()},  {"estimate", json::array()}};
+    const auto physical = [&](float label) { return rounded(parameter.physical(static_cast<double>(label)), kDigits); };
     for (std::int64_t i = 0; i < predictions.count; i += step) {
       const std::size_t at = static_cast<std::size_t>(i) * parameters.size() + p;
       of["true"].push_back(physical(predictions.targets[at]));
@@ -137,44 +202,49 @@ json report_curves(const std::vector<EstimatedParameter>& parameters, const Cosm
 }
 
 std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
-  const json* judgement = part_of(run, "judgement");
+  const json* judgement = evaluation_part(run, "judgement");
   if (judgement == nullptr) return {};
   std::vector<KeyNumber> numbers;
-  const json& network = judgement->at("single").front();
-  numbers.push_back({"MAE of labels", number(network, "mae"),
-                     run.evaluation.value("set", "") == "data.test" ? "test set" : "validation set"});
-  for (std::size_t p = 0; p < network.at("parameters").size(); ++p) {
-    const json& methods = judgement->at("single");
-    const std::string beside =
-        methods.size() > 1 ? "ridge: " + number(methods.at(1).at("parameters").at(p), "mean_relative_error", 100, " %")
-                           : "mean relative error";
-    numbers.push_back({network.at("parameters").at(p).at("name").get<std::string>(),
-                       number(network.at("parameters").at(p), "mean_relative_error", 100, " %"), beside});
+  const auto add = [&](const std::string& label, const Metric& metric, double scale, const char* unit,
+                       const std::string& remark) {
+    if (!metric.value) return;
+    const std::string error = metric.error ? "± " + readable(scale * *metric.error, 2) + ", " : "";
+    numbers.push_back({label, readable(scale * *metric.value, 3) + unit, error + remark});
+  };
+  const json& methods = judgement->at("single");
+  add("MAE of labels", metric_at(methods.front(), "mae"), 1, "", judged_set(run));
+  for (std::size_t p = 0; p < methods.front().at("parameters").size(); ++p) {
+    const auto error_of = [&](const json& method) {
+      return metric_at(method.at("parameters").at(p), "mean_relative_error");
+    };
+    std::string remark = judged_set(run);
+    if (methods.size() > 1) {
+      remark = "ridge " + readable(100 * error_of(methods.at(1)).value.value_or(NAN), 3) + " %";
+    }
+    add("error of " + methods.front().at("parameters").at(p).at("name").get<std::string>(), error_of(methods.front()),
+        100, " %", remark);
   }
   return numbers;
 }
 
 void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
-  std::size_t parameters = 0;
-  std::string tables;
-  const json* shown = nullptr;  // curves of the first run that has some
-  for (const RunRecord& run : runs) {
-    const json *judgement = part_of(run, "judgement"), *curves = part_of(run, "curves");
-    if (judgement == nullptr || curves == nullptr) continue;
-    if (shown == nullptr) shown = curves;
-    parameters = std::max(parameters, curves->at("parameters").size());
-    tables += errors_table(run, *judgement, runs.size() > 1);
+  const std::vector<JudgedRun> judged = judged_runs(runs);
+  if (judged.empty()) return;
+  const bool several = runs.size() > 1;
+  std::string html = judged_sets(judged, "cubes", [](const json& judgement) {
+    return fmt::format(", cut from {} universes", grouped(judgement.value("groups", 0.0)));
+  });
+  std::vector<std::string> figures, errors;
+  for (const std::vector<Cloud>& clouds : clouds_of(judged)) {
+    figures.push_back(scatter(clouds, several));
+    errors.push_back(residuals(clouds, several));
   }
-  if (shown == nullptr) return;
-  std::vector<std::string> figures;
-  for (std::size_t p = 0; p < parameters; ++p) figures.push_back(scatter(runs, p));
-  for (std::size_t p = 0; p < parameters; ++p) figures.push_back(residuals(runs, p));
-  page.section("Result", side_by_side(figures) + tables);
-  Plot slice({"voxel"}, {"voxel"}, 360, 360);
-  slice.image(shown->at("slice"), 0, 1, 0, 1);
-  page.section("Data",
-               figure(slice, fmt::format("The middle slice of <code>{}</code>: log(1 + count) of the first channel.",
-                                         html_escape(shown->at("slice_of").get<std::string>()))));
+  figures.insert(figures.end(), errors.begin(), errors.end());
+  html += side_by_side(figures);
+  for (const JudgedRun& one : judged) html += tables(one, several);
+  page.section("Result", html);
+  const json* curves = judged.front().curves();
+  if (curves != nullptr && curves->contains("slices")) page.section("Data", slices_figure(curves->at("slices")));
 }
 
 }  // namespace petaflow::cosmoflow

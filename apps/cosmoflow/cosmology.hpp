@@ -9,7 +9,7 @@ struct Cosmology {
   double sigma_8 = 0.8;    // rms of the linear density contrast today in spheres of 8 Mpc/h
   double n_s = 0.96;       // index of the primordial spectrum
   double h_0 = 70;         // Hubble's constant, km/s/Mpc
-  double omega_b = 0.045;  // baryons today
+  double omega_b = 0.045;  // baryons today; as in the simulations of Mathuriya et al., SC18
 };
 
 /// Throws a user error where a parameter has a value that no formula here holds for.

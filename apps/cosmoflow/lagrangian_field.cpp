@@ -38,7 +38,7 @@ void map_modes(const char* label, const MeshField& from, MeshField& to, const F&
   });
 }
 
-/// The gradient of the potential of -from: i k / k^2 from, in cells.
+/// -nabla phi where nabla^2 phi = from, times `factor`: i k / k^2 from, in cells.
 void attraction(const MeshField& from, int axis, float factor, MeshField& to) {
   const MeshShape& shape = from.shape();
   const float cells = factor * static_cast<float>(shape.n / (2 * std::numbers::pi));

@@ -9,6 +9,7 @@
 #include "cosmoflow/generate.hpp"
 #include "cosmoflow/model.hpp"
 #include "data/cosmo.hpp"
+#include "train/application.hpp"
 
 namespace petaflow::cosmoflow {
 
@@ -41,6 +42,14 @@ inline std::vector<std::int64_t> label_positions(const Options& options) {
     }
   }
   return positions;
+}
+
+/// How a data set is to be read.
+inline CosmoDataOptions data_options(const Options& options, DataRole role) {
+  CosmoDataOptions cubes = options.data.cubes;
+  cubes.parameters = label_positions(options);
+  cubes.labels_optional = role == DataRole::kPredict;
+  return cubes;
 }
 
 inline void declare(Schema& schema, Options& options) {

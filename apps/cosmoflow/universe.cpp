@@ -59,8 +59,8 @@ void check(const ParameterRanges& ranges) {
 Parameters to_labels(const ParameterRanges& ranges, const Parameters& physical) {
   Parameters labels{};
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const double middle = (ranges.low(i) + ranges.high(i)) / 2, half = (ranges.high(i) - ranges.low(i)) / 2;
-    labels[i] = half == 0 ? 0 : (physical[i] - middle) / half;
+    const double half_width = ranges.half_width(i);
+    labels[i] = half_width == 0 ? 0 : (physical[i] - ranges.middle(i)) / half_width;
   }
   return labels;
 }

@@ -14,8 +14,9 @@ namespace petaflow::cosmoflow {
 /// Of the channels of a cube (Mathuriya et al., SC18; the MLPerf HPC data set), latest first.
 inline constexpr std::array<double, 4> kRedshifts = {0, 0.5, 1.5, 3};
 
-/// The parameters that networks learn, in the order of the labels; H_0 in km/s/Mpc.
+/// The parameters that networks learn, in the order of the labels.
 inline constexpr std::array<const char*, 4> kParameterNames = {"Omega_m", "sigma_8", "n_s", "H_0"};
+inline constexpr std::array<const char*, 4> kParameterUnits = {"", "", "", "km/s/Mpc"};
 using Parameters = std::array<double, kParameterNames.size()>;
 
 /// The lowest and the highest value of each, between which they are uniform: by default +-10 % around 0.3, 0.8, 0.96
@@ -26,6 +27,8 @@ struct ParameterRanges {
 
   double low(std::size_t parameter) const { return of(parameter).front(); }
   double high(std::size_t parameter) const { return of(parameter).back(); }
+  double middle(std::size_t parameter) const { return (low(parameter) + high(parameter)) / 2; }
+  double half_width(std::size_t parameter) const { return (high(parameter) - low(parameter)) / 2; }
 
  private:
   const std::vector<double>& of(std::size_t parameter) const;

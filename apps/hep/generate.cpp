@@ -9,6 +9,7 @@
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
+#include "train/generated_files.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::hep {
@@ -112,6 +113,22 @@ EventCounts write_events(const std::string& path, const GeneratorOptions& option
     (columns.y[i] == 1 ? result.selected_signal : result.selected_background) += columns.sr[i];
   }
   return result;
+}
+
+void write_sets(const DataOptions& data, const Options& options, bool overwrite) {
+  const GenerateKeys& keys = options.generate;
+  GeneratorOptions generator = options.generator;
+  if (options.data.height != options.data.width) {
+    user_error("generate makes square images: data.height is {}, data.width {}", options.data.height,
+               options.data.width);
+  }
+  generator.image_size = static_cast<std::size_t>(options.data.height);
+  for (const GeneratedFile& file : plan_generated_files(data, {keys.train, keys.validation, keys.test}, overwrite)) {
+    const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(keys.seed), file.first,
+                                            file.count, static_cast<int>(keys.gzip));
+    log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", file.path,
+             file.count, counts.signal, counts.selected_background, counts.selected_signal);
+  }
 }
 
 }  // namespace petaflow::hep

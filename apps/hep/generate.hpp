@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "hep/event_generator.hpp"
+#include "hep/options.hpp"
+#include "train/options.hpp"
 
 namespace petaflow::hep {
 
@@ -18,5 +19,8 @@ struct EventCounts {
 /// name and renamed; its folder must exist.  All threads work.  Throws user errors.
 EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
                          std::int64_t first, std::int64_t count, int gzip);
+
+/// The sets that the keys of [generate] ask for, to the files that `data` names.  Throws user errors.
+void write_sets(const DataOptions& data, const Options& options, bool overwrite);
 
 }  // namespace petaflow::hep

@@ -15,7 +15,7 @@ class HepApplication final : public Application {
   Shape sample_shape() const override;
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
   std::unique_ptr<Loss> loss() const override;
-  std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const override;
+  std::string scan(const std::vector<std::string>& files, DataRole role) const override;
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override;
   void keep(const Dataset& train) override;
   std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
@@ -30,10 +30,6 @@ class HepApplication final : public Application {
   void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override;
 
  private:
-  HepDataOptions data_options(DataRole role) const;
-  void write_files(const CommonOptions& options, bool overwrite) const;
-  ScoredSet scored(const HepData& data, const Predictions& predictions) const;
-
   Options options_;
 };
 

@@ -11,6 +11,7 @@
 #include "report/html.hpp"
 #include "report/png.hpp"
 #include "train/json_values.hpp"
+#include "train/judged_runs.hpp"
 
 namespace petaflow::hep {
 namespace {
@@ -18,8 +19,6 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kClasses[2] = {"background", "signal"};
-
-double rounded(double value) { return std::stod(fmt::format("{:.4g}", value)); }
 
 /// Neighbours that a plot could not tell apart are left out.
 json roc_json(const ScoredSet& set) {
@@ -143,34 +142,20 @@ json events_json(const HepData& data, const ScoredSet& set, const ImageScale& sc
 
 // ---- Page ----
 
-const json* evaluation_of(const RunRecord& run, const char* part) {
-  if (!run.evaluation.is_object() || !run.evaluation.contains(part) || !run.evaluation[part].is_object())
-    return nullptr;
-  return &run.evaluation[part];
-}
-
-std::string with_error(const json& object, const std::string& name, int digits = 4) {
-  if (!object.contains(name) || !object[name].is_number()) return "";
-  const json error = object.value(name + "_error", json());
-  const std::string value = grouped(object[name].get<double>(), digits);
-  return error.is_number() ? value + " ± " + grouped(error.get<double>(), digits) : value;
-}
-
 std::string percent(double rate) { return readable(100 * rate, 2) + " %"; }
 
-/// Columns of the page's runs that have an evaluation: position on the page and record.
-using Judged = std::vector<std::pair<std::size_t, const RunRecord*>>;
+using Judged = std::vector<JudgedRun>;
 
 std::string roc_figure(const Judged& runs, std::size_t on_page) {
   Plot plot({"signal efficiency", false, 0.0, 1.0}, {"background rejection  1 / background rate", true, 1.0});
   const json* cuts = nullptr;
-  for (const auto& [position, run] : runs) {
-    const json* curves = evaluation_of(*run, "curves");
+  for (const JudgedRun& judged : runs) {
+    const json* curves = judged.curves();
     if (curves == nullptr || !curves->contains("roc")) continue;
     std::vector<double> x = curves->at("roc").at("signal"), y;
     for (const double rate : curves->at("roc").at("background")) y.push_back(rate > 0 ? 1 / rate : NAN);
-    plot.line(x, y, tone(position), on_page > 1 ? run->name : "network");
-    const json& judgement = run->evaluation.at("judgement");
+    plot.line(x, y, tone(judged.position), on_page > 1 ? judged.run->name : "network");
+    const json& judgement = judged.judgement();
     if (cuts == nullptr && judgement.contains("selection")) cuts = &judgement.at("selection");
   }
   if (plot.legend().empty()) return "";  // one class alone has no curve
@@ -187,7 +172,7 @@ std::string roc_figure(const Judged& runs, std::size_t on_page) {
 }
 
 std::string score_figure(std::size_t on_page, const RunRecord& run) {
-  const json* curves = evaluation_of(run, "curves");
+  const json* curves = evaluation_part(run, "curves");
   if (curves == nullptr || !curves->contains("scores")) return "";
   const json& scores = curves->at("scores");
   const double low = scores.at("low"), high = scores.at("high");
@@ -211,31 +196,31 @@ std::string score_figure(std::size_t on_page, const RunRecord& run) {
 
 std::string result_table(const Judged& runs, std::size_t on_page) {
   std::vector<std::string> names;
-  for (const auto& [position, run] : runs) names.push_back(on_page > 1 ? html_escape(run->name) : "value");
+  for (const JudgedRun& judged : runs) names.push_back(on_page > 1 ? html_escape(judged.run->name) : "value");
   ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const auto& value_of) {
     std::vector<std::string> cells;
-    for (const auto& [position, run] : runs) cells.push_back(value_of(run->evaluation.at("judgement")));
+    for (const JudgedRun& judged : runs) cells.push_back(value_of(judged.judgement()));
     rows.add(what, cells);
   };
-  add("area under the ROC curve", [](const json& j) { return with_error(j, "auc"); });
-  add("accuracy", [](const json& j) { return with_error(j, "accuracy"); });
-  const json& first = runs.front().second->evaluation.at("judgement");
+  add("area under the ROC curve", [](const json& j) { return with_error(metric_at(j, "auc")); });
+  add("accuracy", [](const json& j) { return with_error(metric_at(j, "accuracy")); });
+  const json& first = runs.front().judgement();
   for (std::size_t i = 0; i < first.value("at_background_rate", json::array()).size(); ++i) {
     const double rate = first.at("at_background_rate").at(i).value("background_rate", 0.0);
     add("signal efficiency at a background rate of " + percent(rate), [&](const json& j) {
       for (const json& at : j.value("at_background_rate", json::array())) {
-        if (at.value("background_rate", 0.0) == rate) return with_error(at, "signal_efficiency");
+        if (at.value("background_rate", 0.0) == rate) return with_error(metric_at(at, "signal_efficiency"));
       }
       return std::string();
     });
   }
-  const auto cuts = [](const char* key, int digits = 4) {
+  const auto cuts = [](const char* key) {
     return [=](const json& j) {
-      return j.contains("selection") ? with_error(j.at("selection"), key, digits) : std::string();
+      return j.contains("selection") ? with_error(metric_at(j.at("selection"), key)) : std::string();
     };
   };
-  add("cut selection: background rate", cuts("background_rate", 5));
+  add("cut selection: background rate", cuts("background_rate"));
   add("cut selection: signal efficiency", cuts("signal_efficiency"));
   add("network at that rate: signal efficiency", cuts("score_signal_efficiency"));
   add("gain in signal efficiency", cuts("difference"));
@@ -250,12 +235,12 @@ std::string probability(double log_odds) {
 }
 
 std::string events_figure(const RunRecord& run, std::size_t on_page) {
-  const json* curves = evaluation_of(run, "curves");
+  const json* curves = evaluation_part(run, "curves");
   if (curves == nullptr || !curves->contains("events") || !curves->at("events").is_object()) return "";
   const json& events = curves->at("events");
   const bool known = events.value("format", "") == "all_events" && events.value("whole", false);
   const bool in_mev = events.value("format", "") != "sc17";
-  std::string html = "<div class=\"side small\">\n";
+  std::vector<Panel> pictures;
   for (const json& event : events.at("list")) {
     const double phi = known ? std::numbers::pi : event.value("width", 1.0);
     const double eta = known ? 2.5 : event.value("height", 1.0);
@@ -264,28 +249,15 @@ std::string events_figure(const RunRecord& run, std::size_t on_page) {
     Plot plot({known ? "φ" : "φ bin"}, {known ? "η" : "η bin"}, kWidth,
               kInner * (eta - eta_low) / (phi - phi_low) + 66);
     plot.image(event.at("png"), phi_low, phi, eta_low, eta);
-    const std::string title =
-        fmt::format("{}: {}", event.at("what").get<std::string>(), probability(event.at("log_odds")));
-    html += "<div><div class=\"panel\">" + html_escape(title) + "</div>" + plot.svg(html_escape(title)) + "</div>\n";
+    pictures.push_back(
+        {fmt::format("{}: {}", event.at("what").get<std::string>(), probability(event.at("log_odds"))), plot});
   }
   const double low = events.at("low"), high = events.at("high"), unit = in_mev ? 1e-3 : 1;
-  std::string stops;
-  for (int i = 0; i <= 10; ++i) {
-    const Colour c = heat_colour(i / 10.0);
-    stops += fmt::format("{}rgb({} {} {})", i == 0 ? "" : ",", c[0], c[1], c[2]);
-  }
-  html += fmt::format(
-      "</div>\n<div class=\"scale\"><span>≤ {}</span><i style=\"background:linear-gradient(90deg,{})\"></i>"
-      "<span>{}{}</span></div>\n",
-      readable(unit * low, 2), stops, readable(unit * high, 2), in_mev ? " GeV" : "");
-  return "<div class=\"wide\">" +
-         figure_of(html,
-                   fmt::format("Events of the {} set as {} sees them: the first channel, logarithmic colours; p is "
-                               "its probability of signal. Of each class: one from its middle, one of its "
-                               "uncertain tenth, and the worst mistake.",
-                               run.evaluation.value("set", "") == "data.test" ? "test" : "validation",
-                               on_page > 1 ? html_escape(run.name) : "the network")) +
-         "</div>\n";
+  return panels(pictures, "≤ " + readable(unit * low, 2), readable(unit * high, 2) + (in_mev ? " GeV" : ""),
+                fmt::format("Events of the {} as {} sees them: the first channel, logarithmic colours; p is its "
+                            "probability of signal. Of each class: one from its middle, one of its uncertain tenth, "
+                            "and the worst mistake.",
+                            judged_set(run), on_page > 1 ? html_escape(run.name) : "the network"));
 }
 
 }  // namespace
@@ -316,17 +288,12 @@ nlohmann::json report_curves(const HepData& data, const ScoredSet& set, const Im
 }
 
 std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
-  const json* judgement = evaluation_of(run, "judgement");
+  const json* judgement = evaluation_part(run, "judgement");
   if (judgement == nullptr) return {};
   std::vector<KeyNumber> numbers;
-  const auto error = [](const json& object, const char* name, int digits) {
-    const json value = object.value(name, json());
-    return value.is_number() ? "± " + grouped(value.get<double>(), digits) : std::string();
-  };
-  if (judgement->contains("auc") && judgement->at("auc").is_number()) {
-    const std::string set = run.evaluation.value("set", "") == "data.test" ? "test set" : "validation set";
-    numbers.push_back(
-        {"area under ROC", grouped(judgement->at("auc"), 4), error(*judgement, "auc_error", 4) + ", " + set});
+  if (const Metric auc = metric_at(*judgement, "auc"); auc.value) {
+    const std::string error = auc.error ? "± " + grouped(*auc.error, 4) + ", " : "";
+    numbers.push_back({"area under ROC", grouped(*auc.value, 4), error + judged_set(run)});
   }
   if (judgement->contains("selection")) {
     const json& cuts = judgement->at("selection");
@@ -340,36 +307,15 @@ std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
 }
 
 void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
-  Judged judged;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    if (evaluation_of(runs[i], "judgement") != nullptr) judged.emplace_back(i, &runs[i]);
-  }
+  const Judged judged = judged_runs(runs);
   if (judged.empty()) return;
-  std::vector<std::pair<std::string, std::string>> sets;  // what was judged, by which runs
-  for (const auto& [position, run] : judged) {
-    const json& j = run->evaluation;
-    const std::string files = fmt::format("{}", fmt::join(j.value("files", std::vector<std::string>()), ", "));
-    const bool test = j.value("set", "") == "data.test";
-    const auto seen = j.value("seen_in_training", std::vector<std::string>());
-    const std::string warning =
-        seen.empty() ? "" : fmt::format("; <strong>training saw {} of these files</strong>", seen.size());
-    const std::string set =
-        fmt::format("{} events of the {} set (<code>{}</code>), {} of them signal{}", grouped(j.value("samples", 0.0)),
-                    test ? "test" : "validation", html_escape(files),
-                    grouped(j.at("judgement").value("signal_events", 0.0)), warning);
-    const auto same = std::ranges::find(sets, set, &std::pair<std::string, std::string>::first);
-    if (same == sets.end()) {
-      sets.emplace_back(set, html_escape(run->name));
-    } else {
-      same->second += ", " + html_escape(run->name);
-    }
-  }
-  std::string about;
-  for (const auto& [set, names] : sets) about += "<p>" + (sets.size() > 1 ? names + ": " : "") + set + ".</p>\n";
+  const std::string about = judged_sets(judged, "events", [](const json& judgement) {
+    return fmt::format(", {} of them signal", grouped(judgement.value("signal_events", 0.0)));
+  });
   std::vector<std::string> figures = {roc_figure(judged, runs.size())};
-  for (const auto& [position, run] : judged) figures.push_back(score_figure(runs.size(), *run));
+  for (const JudgedRun& one : judged) figures.push_back(score_figure(runs.size(), *one.run));
   page.section("Result", about + side_by_side(figures) + result_table(judged, runs.size()));
-  const std::string pictures = events_figure(*judged.front().second, runs.size());
+  const std::string pictures = events_figure(*judged.front().run, runs.size());
   if (!pictures.empty()) page.section("Events", pictures);
 }
 

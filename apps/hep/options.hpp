@@ -10,6 +10,7 @@
 #include "data/hep.hpp"
 #include "hep/event_generator.hpp"
 #include "hep/model.hpp"
+#include "train/application.hpp"
 
 namespace petaflow::hep {
 
@@ -50,6 +51,20 @@ struct Options {
   GeneratorOptions generator;
   EvaluateKeys evaluate;
 };
+
+/// How a data set is to be read.
+inline HepDataOptions data_options(const DataKeys& data, DataRole role) {
+  HepDataOptions options = data.options;
+  options.file.channels = data.channels;
+  if (data.crop) options.crop = {data.height, data.width};
+  options.maxima.assign(data.maxima.begin(), data.maxima.end());
+  options.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
+  options.labels = role == DataRole::kTrain      ? HepLabels::kBothClasses
+                   : role == DataRole::kEvaluate ? HepLabels::kAny
+                                                 : HepLabels::kOptional;
+  if (role != DataRole::kTrain) options.loss_weight = "none";
+  return options;
+}
 
 inline void declare(Schema& schema, Options& options) {
   DataKeys& data = options.data;

@@ -42,6 +42,20 @@ void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, Im
   }
 }
 
+std::vector<std::function<void(std::span<std::byte>)>> mirrored_views(const std::array<std::int64_t, 4>& dims) {
+  std::vector<std::function<void(std::span<std::byte>)>> views;
+  for (const bool rows : {false, true}) {
+    for (const bool columns : {false, true}) {
+      views.emplace_back([=](std::span<std::byte> image) {
+        const auto pixels = numbers<float>(image);
+        if (rows) mirror(pixels, dims, ImageAxis::kH);
+        if (columns) mirror(pixels, dims, ImageAxis::kW);
+      });
+    }
+  }
+  return views;
+}
+
 void DetectorAugment::operator()(std::span<std::byte> image, RandomSequence& random) const {
   const auto pixels = numbers<float>(image);
   const ImageAxis eta = options_.phi == ImageAxis::kW ? ImageAxis::kH : ImageAxis::kW;

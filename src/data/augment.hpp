@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <vector>
 
 #include "base/random.hpp"
 
@@ -17,6 +20,9 @@ void roll(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, Imag
 
 /// Reverses the order along an axis.  dims: C, D, H, W.
 void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis);
+
+/// The image as it is and its three mirrors: what is averaged over where none of them matters.  dims: C, D, H, W.
+std::vector<std::function<void(std::span<std::byte>)>> mirrored_views(const std::array<std::int64_t, 4>& dims);
 
 struct AugmentOptions {
   ImageAxis phi = ImageAxis::kW;  // eta is the other one

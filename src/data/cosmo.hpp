@@ -61,7 +61,10 @@ class CosmoData final : public Dataset {
   /// that are no scaled parameters.
   Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
-  const std::vector<std::string>& files() const { return index_.files; }
+  std::vector<std::string> files() const override { return index_.files; }
+  SampleOrigin origin(std::int64_t index) const override {
+    return {static_cast<std::int32_t>(index / cubes_per_file()), index % cubes_per_file()};
+  }
   std::int64_t cubes_per_file() const { return cuts_ * cuts_ * cuts_; }
   /// Of each sample: samples of the same universe have the same number.  Files are of the same universe where their
   /// names differ in the last run of digits only ("..._a10018182_006.tfrecord").

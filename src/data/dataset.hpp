@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -14,6 +15,12 @@ namespace petaflow {
 struct Sample {
   std::int32_t label = 0;  // -1: what is to be predicted is not known
   float weight = 1;        // of the loss
+};
+
+/// Where a sample comes from.
+struct SampleOrigin {
+  std::int32_t file = 0;   // position in Dataset::files()
+  std::int64_t index = 0;  // in that file
 };
 
 /// The numbers of samples, which data sets, loaders and augmentations pass on as bytes of the set's type.
@@ -39,6 +46,9 @@ class Dataset {
   virtual std::array<std::int64_t, 4> sample_dims() const = 0;
   /// Of the numbers of a sample.
   virtual DType type() const { return DType::kF32; }
+  /// In the order of the samples; empty: they come from no file.
+  virtual std::vector<std::string> files() const { return {}; }
+  virtual SampleOrigin origin(std::int64_t index) const { return {0, index}; }
   /// Numbers to be predicted for a sample (regression); 0: its class.
   virtual std::int64_t targets() const { return 0; }
   /// Fills a sample, (D, H, W, C): channels last, transformed and normalised; and its targets.  Throws Error naming

@@ -69,7 +69,7 @@ HepData::HepData(const HepDataOptions& options, HepIndex index)
   }
 }
 
-std::vector<std::string> HepData::paths() const {
+std::vector<std::string> HepData::files() const {
   std::vector<std::string> paths;
   for (const HepFile& file : index_.files) paths.push_back(file.path);
   return paths;

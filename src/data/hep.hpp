@@ -67,6 +67,11 @@ class HepData final : public Dataset {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(events().size()); }
   std::array<std::int64_t, 4> sample_dims() const override { return {channels_, 1, height_, width_}; }
+  std::vector<std::string> files() const override;
+  SampleOrigin origin(std::int64_t index) const override {
+    const HepEvent& event = events()[static_cast<std::size_t>(index)];
+    return {event.file, event.index};
+  }
   /// Throws Error(kUser) naming file and event where a pixel is NaN or infinite, or cannot be read.
   Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
@@ -77,7 +82,6 @@ class HepData final : public Dataset {
 
   /// What the file says about each event.
   const std::vector<HepEvent>& events() const { return index_.events; }
-  std::vector<std::string> paths() const;  // of the files, in the order of HepEvent::file
   std::array<std::int64_t, 2> class_counts() const { return class_counts_; }  // background, signal
   bool has_weights() const { return index_.files.front().has_weights; }
   bool has_selection() const { return index_.files.front().has_selection; }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "report/html.hpp"
+#include "report/png.hpp"
 
 namespace petaflow {
 namespace {
@@ -34,13 +37,15 @@ h2 { font-size: 1.3rem; line-height: 1.25; font-weight: 600; margin: 3rem 0 1rem
 h3 { font-size: 1.02rem; font-weight: 600; margin: 2rem 0 .6rem; }
 p { max-width: 44rem; margin: 0 0 1rem; }
 .subtitle { color: var(--soft); margin: 0; max-width: none; overflow-wrap: anywhere; }
-.keys { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.2rem, 1fr)); gap: 1.2rem 1.6rem; margin: 1.8rem 0 0; }
+.keys { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.2rem, 1fr)); gap: 1.2rem 1.6rem; margin: 1.8rem 0 0; }
 .keys div { border-top: 1px solid var(--hair); padding-top: .55rem; }
 .keys dt { font: .78rem/1.3 var(--sans); color: var(--soft); }
 .keys dd { margin: 0; font: 500 1.65rem/1.25 var(--sans); font-variant-numeric: tabular-nums; letter-spacing: -.02em; }
 .keys dd + dd { font: .78rem/1.35 var(--sans); color: var(--soft); letter-spacing: 0; }
 .side { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 25rem), 1fr)); gap: 2rem 2.2rem; margin: 1rem 0 1.6rem; }
 .side.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 17.5rem), 1fr)); gap: 1.4rem 1.6rem; align-items: end; }
+.side.small.four { grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); }
+.side.four > div { max-width: 17rem; }
 figure { margin: 0; min-width: 0; break-inside: avoid; }
 .side > figure > svg { max-width: 34rem; }
 figcaption, .caption { font-size: .88rem; line-height: 1.42; color: var(--soft); max-width: 34rem; }
@@ -59,6 +64,7 @@ svg svg { overflow: hidden; }
 .line.dashed { stroke-dasharray: 5 4; stroke-width: 1.5; }
 .area { fill: currentColor; opacity: .17; }
 .dot { fill: currentColor; stroke: var(--paper); stroke-width: 1; }
+.dot.small { stroke: none; opacity: .45; }
 .rule { stroke: var(--soft); stroke-width: 1; stroke-dasharray: 2 3; fill: none; }
 image { image-rendering: pixelated; }
 .s1 { color: var(--s1); } .s2 { color: var(--s2); } .s3 { color: var(--s3); } .s4 { color: var(--s4); }
@@ -102,8 +108,9 @@ footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--hair)
   .keys { grid-template-columns: 1fr 1fr; gap: .9rem 1.2rem; }
   .keys dd { font-size: 1.4rem; }
   svg { font-size: 13.5px; }
-  .side.small { grid-template-columns: 1fr 1fr; gap: 1rem .8rem; }
+  .side.small, .side.small.four { grid-template-columns: 1fr 1fr; gap: 1rem .8rem; }
   .side.small svg { font-size: 20px; }
+  .side.small.four svg { font-size: 15px; }
   th, td { padding: .3rem .4rem; }
 }
 @media print {
@@ -113,9 +120,10 @@ footer { margin-top: 3rem; padding-top: .8rem; border-top: 1px solid var(--hair)
   h2 { margin-top: 1.6rem; break-after: avoid; }
   .side { grid-template-columns: 1fr 1fr; gap: 1rem 1.4rem; }
   .side.small { grid-template-columns: 1fr 1fr 1fr; }
+  .side.small.four { grid-template-columns: 1fr 1fr 1fr 1fr; }
   table { font-size: 8.5pt; }
   tr, .bar, .keys div, .scroll { break-inside: avoid; }
-  .keys { grid-template-columns: repeat(5, 1fr); gap: 1rem; }
+  .keys { grid-template-columns: repeat(6, 1fr); gap: 1rem; }
   .keys dd { font-size: 14pt; }
   pre { background: none; padding: 0; font-size: 6.5pt; columns: 3; }
   .bar, .scale i, .legend, image { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
@@ -166,6 +174,25 @@ std::string side_by_side(const std::vector<std::string>& figures, bool small) {
   std::string html = small ? "<div class=\"side small\">\n" : "<div class=\"side\">\n";
   for (const std::string& one : figures) html += one;
   return html + "</div>\n";
+}
+
+std::string panels(const std::vector<Panel>& pictures, const std::string& low, const std::string& high,
+                   const std::string& caption) {
+  const bool threes = pictures.size() % 3 == 0;  // a full row on a wide screen, else of four
+  std::string html = threes ? "<div class=\"side small\">\n" : "<div class=\"side small four\">\n", stops;
+  for (const auto& [title, plot] : pictures) {
+    const std::string text = html_escape(title);
+    html += "<div><div class=\"panel\">" + text + "</div>" + plot.svg(text) + "</div>\n";
+  }
+  for (int i = 0; i <= 10; ++i) {
+    const Colour c = heat_colour(i / 10.0);
+    stops += fmt::format("{}rgb({} {} {})", i == 0 ? "" : ",", c[0], c[1], c[2]);
+  }
+  html += fmt::format(
+      "</div>\n<div class=\"scale\"><span>{}</span><i style=\"background:linear-gradient(90deg,{})\"></i>"
+      "<span>{}</span></div>\n",
+      html_escape(low), stops, html_escape(high));
+  return "<div class=\"wide\">" + figure_of(html, caption) + "</div>\n";
 }
 
 std::string table(const std::vector<std::vector<std::string>>& rows, const std::string& caption,

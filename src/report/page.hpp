@@ -16,6 +16,17 @@ std::string figure_of(const std::string& html, const std::string& caption);
 /// Figures side by side where there is room; small ones: more of them.
 std::string side_by_side(const std::vector<std::string>& figures, bool small = false);
 
+/// A picture with what stands above it.
+struct Panel {
+  std::string title;
+  Plot plot;
+};
+
+/// A figure of pictures side by side, all in heat_colour(): its scale below them goes from `low` to `high`.  Texts, and
+/// a caption (HTML).
+std::string panels(const std::vector<Panel>& pictures, const std::string& low, const std::string& high,
+                   const std::string& caption);
+
 /// Words for what colours mean.
 std::string legend_html(const std::vector<LegendEntry>& entries);
 

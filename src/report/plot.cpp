@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLeft = 50, kRight = 12, kTop = 26, kBottom = 40;
 constexpr std::size_t kMostPoints = 1000;  // of a line: more than a plot has pixels
+constexpr std::size_t kManyDots = 200;
 
 std::string number(double value) {
   const std::string text = fmt::format("{:.1f}", value);
@@ -59,7 +60,7 @@ std::vector<Tick> log_ticks(double low, double high) {
     for (int factor = 1; factor < (every == 1 ? 10 : 2); ++factor) {
       const double value = factor * std::pow(10.0, exponent);
       if (value < low * (1 - 1e-9) || value > high * (1 + 1e-9)) continue;
-      const bool labelled = factor == 1 ? exponent % every == 0 : decades < 1.7 && (factor == 2 || factor == 5);
+      const bool labelled = factor == 1 ? exponent % every == 0 : decades < 2 && (factor == 2 || factor == 5);
       const bool plain = decades <= 6 && exponent >= -4 && exponent <= 5;
       std::string label = plain ? readable(value, 1) : power_of_ten(exponent);
       if (!plain && factor != 1) label.clear();
@@ -199,8 +200,10 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
     case Mark::Kind::kPoints:
       for (std::size_t i = 0; i < mark.x.size(); ++i) {
         if (!x.takes(mark.x[i]) || !y.takes(mark.y[i])) continue;
-        out += fmt::format("<circle class=\"dot {}\" cx=\"{}\" cy=\"{}\" r=\"3\">{}</circle>\n", mark.tone,
-                           number(x(mark.x[i])), number(y(mark.y[i])), tip(i < mark.tips.size() ? mark.tips[i] : ""));
+        const bool small = mark.x.size() > kManyDots;
+        out += fmt::format("<circle class=\"dot {}{}\" cx=\"{}\" cy=\"{}\" r=\"{}\">{}</circle>\n", mark.tone,
+                           small ? " small" : "", number(x(mark.x[i])), number(y(mark.y[i])), small ? "1.7" : "3",
+                           tip(i < mark.tips.size() ? mark.tips[i] : ""));
       }
       break;
     case Mark::Kind::kHistogram: {

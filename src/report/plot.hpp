@@ -1,6 +1,5 @@
 // Plots as inline SVG: axes with sensible ticks, lines, histograms, points, pictures.  Colours are CSS classes of the
-// page
-// ("s1" ... "s8", "signal", "background", "ink"), so that one drawing serves light, dark and print.
+// page ("s1" ... "s8", "signal", "background", "ink"), so that one drawing serves light, dark and print.
 #pragma once
 
 #include <optional>
@@ -43,7 +42,7 @@ class Plot {
   /// are thinned to what a screen shows, minima and maxima kept.
   void line(std::span<const double> x, std::span<const double> y, const std::string& tone, const std::string& label,
             Stroke stroke = Stroke::kFull);
-  /// Dots, each with a text that appears under the mouse.
+  /// Dots, each with a text that appears under the mouse; where there are many, small and translucent ones.
   void points(std::span<const double> x, std::span<const double> y, const std::string& tone, const std::string& label,
               const std::vector<std::string>& tips = {});
   /// heights[i] from edges[i] to edges[i + 1], filled lightly.

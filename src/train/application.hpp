@@ -18,6 +18,7 @@
 #include "nn/graph.hpp"
 #include "nn/loss.hpp"
 #include "report/page.hpp"
+#include "train/metric.hpp"
 #include "train/mllog.hpp"
 #include "train/options.hpp"
 #include "train/predictor.hpp"
@@ -45,6 +46,8 @@ struct Evaluation {
   std::string json;                              // a JSON object for machines
 
   const NamedMetric* find(const std::string& name) const;
+  /// To `metrics` where it has a value, else to `undefined`.
+  void add(const std::string& name, const Metric& metric, bool higher_is_better);
 };
 
 /// A data set of a prediction file: a row of `width` numbers per sample.
@@ -54,10 +57,9 @@ struct PredictionColumn {
   std::int64_t width = 1;  // 1: without a second axis
 };
 
-/// What is written of predictions.
+/// What is written of predictions, beside where each sample comes from.
 struct PredictionRows {
-  std::vector<PredictionColumn> columns;  // "file" (position in `files`) and "index" (in the file) among them
-  std::vector<std::string> files;
+  std::vector<PredictionColumn> columns;
   std::map<std::string, std::string> attributes;  // of the file: what the columns mean
 };
 
@@ -75,11 +77,10 @@ class Application {
   virtual Graph model(const Shape& sample) const = 0;
   virtual std::unique_ptr<Loss> loss() const = 0;
 
-  /// Looks into files or patterns, on rank 0; `what` names the list in errors ("data.train").  Gives what open() must
-  /// know of them, as bytes for all ranks.  Throws user errors.
-  virtual std::string scan(const std::vector<std::string>& files, const std::string& what, DataRole role) const = 0;
+  /// Looks into files, on rank 0.  Gives what open() must know of them, as bytes for all ranks.  Throws user errors.
+  virtual std::string scan(const std::vector<std::string>& files, DataRole role) const = 0;
   /// The set that scan() found, on every rank; it is completed by others (dataset.hpp).  Opens no file.  Throws user
-  /// errors.
+  /// errors; `what` names the list of files in them ("data.train").
   virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
   /// What a training set fixes for all others (normalisation) goes into keys, so that it is stored with the run.
   virtual void keep(const Dataset& /*train*/) {}

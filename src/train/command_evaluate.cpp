@@ -10,12 +10,7 @@ namespace petaflow {
 int command_evaluate(Job& job) {
   const TrainedNetwork trained = load_trained(job);
   const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kEvaluate);
-  std::unique_ptr<Predictor> predictor;
-  agree(*job.comm, [&] {
-    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
-                                            job.options.data, job.app.views(*data));
-  });
-  const Predictions predictions = predictor->run();
+  const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     const Evaluation evaluation = job.app.evaluate(job.options, *data, predictions, Depth::kFull);

@@ -1,5 +1,7 @@
 // predict RUN FILE... -o OUT.h5: what the network says of every sample, with where it came from.
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
@@ -24,17 +26,30 @@ void write(Hdf5File& file, const PredictionColumn& column, const std::vector<std
   file.write<std::int64_t>(column.name, {std::ssize(values)}, values, {Hdf5Type::kI64});
 }
 
-void write_rows(const Job& job, const PredictionRows& rows) {
+/// Where each sample comes from: columns file (position in the attribute files) and index (in the file).
+std::vector<PredictionColumn> origin_columns(const Dataset& data) {
+  std::vector<std::int32_t> file;
+  std::vector<std::int64_t> index;
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    const SampleOrigin origin = data.origin(i);
+    file.push_back(origin.file);
+    index.push_back(origin.index);
+  }
+  return {{"file", file}, {"index", index}};
+}
+
+void write_predictions(const Job& job, const TrainedNetwork& trained, const Dataset& data, PredictionRows rows) {
+  std::ranges::move(origin_columns(data), std::back_inserter(rows.columns));
   write_hdf5_atomically(job.line.output, [&](Hdf5File& file) {
     for (const PredictionColumn& column : rows.columns) {
       std::visit([&](const auto& values) { write(file, column, values); }, column.values);
     }
-    std::string files;
-    for (const std::string& name : rows.files) files += (files.empty() ? "" : "\n") + name;
-    file.set_attribute("/", "files", files);
+    rows.attributes["files"] = fmt::format("{}", fmt::join(data.files(), "\n"));
+    rows.attributes["run"] = job.line.input;
+    rows.attributes["checkpoint"] = std::filesystem::canonical(trained.path).string();
+    rows.attributes["trained_by"] = trained.provenance;
+    rows.attributes["provenance"] = provenance(job);
     for (const auto& [name, text] : rows.attributes) file.set_attribute("/", name, text);
-    file.set_attribute("/", "run", job.line.input);
-    file.set_attribute("/", "provenance", provenance(job));
   });
 }
 
@@ -59,15 +74,10 @@ int command_predict(Job& job) {
     }
   });
   const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kPredict);
-  std::unique_ptr<Predictor> predictor;
-  agree(*job.comm, [&] {
-    predictor = std::make_unique<Predictor>(*job.comm, job.context, *trained.network, *trained.loss, *data,
-                                            job.options.data, job.app.views(*data));
-  });
-  const Predictions predictions = predictor->run();
+  const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
-    write_rows(job, job.app.rows(*data, predictions));
+    write_predictions(job, trained, *data, job.app.rows(*data, predictions));
     job.say("wrote the predictions for {} samples to {}", data->size(), job.line.output);
   });
   return kDone;

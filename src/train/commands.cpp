@@ -32,6 +32,7 @@ TrainedNetwork load_trained(Job& job) {
           trained.path, trained.path);
     }
   });
+  trained.provenance = checkpoint.provenance;
   job.load_text(checkpoint.config, trained.path);
   agree(*job.comm, [&] {
     NetworkOptions options;
@@ -44,6 +45,15 @@ TrainedNetwork load_trained(Job& job) {
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
   });
   return trained;
+}
+
+Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data) {
+  std::unique_ptr<Predictor> predictor;
+  agree(*job.comm, [&] {
+    predictor =
+        std::make_unique<Predictor>(*job.comm, job.context, network, loss, data, job.options.data, job.app.views(data));
+  });
+  return predictor->run();
 }
 
 }  // namespace petaflow

@@ -24,10 +24,14 @@ void say_binding(Job& job);
 
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
-  std::string path;  // of the checkpoint
+  std::string path;        // of the checkpoint
+  std::string provenance;  // who trained it, with what
   std::unique_ptr<Loss> loss;
   std::unique_ptr<Network> network;
 };
 TrainedNetwork load_trained(Job& job);
+
+/// On all ranks: the network applied to all samples of a set.
+Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data);
 
 }  // namespace petaflow

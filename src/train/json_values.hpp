@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cmath>
+#include <string>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace petaflow {
@@ -13,5 +15,8 @@ inline double number_at(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : NAN;
 }
+
+/// To so many significant digits, more than a plot shows: JSON files become shorter.
+inline double rounded(double value, int digits = 4) { return std::stod(fmt::format("{:.{}g}", value, digits)); }
 
 }  // namespace petaflow

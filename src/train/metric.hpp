@@ -22,7 +22,14 @@ Metric bootstrap_metric(double value, const std::vector<double>& replicas, const
 /// json["auc"], json["auc_error"]: numbers or null; json["auc_reason"] where there is no value.
 void put(nlohmann::json& json, const std::string& name, const Metric& metric);
 
+/// What put() has written; without a value where there is none of that name.
+Metric metric_at(const nlohmann::json& json, const std::string& name);
+
 /// "0.9930 +- 0.0012"; "none: no signal events".
 std::string to_string(const Metric& metric, int digits);
+
+/// For reports, "0.9930 ± 0.0012": the error to two digits and the value as far, both times `scale`; without an error
+/// the value to four.  Empty where there is no value.
+std::string with_error(const Metric& metric, double scale = 1);
 
 }  // namespace petaflow

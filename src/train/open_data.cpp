@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "data/files.hpp"
 #include "train/agree.hpp"
 
 namespace petaflow {
@@ -21,7 +22,7 @@ std::string scan(Communicator& comm, const Application& app, const std::vector<s
                  const std::string& what, DataRole role) {
   std::string found;
   agree(comm, [&] {
-    if (comm.rank() == 0) found = app.scan(files, what, role);
+    if (comm.rank() == 0) found = app.scan(expand_files(files, what), role);
   });
   return broadcast_text(comm, found);
 }

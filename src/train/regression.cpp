@@ -95,7 +95,7 @@ Replicated replicate(const RegressionSet& set, const std::vector<float>& estimat
       const double error = static_cast<double>(estimates[n * count + t]) - truth;
       Sums::OfParameter& p = sums.parameters[t];
       sums.absolute += std::abs(error);
-      p.relative += std::abs(half_range * error / (set.parameters[t].mean + half_range * truth));
+      p.relative += std::abs(half_range * error / set.parameters[t].physical(truth));
       p.squares += error * error;
       p.target += truth;
       p.target_squares += truth * truth;

@@ -16,6 +16,9 @@ namespace petaflow {
 struct EstimatedParameter {
   std::string name;
   double mean = 0, half_range = 1;
+  std::string unit = {};  // "km/s/Mpc"; empty: none
+
+  double physical(double normalised) const { return mean + half_range * normalised; }
 };
 
 /// What one method gives for all samples.

@@ -10,6 +10,8 @@
 namespace petaflow {
 namespace {
 
+constexpr std::size_t kFolds = 5;  // of the cross-validation that chooses among the penalties
+
 // A square matrix by rows.
 struct Matrix {
   std::size_t n;
@@ -92,7 +94,7 @@ double squared_error(const Matrix& sums, const Layout& layout, const Fit& fit, s
 }
 
 // The fold (N) that leaves each sample out.
-std::vector<std::size_t> folds_of(std::span<const std::int64_t> group, std::size_t folds) {
+std::vector<std::size_t> folds_of(std::span<const std::int64_t> group) {
   std::vector<std::int64_t> distinct(group.begin(), group.end());
   std::ranges::sort(distinct);
   distinct.erase(std::ranges::unique(distinct).begin(), distinct.end());
@@ -100,7 +102,7 @@ std::vector<std::size_t> folds_of(std::span<const std::int64_t> group, std::size
     user_error("ridge regression needs samples of at least two groups, found {}", distinct.size());
   std::vector<std::size_t> result;
   for (const std::int64_t g : group)
-    result.push_back(static_cast<std::size_t>(std::ranges::lower_bound(distinct, g) - distinct.begin()) % folds);
+    result.push_back(static_cast<std::size_t>(std::ranges::lower_bound(distinct, g) - distinct.begin()) % kFolds);
   return result;
 }
 
@@ -122,6 +124,48 @@ void standardise(std::span<const double> features, std::size_t samples, RidgeMod
     model.mean.push_back(mean);
     model.deviation.push_back(deviation > 1e-12 * std::abs(mean) ? deviation : 1);
   }
+}
+
+// Of each fold: the sums of products over its samples, with standardised features.
+std::vector<Matrix> sums_of_folds(std::span<const double> features, std::span<const float> targets,
+                                  const std::vector<std::size_t>& fold, const Layout& layout, const RidgeModel& model) {
+  std::vector<Matrix> sums(kFolds, Matrix{layout.size()});
+  std::vector<double> z(layout.size(), 1.0);
+  for (std::size_t n = 0; n < fold.size(); ++n) {
+    for (std::size_t f = 0; f < layout.features; ++f)
+      z[layout.feature(f)] = (features[n * layout.features + f] - model.mean[f]) / model.deviation[f];
+    for (std::size_t t = 0; t < layout.targets; ++t) {
+      const auto y = static_cast<double>(targets[n * layout.targets + t]);
+      if (!std::isfinite(y)) user_error("target {} of sample {} of a ridge regression is {}", t, n, y);
+      z[layout.target(t)] = y;
+    }
+    for (std::size_t i = 0; i < z.size(); ++i) {
+      for (std::size_t j = 0; j < z.size(); ++j) sums[fold[n]].row(i)[j] += z[i] * z[j];
+    }
+  }
+  return sums;
+}
+
+// Of each target: the penalty with the least squared error over the folds, each by a fit to the others.
+std::vector<double> best_penalties(const std::vector<Matrix>& folds, const Matrix& total, const Layout& layout,
+                                   const std::vector<double>& penalties) {
+  std::vector<double> best(layout.targets), least(layout.targets, std::numeric_limits<double>::infinity());
+  for (const double penalty : penalties) {
+    std::vector<double> error(layout.targets, 0.0);
+    for (const Matrix& sums : folds) {
+      if (sums.row(0)[0] == 0) continue;  // fewer groups than folds
+      Matrix rest = total;
+      for (std::size_t i = 0; i < rest.values.size(); ++i) rest.values[i] -= sums.values[i];
+      const Fit of_rest = fit(rest, layout, penalty);
+      for (std::size_t t = 0; t < layout.targets; ++t) error[t] += squared_error(sums, layout, of_rest, t);
+    }
+    for (std::size_t t = 0; t < layout.targets; ++t) {
+      if (!(error[t] < least[t])) continue;
+      least[t] = error[t];
+      best[t] = penalty;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -152,49 +196,18 @@ RidgeModel fit_ridge(std::span<const double> features, std::span<const float> ta
                      std::span<const std::int64_t> group, const RidgeOptions& options) {
   const std::size_t samples = group.size();
   PETAFLOW_REQUIRE(samples > 0 && !features.empty() && !targets.empty() && features.size() % samples == 0 &&
-                       targets.size() % samples == 0 && options.folds > 1 && !options.penalties.empty(),
-                   "{} features and {} targets of {} samples, {} folds, {} penalties", features.size(), targets.size(),
-                   samples, options.folds, options.penalties.size());
+                       targets.size() % samples == 0 && !options.penalties.empty(),
+                   "{} features and {} targets of {} samples, {} penalties", features.size(), targets.size(), samples,
+                   options.penalties.size());
   const Layout layout{features.size() / samples, targets.size() / samples};
   RidgeModel model;
   standardise(features, samples, model);
-
-  const auto folds = static_cast<std::size_t>(options.folds);
-  const std::vector<std::size_t> fold = folds_of(group, folds);
-  std::vector<Matrix> left_out(folds, Matrix{layout.size()});
+  const std::vector<Matrix> folds = sums_of_folds(features, targets, folds_of(group), layout, model);
   Matrix total{layout.size()};
-  std::vector<double> z(layout.size(), 1.0);
-  for (std::size_t n = 0; n < samples; ++n) {
-    for (std::size_t f = 0; f < layout.features; ++f)
-      z[layout.feature(f)] = (features[n * layout.features + f] - model.mean[f]) / model.deviation[f];
-    for (std::size_t t = 0; t < layout.targets; ++t) {
-      const auto y = static_cast<double>(targets[n * layout.targets + t]);
-      if (!std::isfinite(y)) user_error("target {} of sample {} of a ridge regression is {}", t, n, y);
-      z[layout.target(t)] = y;
-    }
-    for (std::size_t i = 0; i < z.size(); ++i) {
-      for (std::size_t j = 0; j < z.size(); ++j) left_out[fold[n]].row(i)[j] += z[i] * z[j];
-    }
-  }
-  for (const Matrix& sums : left_out) {
+  for (const Matrix& sums : folds) {
     for (std::size_t i = 0; i < total.values.size(); ++i) total.values[i] += sums.values[i];
   }
-
-  std::vector<double> least(layout.targets, std::numeric_limits<double>::infinity());
-  model.penalty.resize(layout.targets);
-  for (const double penalty : options.penalties) {
-    std::vector<double> error(layout.targets, 0.0);
-    for (const Matrix& sums : left_out) {
-      if (sums.row(0)[0] == 0) continue;  // fewer groups than folds
-      Matrix rest = total;
-      for (std::size_t i = 0; i < rest.values.size(); ++i) rest.values[i] -= sums.values[i];
-      const Fit of_rest = fit(rest, layout, penalty);
-      for (std::size_t t = 0; t < layout.targets; ++t) error[t] += squared_error(sums, layout, of_rest, t);
-    }
-    for (std::size_t t = 0; t < layout.targets; ++t) {
-      if (error[t] < least[t]) least[t] = error[t], model.penalty[t] = penalty;
-    }
-  }
+  model.penalty = best_penalties(folds, total, layout, options.penalties);
   for (std::size_t t = 0; t < layout.targets; ++t) {
     const Fit best = fit(total, layout, model.penalty[t]);
     const auto row = best.coefficient.begin() + static_cast<std::ptrdiff_t>(t * layout.features);

@@ -10,7 +10,6 @@ namespace petaflow {
 struct RidgeOptions {
   /// Candidates, in units of the variance of a standardised feature: 1e-8 to 1e2 in half decades by default.
   std::vector<double> penalties = default_penalties();
-  int folds = 5;  // of the cross-validation that chooses among them
 
   static std::vector<double> default_penalties();
 };
@@ -27,8 +26,8 @@ struct RidgeModel {
 };
 
 /// Minimises sum over samples of (y - estimate)^2 / N + penalty |b|^2 (Hoerl & Kennard 1970), for each target with the
-/// penalty that has the least squared error in cross-validation over groups: group i in increasing order is left out in
-/// fold i mod folds, as samples of one simulation are not independent.
+/// penalty that has the least squared error in fivefold cross-validation over groups: group i in increasing order is
+/// left out in fold i mod 5, as samples of one simulation are not independent.
 /// @param features (N, F)
 /// @param targets  (N, T)
 /// @param group    (N)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <set>
 
 #include "base/build_info.hpp"
@@ -156,20 +157,37 @@ std::vector<double> steps_of(const RunRecord& run) {
   return steps;
 }
 
-/// The highest value by the lowest one above zero.
-double spread(const Runs& runs, double TrainingPoint::* field) {
-  double low = INFINITY, high = 0;
+/// The values of all runs, one after the other.
+std::vector<double> columns(const Runs& runs, double TrainingPoint::* field) {
+  std::vector<double> values;
+  for (const RunRecord& run : runs) std::ranges::copy(column(run, field), std::back_inserter(values));
+  return values;
+}
+
+std::vector<double> validations(const Runs& runs, const std::string& metric) {
+  std::vector<double> values;
   for (const RunRecord& run : runs) {
-    for (const double value : column(run, field)) {
-      if (value > 0) low = std::min(low, value);
-      if (std::isfinite(value)) high = std::max(high, value);
+    for (const ValidationPoint& point : run.validation) {
+      if (const auto found = point.metrics.find(metric); found != point.metrics.end()) values.push_back(found->second);
     }
   }
-  return high / low;
+  return values;
+}
+
+/// Whether an axis is better logarithmic: the highest value by the lowest one above zero is more than `ratio`.
+bool spans(const std::vector<double>& values, double ratio) {
+  double low = INFINITY, high = 0;
+  for (const double value : values) {
+    if (value > 0) low = std::min(low, value);
+    if (std::isfinite(value)) high = std::max(high, value);
+  }
+  return high > ratio * low;
 }
 
 std::string loss_figure(const Runs& runs) {
-  Plot plot({"step", false, 0.0}, {"loss", spread(runs, &TrainingPoint::loss) > 8});
+  std::vector<double> all_losses = columns(runs, &TrainingPoint::loss);
+  std::ranges::copy(validations(runs, "loss"), std::back_inserter(all_losses));
+  Plot plot({"step", false, 0.0}, {"loss", spans(all_losses, 8)});
   bool validated = false;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const RunRecord& run = runs[r];
@@ -199,7 +217,9 @@ std::string loss_figure(const Runs& runs) {
 }
 
 std::string metric_figure(const Runs& runs, const std::vector<std::string>& metrics) {
-  Plot plot({"epoch", false, {}, {}, true}, {metrics.size() == 1 ? metrics[0] : ""});
+  std::vector<double> values;
+  for (const std::string& metric : metrics) std::ranges::copy(validations(runs, metric), std::back_inserter(values));
+  Plot plot({"epoch", false, {}, {}, true}, {metrics.size() == 1 ? metrics[0] : "", spans(values, 8)});
   for (std::size_t r = 0; r < runs.size(); ++r) {
     for (std::size_t m = 0; m < metrics.size(); ++m) {
       std::vector<double> x, y;
@@ -252,7 +272,7 @@ std::string training_section(const Runs& runs) {
   }
   figures.push_back(simple_figure(runs, &TrainingPoint::lr, {"learning rate", false, 0.0}, "Learning rate."));
   Axis rate{"samples / s"};
-  rate.log = runs.size() > 1 && spread(runs, &TrainingPoint::samples_per_s) > 20;
+  rate.log = runs.size() > 1 && spans(columns(runs, &TrainingPoint::samples_per_s), 20);
   if (!rate.log) rate.low = 0;
   figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, rate,
                                   "Throughput over all ranks, between two lines of the log."));

@@ -8,6 +8,7 @@
 #include "io/atomic_file.hpp"
 #include "io/log.hpp"
 #include "train/agree.hpp"
+#include "train/commands.hpp"
 #include "train/open_data.hpp"
 #include "train/run_folder.hpp"
 
@@ -70,17 +71,12 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
   if (!test && validation == nullptr) return StopRequest::kNone;
   const Dataset* data = validation;
   std::unique_ptr<Dataset> opened;
-  std::unique_ptr<Predictor> predictor;
   try {
     if (test) {
       opened = open_data(*job.comm, job.app, job.options.data.test, "data.test", DataRole::kEvaluate);
       data = opened.get();
     }
-    agree(*job.comm, [&] {
-      predictor = std::make_unique<Predictor>(*job.comm, job.context, network, loss, *data, job.options.data,
-                                              job.app.views(*data));
-    });
-    const Predictions predictions = predictor->run();
+    const Predictions predictions = predict(job, network, loss, *data);
     if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
     agree(*job.comm, [&] {
       if (!job.is_root()) return;

@@ -9,7 +9,8 @@
 
 namespace petaflow {
 
-/// y = scale tanh(x): a scale above 1 lets outputs reach targets of -1 and 1 with a slope.
+/// y = scale tanh(x): a scale above 1 (1.2 in MLPerf HPC's CosmoFlow) lets outputs reach targets of -1 and 1 with a
+/// slope.
 class ScaledTanh final : public Layer {
  public:
   explicit ScaledTanh(float scale) : scale_(scale) {

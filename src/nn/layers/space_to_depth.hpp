@@ -10,9 +10,8 @@
 
 namespace petaflow {
 
-/// x (N, C, D, H, W) -> y (N, b^3 C, D / b, H / b, W / b) with b = block.  Pixel (i, j, k) of a block holds the
-/// channels
-/// ((i b + j) b + k) C and following.
+/// x (N, C, D, H, W) -> y (N, b^3 C, D / b, H / b, W / b) with b = block.  The C channels of pixel (i, j, k) of a block
+/// become those from ((i b + j) b + k) C on.
 class SpaceToDepth final : public Layer {
  public:
   explicit SpaceToDepth(std::int64_t block) : block_(block) {

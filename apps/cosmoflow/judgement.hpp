@@ -1,0 +1,29 @@
+// How the predictions of the CosmoFlow application are judged.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cosmoflow/options.hpp"
+#include "train/application.hpp"
+#include "train/regression.hpp"
+
+namespace petaflow::cosmoflow {
+
+/// What the network estimates, one parameter per output.
+std::vector<EstimatedParameter> estimated_parameters(const Options& options);
+
+/// "mae", the mean absolute error of the labels (the metric of MLPerf HPC), and "error_<parameter>" of each: the mean
+/// relative error of its physical value.
+std::vector<std::string> metric_names(const Options& options);
+
+/// The network's metrics; in full with bootstrap errors over universes, beside those of classical estimates fitted to
+/// the training files.  Where these cannot be fitted, there is a warning: evaluating needs no training set.
+Evaluation judge(const Options& options, const std::vector<std::string>& train_files, const CosmoData& data,
+                 const Predictions& predictions, Depth depth);
+
+/// A number per parameter: estimate and true in physical units (true NaN where it is not known), estimate_normalised as
+/// the network gives it.  Attributes parameters and units, a line per parameter.
+PredictionRows prediction_rows(const Options& options, const Predictions& predictions);
+
+}  // namespace petaflow::cosmoflow
