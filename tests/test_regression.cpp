@@ -143,10 +143,19 @@ TEST(Regression, Json) {
   EXPECT_TRUE(json["single"][0]["mae_error"].is_null());
   const nlohmann::json& b = json["single"][0]["parameters"][1];
   EXPECT_EQ(b["name"], "b");
+  EXPECT_EQ(b["unit"], "");
   EXPECT_DOUBLE_EQ(b["rmse"].get<double>(), std::sqrt(1.25));
   EXPECT_FALSE(b.contains("ratio"));
   EXPECT_TRUE(json["single"][1]["parameters"][1].contains("ratio"));
   EXPECT_DOUBLE_EQ(json["group_means"][0]["mae"].get<double>(), 0.5);
+}
+
+TEST(Regression, TableNamesUnits) {
+  RegressionSet set = by_hand();
+  set.parameters[0].unit = "km/s/Mpc";
+  const RegressionReport report = judge_regression(set, no_bootstrap());
+  EXPECT_NE(regression_table(report).find("RMSE, km/s/Mpc"), std::string::npos);
+  EXPECT_EQ(nlohmann::json(report)["single"][0]["parameters"][0]["unit"], "km/s/Mpc");
 }
 
 TEST(Regression, Table) {

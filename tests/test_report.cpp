@@ -337,9 +337,9 @@ TEST(RunReport, ShowsSeveralRunsAndUnfinishedOnes) {
 
 /// evaluation.json of a run with one parameter.
 std::string estimates_of(const std::string& parameter, const std::string& more = "") {
-  const std::string scores = R"([{"method": "network", "mae": 0.2, "mae_error": 0.01, "parameters": [{"name": ")" +
-                             parameter +
-                             R"(", "mean_relative_error": 0.0248, "mean_relative_error_error": 0.0006, "rmse": 0.01,
+  const std::string scores =
+      R"([{"method": "network", "mae": 0.2, "mae_error": 0.01, "parameters": [{"name": ")" + parameter +
+      R"(", "unit": "km/s/Mpc", "mean_relative_error": 0.0248, "mean_relative_error_error": 0.0006, "rmse": 0.01,
                                 "r2": 0.8}]}])";
   return R"({"set": "data.test", "files": ["<t>/*"], "samples": 2, "seen_in_training": [], "judgement": {"groups": 1,
     "single": )" +
@@ -368,6 +368,7 @@ TEST(RunReport, ShowsTheEstimatesOfRunsWithOtherParameters) {
   EXPECT_HOLDS(one, "redshift 0.5");
   EXPECT_HOLDS(one, "7 particles per voxel");
   EXPECT_HOLDS(two, "estimate of H_0  km/s/Mpc");
+  EXPECT_HOLDS(two, "H_0: root mean square error, km/s/Mpc");
   EXPECT_HOLDS(two, "Results of alpha");
 }
 

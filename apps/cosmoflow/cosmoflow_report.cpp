@@ -137,16 +137,18 @@ std::string methods_table(const json& methods, const std::string& caption) {
   };
   add("MAE of labels", [](const json& method) { return with_error(metric_at(method, "mae")); });
   for (std::size_t p = 0; p < methods.front().at("parameters").size(); ++p) {
-    const std::string name = html_escape(methods.front().at("parameters").at(p).at("name").get<std::string>());
-    const auto of = [p](const char* key, double scale, const char* unit) {
+    const json& parameter = methods.front().at("parameters").at(p);
+    const std::string name = html_escape(parameter.at("name").get<std::string>());
+    const std::string unit = html_escape(parameter.value("unit", ""));
+    const auto of = [p](const char* key, double scale, const char* after) {
       return [=](const json& method) {
         const std::string text = with_error(metric_at(method.at("parameters").at(p), key), scale);
-        return text.empty() ? text : text + unit;
+        return text.empty() ? text : text + after;
       };
     };
     add(name + ": mean relative error", of("mean_relative_error", 100, " %"));
     add(name + ": error of the network / of this", of("ratio", 1, ""));
-    add(name + ": root mean square error", of("rmse", 1, ""));
+    add(name + ": root mean square error" + (unit.empty() ? "" : ", " + unit), of("rmse", 1, ""));
     add(name + ": R²", of("r2", 1, ""));
   }
   return table(rows.rows(), caption, "full");

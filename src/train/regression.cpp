@@ -172,14 +172,15 @@ void check(const RegressionSet& set, std::size_t samples) {
   }
 }
 
-nlohmann::json methods_to_json(const std::vector<MethodScores>& methods, const std::vector<std::string>& names) {
+nlohmann::json methods_to_json(const std::vector<MethodScores>& methods,
+                               const std::vector<EstimatedParameter>& parameters) {
   nlohmann::json list = nlohmann::json::array();
   for (const MethodScores& method : methods) {
     nlohmann::json entry = {{"method", method.method}, {"parameters", nlohmann::json::array()}};
     put(entry, "mae", method.mae);
-    for (std::size_t t = 0; t < names.size(); ++t) {
+    for (std::size_t t = 0; t < parameters.size(); ++t) {
       const ParameterScores& scores = method.parameters[t];
-      nlohmann::json parameter = {{"name", names[t]}};
+      nlohmann::json parameter = {{"name", parameters[t].name}, {"unit", parameters[t].unit}};
       put(parameter, "mean_relative_error", scores.mean_relative_error);
       put(parameter, "rmse", scores.rmse);
       put(parameter, "r2", scores.r2);
@@ -205,14 +206,16 @@ int digits_of(const Metric& metric) {
   return std::max(0, 2 - static_cast<int>(std::floor(std::log10(std::abs(*metric.value)))));
 }
 
-std::string methods_table(const std::vector<MethodScores>& methods, const std::vector<std::string>& names) {
+std::string methods_table(const std::vector<MethodScores>& methods, const std::vector<EstimatedParameter>& parameters) {
   std::size_t width = 6;
   for (const MethodScores& method : methods) width = std::max(width, method.method.size());
   std::string table = fmt::format("\n    {:<{}}  MAE of normalised values", "", width);
   for (const MethodScores& method : methods)
     table += fmt::format("\n    {:<{}}  {}", method.method, width, to_string(method.mae, 4));
-  for (std::size_t t = 0; t < names.size(); ++t) {
-    table += fmt::format("\n    {:<{}}  {:<20}{:<24}{}", names[t], width, "mean relative error", "RMSE", "R^2");
+  for (std::size_t t = 0; t < parameters.size(); ++t) {
+    const std::string &name = parameters[t].name, &unit = parameters[t].unit;
+    table += fmt::format("\n    {:<{}}  {:<20}{:<24}{}", name, width, "mean relative error",
+                         unit.empty() ? "RMSE" : "RMSE, " + unit, "R^2");
     for (const MethodScores& method : methods) {
       const ParameterScores& p = method.parameters[t];
       table += fmt::format("\n    {:<{}}  {:<20}{:<24}{}", method.method, width, percent(p.mean_relative_error),
@@ -248,7 +251,7 @@ RegressionReport judge_regression(const RegressionSet& given, const RegressionOp
   report.samples = static_cast<std::int64_t>(samples);
   report.groups = static_cast<std::int64_t>(groups);
   report.group_name = options.group_name;
-  for (const EstimatedParameter& parameter : set.parameters) report.parameters.push_back(parameter.name);
+  report.parameters = set.parameters;
   report.single = score(set, position, draws, groups);
   if (groups < samples) {
     RegressionSet averaged = set;

@@ -59,7 +59,7 @@ struct MethodScores {
 struct RegressionReport {
   std::int64_t samples = 0, groups = 0;
   std::string group_name;
-  std::vector<std::string> parameters;
+  std::vector<EstimatedParameter> parameters;
   std::vector<MethodScores> single;       // sample by sample
   std::vector<MethodScores> group_means;  // of estimates averaged over the samples of a group; empty: groups of one
 };
@@ -69,7 +69,8 @@ struct RegressionReport {
 RegressionReport judge_regression(const RegressionSet& set, const RegressionOptions& options = {});
 
 /// {"samples": 1200, "groups": 150, "single": [{"method": "network", "mae": 0.1, "mae_error": 0.01, "parameters":
-/// [{"name": "omega_m", "mean_relative_error": 0.02, ..., "rmse": ..., "r2": ..., "ratio": ...}]}], "group_means":
+/// [{"name": "H_0", "unit": "km/s/Mpc", "mean_relative_error": 0.02, ..., "rmse": ..., "r2": ..., "ratio": ...}]}],
+/// "group_means":
 /// [...]}
 void to_json(nlohmann::json& json, const RegressionReport& report);
 
