@@ -90,7 +90,7 @@ void Epilogue::forward_all(const Context& context, const char* label, const void
 bool Epilogue::scatters() const {
   const Extent& stride = desc_.pool.stride;
   const Extent covered{desc_.y.d * stride.d, desc_.y.h * stride.h, desc_.y.w * stride.w};
-  return desc_.pool.tiles() && covered == desc_.v.extent() && desc_.pool.kind != PoolKind::kAverage;
+  return desc_.pool.tiles() && covered == desc_.v.extent();
 }
 
 RowRange Epilogue::y_rows_over(const RowRange& v_rows) const {

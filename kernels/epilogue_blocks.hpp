@@ -11,12 +11,16 @@
 
 namespace petaflow::epilogue {
 
-// Channels handled at once: on the host their state stays in L1 and the loops over it vectorise, on a device it stays
-// in a thread's registers.
+// Channels handled at most at once: on the host their state stays in L1 and the loops over it vectorise, on a device it
+// stays in a thread's registers.  A width of kBlock or kNarrow is known to the compiler, others (0) are not.
 inline constexpr int kBlock = kOnHost ? 64 : 8;
+inline constexpr int kNarrow = kOnHost ? 16 : 8;
 // Dropout draws 16 bits per element; a Philox block of 128 bits serves 8 neighbouring channels of a pixel.
 inline constexpr int kDrawsPerBlock = 8;
-inline constexpr int kLanes = kBlock / kDrawsPerBlock;
+
+/// Floats for the channels of a block of this width.
+template <int kWidth>
+inline constexpr int kRoom = kWidth > 0 ? kWidth : kBlock;
 
 // A saved code: position in the window, and what became of the value.
 template <class Code>
@@ -67,19 +71,20 @@ struct Blocks {
   }
 
   /// Writes y (and saved) at a pixel of y, channels [c0, c0 + count).
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void forward(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    desc.pool.kind == PoolKind::kAverage ? forward_average<kFull>(random, at, c0, count)
-                                         : forward_max<kFull>(random, at, c0, count);
+    desc.pool.kind == PoolKind::kAverage ? forward_average<kWidth>(random, at, c0, count)
+                                         : forward_max<kWidth>(random, at, c0, count);
   }
 
-  /// Writes dv under the window of a pixel of y, for max pooling whose windows tile and for no pooling.
-  template <bool kFull>
-  KOKKOS_INLINE_FUNCTION void scatter(const RandomStream&, const Pixel& at, std::int64_t c0, int count) const {
-    const int n = kFull ? kBlock : count;
-    float g[kBlock];
-    std::int32_t position[kBlock];
-    read_gradient<kFull>(at.sample, y_index(at), c0, count, g, position);
+  /// Writes dv under the window of a pixel of y, for pooling whose windows tile and for no pooling.
+  template <int kWidth>
+  KOKKOS_INLINE_FUNCTION void scatter(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
+    if (desc.pool.kind == PoolKind::kAverage) return scatter_average<kWidth>(random, at, c0, count);
+    const int n = kWidth > 0 ? kWidth : count;
+    float g[kRoom<kWidth>];
+    std::int32_t position[kRoom<kWidth>];
+    read_gradient<kWidth>(at.sample, y_index(at), c0, count, g, position);
     for_window(at, [&](int tap, const Pixel& pixel) {
       T* x = v_pixel(pixel) + c0;
       for (int i = 0; i < n; ++i) x[i] = static_cast<T>(position[i] == tap ? g[i] : 0.0F);
@@ -90,11 +95,11 @@ struct Blocks {
   }
 
   /// Writes dv at a pixel of v: the sum over the windows that it lies in.
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void gather(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    const int n = kFull ? kBlock : count;
+    const int n = kWidth > 0 ? kWidth : count;
     const PoolGeometry& pool = desc.pool;
-    float sum[kBlock] = {};
+    float sum[kRoom<kWidth>] = {};
     const Range od = windows_over({at.d, at.d + 1}, pool.window.d, pool.stride.d, pool.pad.d, desc.y.d);
     const Range oh = windows_over({at.h, at.h + 1}, pool.window.h, pool.stride.h, pool.pad.h, desc.y.h);
     const Range ow = windows_over({at.w, at.w + 1}, pool.window.w, pool.stride.w, pool.pad.w, desc.y.w);
@@ -102,7 +107,7 @@ struct Blocks {
       for (std::int64_t h = oh.begin; h < oh.end; ++h) {
         for (std::int64_t w = ow.begin; w < ow.end; ++w) {
           const Pixel window{at.sample, d, h, w};
-          float g[kBlock];
+          float g[kRoom<kWidth>];
           if (pool.kind == PoolKind::kAverage) {
             draw(random, at.sample, y_index(window), c0, g);
             const T* gradient = y_pixel(window) + c0;
@@ -112,8 +117,8 @@ struct Blocks {
                 ((at.d + pool.pad.d - d * pool.stride.d) * pool.window.h + (at.h + pool.pad.h - h * pool.stride.h)) *
                     pool.window.w +
                 at.w + pool.pad.w - w * pool.stride.w;
-            std::int32_t position[kBlock];
-            read_gradient<kFull>(at.sample, y_index(window), c0, count, g, position);
+            std::int32_t position[kRoom<kWidth>];
+            read_gradient<kWidth>(at.sample, y_index(window), c0, count, g, position);
             for (int i = 0; i < n; ++i) sum[i] += position[i] == tap ? g[i] : 0.0F;
           }
         }
@@ -173,10 +178,12 @@ struct Blocks {
     }
   }
 
-  // What dropout multiplies kBlock channels with: 0 or 1 / keep.  The numbers are those of stream(sample, block) with
-  // block = pixel * ceil(C / 8) + channel / 8; kLanes blocks side by side so that they vectorise.
+  // What dropout multiplies the channels with: 0 or 1 / keep.  The numbers are those of stream(sample, block) with
+  // block = pixel * ceil(C / 8) + channel / 8; the blocks lie side by side so that they vectorise.
+  template <int kCount>
   KOKKOS_INLINE_FUNCTION void draw(const RandomStream& random, std::int64_t sample, std::int64_t y_pixel,
-                                   std::int64_t c0, float (&factor)[kBlock]) const {
+                                   std::int64_t c0, float (&factor)[kCount]) const {
+    constexpr int kLanes = kCount / kDrawsPerBlock;
     if (!dropout) {
       for (float& f : factor) f = 1.0F;
       return;
@@ -201,14 +208,14 @@ struct Blocks {
     }
   }
 
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void forward_max(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                           int count) const {
     using Bits = CodeBits<Code>;
-    const int n = kFull ? kBlock : count;
-    float best[kBlock], factor[kBlock];
-    std::int32_t position[kBlock];
-    for (int i = 0; i < kBlock; ++i) {
+    const int n = kWidth > 0 ? kWidth : count;
+    float best[kRoom<kWidth>], factor[kRoom<kWidth>];
+    std::int32_t position[kRoom<kWidth>];
+    for (int i = 0; i < kRoom<kWidth>; ++i) {
       best[i] = -std::numeric_limits<float>::infinity();
       position[i] = 0;
     }
@@ -237,15 +244,15 @@ struct Blocks {
     }
   }
 
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void forward_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {
-    const int n = kFull ? kBlock : count;
-    float sum[kBlock] = {}, factor[kBlock];
+    const int n = kWidth > 0 ? kWidth : count;
+    float sum[kRoom<kWidth>] = {}, factor[kRoom<kWidth>];
     const float slope = desc.activation ? desc.negative_slope : 1.0F;
     for_window(at, [&](int, const Pixel& pixel) {
       const T* x = v_pixel(pixel) + c0;
-      std::uint8_t positive[kBlock] = {};
+      std::uint8_t positive[kRoom<kWidth>] = {};
       for (int i = 0; i < n; ++i) {
         const float value = static_cast<float>(x[i]) + (bias != nullptr ? bias[c0 + i] : 0.0F);
         positive[i] = value > 0.0F ? 1 : 0;
@@ -266,12 +273,43 @@ struct Blocks {
     for (int i = 0; i < n; ++i) out[i] = static_cast<T>(sum[i] * scale * factor[i]);
   }
 
+  template <int kWidth>
+  KOKKOS_INLINE_FUNCTION void scatter_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
+                                              int count) const {
+    const int n = kWidth > 0 ? kWidth : count;
+    float g[kRoom<kWidth>], sum[kRoom<kWidth>] = {};
+    draw(random, at.sample, y_index(at), c0, g);
+    const T* gradient = y_pixel(at) + c0;
+    const float scale = 1.0F / static_cast<float>(desc.pool.window.volume()), slope = desc.negative_slope;
+    for (int i = 0; i < n; ++i) g[i] *= static_cast<float>(gradient[i]) * scale;
+    for_window(at, [&](int, const Pixel& pixel) {
+      T* x = v_pixel(pixel) + c0;
+      const std::uint8_t* bits = desc.activation ? sign_bits(pixel, c0) : nullptr;
+      for (int byte = 0; byte * 8 < n; ++byte) {
+        const unsigned positive = bits != nullptr ? bits[byte] : 0xFFU;
+        const auto channel = [&](int bit) {
+          const int i = byte * 8 + bit;
+          const float value = (positive >> bit & 1U) != 0 ? g[i] : g[i] * slope;
+          x[i] = static_cast<T>(value);
+          sum[i] += value;
+        };
+        if (byte * 8 + 8 <= n) {
+          for (int bit = 0; bit < 8; ++bit) channel(bit);
+        } else {
+          for (int bit = 0; byte * 8 + bit < n; ++bit) channel(bit);
+        }
+      }
+    });
+    if (bias_gradient == nullptr) return;
+    for (int i = 0; i < n; ++i) bias_gradient[c0 + i] += sum[i];
+  }
+
   // Of a pixel of y: what reaches the input, and which position of the window.
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void read_gradient(std::int64_t sample, std::int64_t y_pixel, std::int64_t c0, int count,
-                                            float (&g)[kBlock], std::int32_t (&position)[kBlock]) const {
+                                            float (&g)[kRoom<kWidth>], std::int32_t (&position)[kRoom<kWidth>]) const {
     using Bits = CodeBits<Code>;
-    const int n = kFull ? kBlock : count;
+    const int n = kWidth > 0 ? kWidth : count;
     const T* gradient = y + (sample * desc.y.pixels() + y_pixel) * y_stride + c0;
     if (saved == nullptr) {  // neither pooling nor activation nor dropout
       for (int i = 0; i < n; ++i) {
@@ -337,19 +375,21 @@ struct Rows {
   KOKKOS_INLINE_FUNCTION void channels(const RandomStream& random, const Pixel& at, std::int64_t begin,
                                        std::int64_t count) const {
     const std::int64_t all = blocks.desc.y.c, end = begin + count < all ? begin + count : all;
-    for (std::int64_t c0 = begin; c0 < end; c0 += kBlock) {
-      const int left = static_cast<int>(end - c0);
-      left >= kBlock ? block<true>(random, at, c0, kBlock) : block<false>(random, at, c0, left);
+    std::int64_t c0 = begin;
+    for (; c0 + kBlock <= end; c0 += kBlock) block<kBlock>(random, at, c0, kBlock);
+    if constexpr (kNarrow < kBlock) {
+      for (; c0 + kNarrow <= end; c0 += kNarrow) block<kNarrow>(random, at, c0, kNarrow);
     }
+    if (c0 < end) block<0>(random, at, c0, static_cast<int>(end - c0));
   }
-  template <bool kFull>
+  template <int kWidth>
   KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     if constexpr (kWork == Work::kForward) {
-      blocks.template forward<kFull>(random, at, c0, count);
+      blocks.template forward<kWidth>(random, at, c0, count);
     } else if constexpr (kWork == Work::kScatter) {
-      blocks.template scatter<kFull>(random, at, c0, count);
+      blocks.template scatter<kWidth>(random, at, c0, count);
     } else {
-      blocks.template gather<kFull>(random, at, c0, count);
+      blocks.template gather<kWidth>(random, at, c0, count);
     }
   }
 };

@@ -24,7 +24,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-Arena::Arena(std::vector<MemoryBlock> blocks) : blocks_(std::move(blocks)) {
+Arena::Arena(std::vector<MemoryBlock> blocks, bool touch) : blocks_(std::move(blocks)) {
   const std::size_t planned = kFront + plan_memory(blocks_);
   size_bytes_ = (planned + kHugePage - 1) / kHugePage * kHugePage;
   try {
@@ -49,12 +49,14 @@ Arena::Arena(std::vector<MemoryBlock> blocks) : blocks_(std::move(blocks)) {
     const auto address = reinterpret_cast<std::uintptr_t>(memory_);
     void* aligned = reinterpret_cast<void*>((address + kHugePage - 1) / kHugePage * kHugePage);
     madvise(aligned, size_bytes_, MADV_HUGEPAGE);  // advice only: refusal changes nothing but speed
-    std::byte* first = memory_;
-    Kokkos::parallel_for(
-        "petaflow::arena::touch",
-        Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, static_cast<std::int64_t>(size_bytes_ / 4096)),
-        [=](std::int64_t page) { first[page * 4096] = std::byte{0}; });
-    Kokkos::DefaultHostExecutionSpace().fence();
+    if (touch) {
+      std::byte* first = memory_;
+      Kokkos::parallel_for(
+          "petaflow::arena::touch",
+          Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, static_cast<std::int64_t>(size_bytes_ / 4096)),
+          [=](std::int64_t page) { first[page * 4096] = std::byte{0}; });
+      Kokkos::DefaultHostExecutionSpace().fence();
+    }
     ASAN_POISON_MEMORY_REGION(memory_, size_bytes_ + kHugePage);
   }
   enter(kForever);

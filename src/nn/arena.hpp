@@ -15,7 +15,8 @@ class Arena {
  public:
   Arena() = default;
   /// Plans the blocks and allocates.  Throws a failure naming the bytes asked for and the largest blocks.
-  explicit Arena(std::vector<MemoryBlock> blocks);
+  /// @param touch  false: on the host, pages that nobody writes to take no memory
+  explicit Arena(std::vector<MemoryBlock> blocks, bool touch = true);
   ~Arena();
   Arena(Arena&& other) noexcept { swap(other); }
   Arena& operator=(Arena&& other) noexcept {

@@ -102,7 +102,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     of[index].backward_scratch =
         blocks.add(label("backward scratch"), stage.stage->backward_scratch_bytes(), backward, backward);
   }
-  arena_ = Arena(blocks.take());
+  arena_ = Arena(blocks.take(), options.runs);
   weights_ = reinterpret_cast<float*>(arena_.block(weights_block));
   input_ = Tensor::dense(lowered.front().input, graph.sample_type(), arena_.block(input));
 

@@ -18,6 +18,7 @@ struct NetworkOptions {
   bool backward = true;      // false: inference only, less memory
   bool fixed_order = false;  // the same order of all sums, and so the same bits, on any number of threads
   KernelOptions kernels;
+  bool runs = true;  // false: only to be looked at; its memory is asked for but not touched
 };
 
 }  // namespace petaflow

@@ -95,6 +95,7 @@ int command_summary(Job& job) {
     options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
     options.fixed_order = job.options.train.deterministic;
     options.kernels = job.options.kernels;
+    options.runs = false;
     const Network network(graph, options, job.context);
     print(job, job.line.json ? to_json(graph, network).dump(2) : to_text(graph, network));
   });
