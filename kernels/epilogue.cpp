@@ -90,7 +90,10 @@ void Epilogue::forward_all(const Context& context, const char* label, const void
 bool Epilogue::scatters() const {
   const Extent& stride = desc_.pool.stride;
   const Extent covered{desc_.y.d * stride.d, desc_.y.h * stride.h, desc_.y.w * stride.w};
-  return desc_.pool.tiles() && covered == desc_.v.extent();
+  // Of one average over a whole map there is too little to go from: work is divided by pixels of y.
+  constexpr std::int64_t kSmall = 64;
+  const bool small = desc_.pool.kind != PoolKind::kAverage || desc_.pool.window.volume() <= kSmall;
+  return small && desc_.pool.tiles() && covered == desc_.v.extent();
 }
 
 RowRange Epilogue::y_rows_over(const RowRange& v_rows) const {

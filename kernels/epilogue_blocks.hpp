@@ -11,8 +11,9 @@
 
 namespace petaflow::epilogue {
 
-// Channels handled at most at once: on the host their state stays in L1 and the loops over it vectorise, on a device it
-// stays in a thread's registers.  A width of kBlock or kNarrow is known to the compiler, others (0) are not.
+// Channels handled at once at most: on the host their state stays in L1 and the loops over it vectorise, on a device it
+// stays in a thread's registers.  kWidth: the channels of a block where the compiler is to know them; 0:
+// `count` of them, up to kBlock.
 inline constexpr int kBlock = kOnHost ? 64 : 8;
 inline constexpr int kNarrow = kOnHost ? 16 : 8;
 // Dropout draws 16 bits per element; a Philox block of 128 bits serves 8 neighbouring channels of a pixel.
@@ -273,6 +274,7 @@ struct Blocks {
     for (int i = 0; i < n; ++i) out[i] = static_cast<T>(sum[i] * scale * factor[i]);
   }
 
+  // The bias' gradient is summed over the window first: one addition to memory per window.
   template <int kWidth>
   KOKKOS_INLINE_FUNCTION void scatter_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {

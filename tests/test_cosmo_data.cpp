@@ -75,6 +75,12 @@ TEST_F(CosmoFiles, UniversesAreToldByTheirNames) {
   CosmoDataOptions options = quarter();
   options.edge = 8;
   EXPECT_EQ(open_cosmo(options, {folder / "*.h5"}).universes(), (std::vector<std::int64_t>{0, 0, 1}));
+  const auto universes = [&](std::vector<std::string> files) {
+    return CosmoData(options, {"tfrecord", 8, 4, std::move(files)}).universes();
+  };
+  EXPECT_EQ(universes({"a1_000.tfrecord.gz", "a1_001.tfrecord.gz", "a2_000.tfrecord.gz"}),
+            (std::vector<std::int64_t>{0, 0, 1}));
+  EXPECT_EQ(universes({"sim_0001.tfrecord", "sim_0002.tfrecord"}), (std::vector<std::int64_t>{0, 1}));
 }
 
 /// What HDF5 has stored of a data set, which is less than the numbers where they are packed.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -253,9 +254,15 @@ std::vector<std::int64_t> CosmoData::universes() const {
   std::map<std::string, std::int64_t> numbers;
   std::vector<std::int64_t> universes;
   for (const std::string& file : index_.files) {
-    std::string name = std::filesystem::path(file).replace_extension().string();
+    std::filesystem::path path = file;
+    if (path.extension() == ".gz") path.replace_extension();
+    std::string name = path.replace_extension().string();
     if (index_.format == "npy") name.resize(file.size() - kNpyData.size());
-    if (index_.format != "universe") name.resize(name.find_last_not_of("0123456789") + 1);
+    if (const std::size_t end = name.find_last_not_of("0123456789"); index_.format != "universe" && end > 0 &&
+                                                                     end + 1 < name.size() && name[end] == '_' &&
+                                                                     std::isdigit(name[end - 1]) != 0) {
+      name.resize(end);
+    }
     const std::int64_t number = numbers.try_emplace(name, std::ssize(numbers)).first->second;
     universes.insert(universes.end(), static_cast<std::size_t>(cubes_per_file()), number);
   }

@@ -67,7 +67,7 @@ class CosmoData final : public Dataset {
   }
   std::int64_t cubes_per_file() const { return cuts_ * cuts_ * cuts_; }
   /// Of each sample: samples of the same universe have the same number.  Files are of the same universe where their
-  /// names differ in the last run of digits only ("..._a10018182_006.tfrecord").
+  /// names end with two numbers and differ in the last one only ("..._a10018182_006.tfrecord", ".tfrecord.gz").
   std::vector<std::int64_t> universes() const;
 
  private:

@@ -18,7 +18,8 @@ struct MlperfBenchmark {
 
 class MlLog {
  public:
-  /// Logs cache_clear and init_start now; the lines are kept until there is a file.
+  /// Logs cache_clear and init_start now; the lines are kept until there is a file.  The files that the system holds in
+  /// memory are left to the job script, which the rules want to drop them before the program starts.
   MlLog();
   /// Creates the file and writes what has been logged so far.  Throws a user error where that fails, as the others do.
   void open(const std::string& path);

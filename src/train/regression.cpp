@@ -72,7 +72,7 @@ std::vector<std::size_t> group_positions(const std::vector<std::int64_t>& group)
 std::vector<std::vector<double>> draw_groups(const RegressionOptions& options, std::size_t groups) {
   std::vector<std::vector<double>> draws;
   const RandomStream stream = random_stream(options.seed, RandomPurpose::kBootstrap);
-  for (int r = 0; r < options.replicas; ++r) {
+  for (int r = 0; r < (groups > 1 ? options.replicas : 0); ++r) {
     std::vector<double>& times = draws.emplace_back(groups, 0.0);
     RandomSequence draw(stream, static_cast<std::uint64_t>(r));
     for (std::size_t i = 0; i < groups; ++i) times[draw.below(static_cast<std::uint32_t>(groups))] += 1;
