@@ -103,6 +103,14 @@ TEST(Regression, TheBootstrapDrawsGroups) {
   EXPECT_NE(*judge_regression(set, options).single[0].mae.error, *report.single[0].mae.error);
 }
 
+TEST(Regression, OneGroupSaysNothingOfErrors) {
+  RegressionSet set = by_hand();
+  set.group.assign(set.target.size() / set.parameters.size(), 7);
+  const RegressionReport report = judge_regression(set);
+  EXPECT_TRUE(report.single[0].mae.value);
+  EXPECT_FALSE(report.single[0].mae.error);
+}
+
 TEST(Regression, WhatHasNoValueHasAReason) {
   RegressionSet set;
   set.parameters = {{"a", 1, 1}};
