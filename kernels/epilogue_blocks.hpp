@@ -1,27 +1,27 @@
 // The epilogue of blocks of channels: plain data and functions for host and devices, internal to epilogue.cpp.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
-#include <type_traits>
 
 #include "kernels/epilogue.hpp"
+#include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow::epilogue {
 
-// Channels handled at once at most: on the host their state stays in L1 and the loops over it vectorise, on a device it
-// stays in a thread's registers.  kWidth: the channels of a block where the compiler is to know them; 0:
-// `count` of them, up to kBlock.
-inline constexpr int kBlock = kOnHost ? 64 : 8;
-inline constexpr int kNarrow = kOnHost ? 16 : 8;
+using lanes::Floats;
+using lanes::Ints;
+using lanes::select;
+using lanes::unrolled;
+
 // Dropout draws 16 bits per element; a Philox block of 128 bits serves 8 neighbouring channels of a pixel.
 inline constexpr int kDrawsPerBlock = 8;
-
-/// Floats for the channels of a block of this width.
-template <int kWidth>
-inline constexpr int kRoom = kWidth > 0 ? kWidth : kBlock;
+// Channels are handled in units of registers that fill whole blocks of draws and whole bytes of sign bits; on the host
+// in several units at once, which share the walk over a window.
+inline constexpr int kUnit = lanes::kLanes >= kDrawsPerBlock ? 1 : kDrawsPerBlock / lanes::kLanes;
+inline constexpr int kWidest = kOnHost ? 4 * kUnit : kUnit;
 
 // A saved code: position in the window, and what became of the value.
 template <class Code>
@@ -71,36 +71,50 @@ struct Blocks {
     return dropout ? layer_stream(*step, RandomPurpose::kDropout, desc.layer) : RandomStream{};
   }
 
-  /// Writes y (and saved) at a pixel of y, channels [c0, c0 + count).
-  template <int kWidth>
+  /// Writes y (and saved) at a pixel of y: kVectors registers of channels from c0, of which `count` exist, all of them
+  /// where kWhole.
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void forward(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    desc.pool.kind == PoolKind::kAverage ? forward_average<kWidth>(random, at, c0, count)
-                                         : forward_max<kWidth>(random, at, c0, count);
+    desc.pool.kind == PoolKind::kAverage ? forward_average<kVectors, kWhole>(random, at, c0, count)
+                                         : forward_max<kVectors, kWhole>(random, at, c0, count);
   }
 
-  /// Writes dv under the window of a pixel of y, for pooling whose windows tile and for no pooling.
-  template <int kWidth>
+  /// Writes dv under the window of a pixel of y, for pooling whose windows tile and for no pooling.  The bias' gradient
+  /// is summed over the window first: one addition to memory per window.
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void scatter(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    if (desc.pool.kind == PoolKind::kAverage) return scatter_average<kWidth>(random, at, c0, count);
-    const int n = kWidth > 0 ? kWidth : count;
-    float g[kRoom<kWidth>];
-    std::int32_t position[kRoom<kWidth>];
-    read_gradient<kWidth>(at.sample, y_index(at), c0, count, g, position);
-    for_window(at, [&](int tap, const Pixel& pixel) {
-      T* x = v_pixel(pixel) + c0;
-      for (int i = 0; i < n; ++i) x[i] = static_cast<T>(position[i] == tap ? g[i] : 0.0F);
-      if (bias_gradient != nullptr) {
-        for (int i = 0; i < n; ++i) bias_gradient[c0 + i] += position[i] == tap ? g[i] : 0.0F;
-      }
-    });
+    Floats sum[kVectors] = {};
+    const auto write = [&](std::int64_t offset, const Floats(&value)[kVectors]) {
+      write_channels<kWhole>(v_sample(at.sample) + offset * desc.v.c + c0, count, value);
+      unrolled<kVectors>([&](auto r) { sum[r] += value[r]; });
+    };
+    if (desc.pool.kind == PoolKind::kAverage) {
+      Floats g[kVectors];
+      mean_gradient<kWhole>(random, at, c0, count, g);
+      for_window(at, [&](int, std::int64_t offset) {
+        Floats value[kVectors];
+        pass_activation<kWhole>(at.sample, offset, c0, count, g, value);
+        write(offset, value);
+      });
+    } else {
+      Floats g[kVectors];
+      Ints position[kVectors];
+      read_gradient<kWhole>(at.sample, y_index(at), c0, count, g, position);
+      for_window(at, [&](int tap, std::int64_t offset) {
+        Floats value[kVectors];
+        unrolled<kVectors>([&](auto r) { value[r] = select(position[r] == lanes::all(tap), g[r], Floats{}); });
+        write(offset, value);
+      });
+    }
+    add_bias_gradient<kWhole>(c0, count, sum);
   }
 
   /// Writes dv at a pixel of v: the sum over the windows that it lies in.
-  template <int kWidth>
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void gather(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    const int n = kWidth > 0 ? kWidth : count;
     const PoolGeometry& pool = desc.pool;
-    float sum[kRoom<kWidth>] = {};
+    const bool average = pool.kind == PoolKind::kAverage;
+    Floats sum[kVectors] = {};
     const Range od = windows_over({at.d, at.d + 1}, pool.window.d, pool.stride.d, pool.pad.d, desc.y.d);
     const Range oh = windows_over({at.h, at.h + 1}, pool.window.h, pool.stride.h, pool.pad.h, desc.y.h);
     const Range ow = windows_over({at.w, at.w + 1}, pool.window.w, pool.stride.w, pool.pad.w, desc.y.w);
@@ -108,42 +122,35 @@ struct Blocks {
       for (std::int64_t h = oh.begin; h < oh.end; ++h) {
         for (std::int64_t w = ow.begin; w < ow.end; ++w) {
           const Pixel window{at.sample, d, h, w};
-          float g[kRoom<kWidth>];
-          if (pool.kind == PoolKind::kAverage) {
-            draw(random, at.sample, y_index(window), c0, g);
-            const T* gradient = y_pixel(window) + c0;
-            for (int i = 0; i < n; ++i) sum[i] += g[i] * static_cast<float>(gradient[i]);
+          Floats g[kVectors];
+          if (average) {
+            mean_gradient<kWhole>(random, window, c0, count, g);
+            unrolled<kVectors>([&](auto r) { sum[r] += g[r]; });
           } else {
             const std::int64_t tap =
                 ((at.d + pool.pad.d - d * pool.stride.d) * pool.window.h + (at.h + pool.pad.h - h * pool.stride.h)) *
                     pool.window.w +
                 at.w + pool.pad.w - w * pool.stride.w;
-            std::int32_t position[kRoom<kWidth>];
-            read_gradient<kWidth>(at.sample, y_index(window), c0, count, g, position);
-            for (int i = 0; i < n; ++i) sum[i] += position[i] == tap ? g[i] : 0.0F;
+            Ints position[kVectors];
+            read_gradient<kWhole>(at.sample, y_index(window), c0, count, g, position);
+            unrolled<kVectors>([&](auto r) {
+              sum[r] += select(position[r] == lanes::all(static_cast<std::int32_t>(tap)), g[r], Floats{});
+            });
           }
         }
       }
     }
-    T* x = v_pixel(at) + c0;
-    const bool average = pool.kind == PoolKind::kAverage;
-    const std::uint8_t* bits = average && desc.activation ? sign_bits(at, c0) : nullptr;
-    const float scale = average ? 1.0F / static_cast<float>(pool.window.volume()) : 1.0F;
-    for (int i = 0; i < n; ++i) {
-      const bool positive = bits == nullptr || ((bits[i / 8] >> (i % 8)) & 1) != 0;
-      const float value = sum[i] * (positive ? scale : scale * desc.negative_slope);
-      x[i] = static_cast<T>(value);
-      if (bias_gradient != nullptr) bias_gradient[c0 + i] += value;
-    }
+    const std::int64_t offset = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
+    if (average) pass_activation<kWhole>(at.sample, offset, c0, count, sum, sum);
+    write_channels<kWhole>(v_sample(at.sample) + offset * desc.v.c + c0, count, sum);
+    add_bias_gradient<kWhole>(c0, count, sum);
   }
 
  private:
-  // In the buffer; the pixel's row must lie in v_range.
-  KOKKOS_INLINE_FUNCTION T* v_pixel(const Pixel& at) const {
-    const std::int64_t local =
-        (at.sample - v_range.sample_begin) * v_range.rows() + (rows_are_d ? at.d : at.h) - v_range.begin;
-    const std::int64_t pixel = rows_are_d ? (local * desc.v.h + at.h) * desc.v.w + at.w : local * desc.v.w + at.w;
-    return v + pixel * desc.v.c;
+  // Where pixel (0, 0, 0) of a sample would lie in the buffer, of which it may not be a part.
+  KOKKOS_INLINE_FUNCTION T* v_sample(std::int64_t sample) const {
+    const std::int64_t row = (sample - v_range.sample_begin) * v_range.rows() - v_range.begin;
+    return v + row * (rows_are_d ? desc.v.h : 1) * desc.v.w * desc.v.c;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t y_index(const Pixel& at) const {
     return (at.d * desc.y.h + at.h) * desc.y.w + at.w;
@@ -151,182 +158,209 @@ struct Blocks {
   KOKKOS_INLINE_FUNCTION T* y_pixel(const Pixel& at) const {
     return y + (at.sample * desc.y.pixels() + y_index(at)) * y_stride;
   }
-  KOKKOS_INLINE_FUNCTION std::uint8_t* sign_bits(const Pixel& at, std::int64_t c0) const {
-    const std::int64_t pixel = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
-    return saved + at.sample * saved_per_sample + pixel * ((desc.v.c + 7) / 8) + c0 / 8;
+  KOKKOS_INLINE_FUNCTION std::uint8_t* sign_bits(std::int64_t sample, std::int64_t v_pixel, std::int64_t c0) const {
+    return saved + sample * saved_per_sample + v_pixel * ((desc.v.c + 7) / 8) + c0 / 8;
   }
   KOKKOS_INLINE_FUNCTION Code* codes(std::int64_t sample, std::int64_t y_pixel, std::int64_t c0) const {
     return reinterpret_cast<Code*>(saved + sample * saved_per_sample) + y_pixel * desc.y.c + c0;
   }
 
-  // Calls f(tap, pixel) for the pixels of a window that lie in the tensor and in v_range.
+  /// The real channels of register r of a block.
+  KOKKOS_INLINE_FUNCTION static int channels_of(int r, int count) {
+    const int left = count - r * lanes::kLanes;
+    return left < 0 ? 0 : left < lanes::kLanes ? left : lanes::kLanes;
+  }
+  template <bool kWhole, int kVectors, class Element, class V>
+  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, V (&to)[kVectors]) {
+    unrolled<kVectors>([&](auto r) {
+      if constexpr (kWhole) {
+        lanes::load(from + r * lanes::kLanes, to[r]);
+      } else {
+        lanes::load_part(from + r * lanes::kLanes, channels_of(r, count), to[r]);
+      }
+    });
+  }
+  template <bool kWhole, int kVectors, class Element, class V>
+  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const V (&from)[kVectors]) {
+    unrolled<kVectors>(
+        [&](auto r) { lanes::store(to + r * lanes::kLanes, kWhole ? lanes::kLanes : channels_of(r, count), from[r]); });
+  }
+
+  // Calls f(tap, offset) for the pixels of a window that lie in the tensor and in v_range; offset counts pixels from
+  // the sample's first one.
   template <class F>
   KOKKOS_INLINE_FUNCTION void for_window(const Pixel& at, const F& f) const {
     const PoolGeometry& pool = desc.pool;
-    int tap = 0;
-    for (std::int64_t kd = 0; kd < pool.window.d; ++kd) {
-      const std::int64_t d = at.d * pool.stride.d - pool.pad.d + kd;
-      for (std::int64_t kh = 0; kh < pool.window.h; ++kh) {
-        const std::int64_t h = at.h * pool.stride.h - pool.pad.h + kh;
-        const std::int64_t row = rows_are_d ? d : h;
-        const bool inside =
-            d >= 0 && d < desc.v.d && h >= 0 && h < desc.v.h && row >= v_range.begin && row < v_range.end;
-        for (std::int64_t kw = 0; kw < pool.window.w; ++kw, ++tap) {
-          const std::int64_t w = at.w * pool.stride.w - pool.pad.w + kw;
-          if (inside && w >= 0 && w < desc.v.w) f(tap, Pixel{at.sample, d, h, w});
-        }
+    const Pixel first{at.sample, at.d * pool.stride.d - pool.pad.d, at.h * pool.stride.h - pool.pad.h,
+                      at.w * pool.stride.w - pool.pad.w};
+    Range d = inside(first.d, pool.window.d, {0, desc.v.d}), h = inside(first.h, pool.window.h, {0, desc.v.h});
+    const Range w = inside(first.w, pool.window.w, {0, desc.v.w});
+    Range& rows = rows_are_d ? d : h;
+    rows = inside(rows.begin, rows.end - rows.begin, {v_range.begin, v_range.end});
+    for (std::int64_t pd = d.begin; pd < d.end; ++pd) {
+      for (std::int64_t ph = h.begin; ph < h.end; ++ph) {
+        const std::int64_t tap = ((pd - first.d) * pool.window.h + ph - first.h) * pool.window.w - first.w;
+        const std::int64_t offset = (pd * desc.v.h + ph) * desc.v.w;
+        for (std::int64_t pw = w.begin; pw < w.end; ++pw) f(static_cast<int>(tap + pw), offset + pw);
       }
     }
+  }
+  KOKKOS_INLINE_FUNCTION static Range inside(std::int64_t begin, std::int64_t size, const Range& limits) {
+    return {begin > limits.begin ? begin : limits.begin, begin + size < limits.end ? begin + size : limits.end};
   }
 
   // What dropout multiplies the channels with: 0 or 1 / keep.  The numbers are those of stream(sample, block) with
   // block = pixel * ceil(C / 8) + channel / 8; the blocks lie side by side so that they vectorise.
-  template <int kCount>
+  template <int kVectors>
   KOKKOS_INLINE_FUNCTION void draw(const RandomStream& random, std::int64_t sample, std::int64_t y_pixel,
-                                   std::int64_t c0, float (&factor)[kCount]) const {
-    constexpr int kLanes = kCount / kDrawsPerBlock;
+                                   std::int64_t c0, Floats (&factor)[kVectors]) const {
+    constexpr int kBlocks = kVectors * lanes::kLanes / kDrawsPerBlock;
     if (!dropout) {
-      for (float& f : factor) f = 1.0F;
+      unrolled<kVectors>([&](auto r) { factor[r] = lanes::all(1.0F); });
       return;
     }
     const std::int64_t first = y_pixel * ((desc.y.c + kDrawsPerBlock - 1) / kDrawsPerBlock) + c0 / kDrawsPerBlock;
     const auto id = static_cast<std::uint64_t>(step->sample[sample]);
-    std::uint32_t words[4][kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const auto block = static_cast<std::uint64_t>(first + lane);
-      words[0][lane] = static_cast<std::uint32_t>(id);
-      words[1][lane] = static_cast<std::uint32_t>(id >> 32);
-      words[2][lane] = static_cast<std::uint32_t>(block);
-      words[3][lane] = static_cast<std::uint32_t>(block >> 32);
+    std::uint32_t words[4][kBlocks];
+    for (int i = 0; i < kBlocks; ++i) {
+      const auto block = static_cast<std::uint64_t>(first + i);
+      words[0][i] = static_cast<std::uint32_t>(id);
+      words[1][i] = static_cast<std::uint32_t>(id >> 32);
+      words[2][i] = static_cast<std::uint32_t>(block);
+      words[3][i] = static_cast<std::uint32_t>(block >> 32);
     }
-    philox_rounds<kLanes>(words[0], words[1], words[2], words[3], random.key0, random.key1);
+    philox_rounds<kBlocks>(words[0], words[1], words[2], words[3], random.key0, random.key1);
     const float scale = 1.0F / (1.0F - desc.dropout);
-    for (int lane = 0; lane < kLanes; ++lane) {
+    float values[kVectors * lanes::kLanes];
+    for (int block = 0; block < kBlocks; ++block) {
       for (int i = 0; i < kDrawsPerBlock; ++i) {
-        const std::uint32_t bits = (words[i / 2][lane] >> (16 * (i % 2))) & 0xFFFFU;
-        factor[lane * kDrawsPerBlock + i] = bits >= drop_below ? scale : 0.0F;
+        const std::uint32_t bits = (words[i / 2][block] >> (16 * (i % 2))) & 0xFFFFU;
+        values[block * kDrawsPerBlock + i] = bits >= drop_below ? scale : 0.0F;
       }
     }
+    unrolled<kVectors>([&](auto r) { lanes::load(values + r * lanes::kLanes, factor[r]); });
   }
 
-  template <int kWidth>
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void forward_max(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                           int count) const {
     using Bits = CodeBits<Code>;
-    const int n = kWidth > 0 ? kWidth : count;
-    float best[kRoom<kWidth>], factor[kRoom<kWidth>];
-    std::int32_t position[kRoom<kWidth>];
-    for (int i = 0; i < kRoom<kWidth>; ++i) {
-      best[i] = -std::numeric_limits<float>::infinity();
-      position[i] = 0;
-    }
-    for_window(at, [&](int tap, const Pixel& pixel) {
-      const T* x = v_pixel(pixel) + c0;
-      for (int i = 0; i < n; ++i) {
-        const float value = static_cast<float>(x[i]);
+    Floats best[kVectors], factor[kVectors], add[kVectors] = {};
+    Ints position[kVectors] = {};
+    unrolled<kVectors>([&](auto r) { best[r] = lanes::all(-std::numeric_limits<float>::infinity()); });
+    const T* sample = v_sample(at.sample) + c0;
+    for_window(at, [&](int tap, std::int64_t offset) {
+      Floats x[kVectors];
+      read_channels<kWhole>(sample + offset * desc.v.c, count, x);
+      unrolled<kVectors>([&](auto r) {
         // The first of equal values wins, as in PyTorch; a NaN wins over everything and is passed on.
-        const bool better = value > best[i] || value != value;
-        best[i] = better ? value : best[i];
-        position[i] = better ? tap : position[i];
-      }
+        const Ints better = (x[r] > best[r]) | (x[r] != x[r]);
+        best[r] = select(better, x[r], best[r]);
+        position[r] = select(better, lanes::all(tap), position[r]);
+      });
     });
     draw(random, at.sample, y_index(at), c0, factor);
-    T* out = y_pixel(at) + c0;
-    Code* code = saved != nullptr ? codes(at.sample, y_index(at), c0) : nullptr;
-    const float slope = desc.activation ? desc.negative_slope : 1.0F;
-    for (int i = 0; i < n; ++i) {
-      const float value = best[i] + (bias != nullptr ? bias[c0 + i] : 0.0F);
-      const bool negative = !(value > 0.0F) && desc.activation;
-      const bool dead = factor[i] == 0.0F || (negative && slope == 0.0F);
-      out[i] = static_cast<T>((negative && value == value ? value * slope : value) * factor[i]);
-      if (code != nullptr) {
-        code[i] = static_cast<Code>(position[i] | (negative ? Bits::kNegative : 0) | (dead ? Bits::kDead : 0));
-      }
-    }
+    if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
+    const Ints kills = lanes::all(desc.activation && desc.negative_slope == 0 ? -1 : 0);
+    unrolled<kVectors>([&](auto r) {
+      const Floats value = best[r] + add[r];
+      const Ints positive = value > Floats{};
+      best[r] = select(positive, value, value * slope) * factor[r];
+      const Ints negative = select(positive, Ints{}, lanes::all(desc.activation ? -1 : 0));
+      const Ints dead = (factor[r] == Floats{}) | (negative & kills);
+      position[r] = position[r] | (negative & lanes::all(std::int32_t{Bits::kNegative})) |
+                    (dead & lanes::all(std::int32_t{Bits::kDead}));
+    });
+    write_channels<kWhole>(y_pixel(at) + c0, count, best);
+    if (saved != nullptr) write_channels<kWhole>(codes(at.sample, y_index(at), c0), count, position);
   }
 
-  template <int kWidth>
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void forward_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {
-    const int n = kWidth > 0 ? kWidth : count;
-    float sum[kRoom<kWidth>] = {}, factor[kRoom<kWidth>];
-    const float slope = desc.activation ? desc.negative_slope : 1.0F;
-    for_window(at, [&](int, const Pixel& pixel) {
-      const T* x = v_pixel(pixel) + c0;
-      std::uint8_t positive[kRoom<kWidth>] = {};
-      for (int i = 0; i < n; ++i) {
-        const float value = static_cast<float>(x[i]) + (bias != nullptr ? bias[c0 + i] : 0.0F);
-        positive[i] = value > 0.0F ? 1 : 0;
-        sum[i] += value > 0.0F ? value : value * slope;
-      }
-      if (desc.activation && saved != nullptr) {
-        std::uint8_t* bits = sign_bits(pixel, c0);
-        for (int byte = 0; byte < (n + 7) / 8; ++byte) {
-          unsigned packed = 0;
-          for (int bit = 0; bit < 8; ++bit) packed |= static_cast<unsigned>(positive[byte * 8 + bit]) << bit;
-          bits[byte] = static_cast<std::uint8_t>(packed);
-        }
-      }
+    Floats sum[kVectors] = {}, factor[kVectors], add[kVectors] = {};
+    if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
+    const bool keeps_signs = desc.activation && saved != nullptr;
+    const T* sample = v_sample(at.sample) + c0;
+    for_window(at, [&](int, std::int64_t offset) {
+      Floats x[kVectors];
+      read_channels<kWhole>(sample + offset * desc.v.c, count, x);
+      std::uint64_t bits = 0;
+      unrolled<kVectors>([&](auto r) {
+        const Floats value = x[r] + add[r];
+        const Ints positive = value > Floats{};
+        sum[r] += select(positive, value, value * slope);
+        bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
+      });
+      if (keeps_signs) std::memcpy(sign_bits(at.sample, offset, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
     });
     draw(random, at.sample, y_index(at), c0, factor);
-    T* out = y_pixel(at) + c0;
-    const float scale = 1.0F / static_cast<float>(desc.pool.window.volume());
-    for (int i = 0; i < n; ++i) out[i] = static_cast<T>(sum[i] * scale * factor[i]);
+    const Floats scale = lanes::all(1.0F / static_cast<float>(desc.pool.window.volume()));
+    unrolled<kVectors>([&](auto r) { sum[r] = sum[r] * scale * factor[r]; });
+    write_channels<kWhole>(y_pixel(at) + c0, count, sum);
   }
 
-  // The bias' gradient is summed over the window first: one addition to memory per window.
-  template <int kWidth>
-  KOKKOS_INLINE_FUNCTION void scatter_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
-                                              int count) const {
-    const int n = kWidth > 0 ? kWidth : count;
-    float g[kRoom<kWidth>], sum[kRoom<kWidth>] = {};
-    draw(random, at.sample, y_index(at), c0, g);
-    const T* gradient = y_pixel(at) + c0;
-    const float scale = 1.0F / static_cast<float>(desc.pool.window.volume()), slope = desc.negative_slope;
-    for (int i = 0; i < n; ++i) g[i] *= static_cast<float>(gradient[i]) * scale;
-    for_window(at, [&](int, const Pixel& pixel) {
-      T* x = v_pixel(pixel) + c0;
-      const std::uint8_t* bits = desc.activation ? sign_bits(pixel, c0) : nullptr;
-      for (int byte = 0; byte * 8 < n; ++byte) {
-        const unsigned positive = bits != nullptr ? bits[byte] : 0xFFU;
-        const auto channel = [&](int bit) {
-          const int i = byte * 8 + bit;
-          const float value = (positive >> bit & 1U) != 0 ? g[i] : g[i] * slope;
-          x[i] = static_cast<T>(value);
-          sum[i] += value;
-        };
-        if (byte * 8 + 8 <= n) {
-          for (int bit = 0; bit < 8; ++bit) channel(bit);
-        } else {
-          for (int bit = 0; byte * 8 + bit < n; ++bit) channel(bit);
-        }
-      }
+  template <int kVectors, bool kWhole>
+  KOKKOS_INLINE_FUNCTION static std::size_t bytes_of_bits(int count) {
+    static_assert(kVectors * lanes::kLanes <= 64);
+    return kWhole ? kVectors * lanes::kLanes / 8 : static_cast<std::size_t>(count + 7) / 8;
+  }
+
+  // Average pooling: what reaches each pixel of the window of a pixel of y.
+  template <bool kWhole, int kVectors>
+  KOKKOS_INLINE_FUNCTION void mean_gradient(const RandomStream& random, const Pixel& at, std::int64_t c0, int count,
+                                            Floats (&g)[kVectors]) const {
+    Floats factor[kVectors];
+    draw(random, at.sample, y_index(at), c0, factor);
+    read_channels<kWhole>(y_pixel(at) + c0, count, g);
+    const Floats scale = lanes::all(1.0F / static_cast<float>(desc.pool.window.volume()));
+    unrolled<kVectors>([&](auto r) { g[r] = g[r] * (factor[r] * scale); });
+  }
+
+  // Average pooling: `to` is the gradient before the activation at a pixel of v, `from` that behind it.
+  template <bool kWhole, int kVectors>
+  KOKKOS_INLINE_FUNCTION void pass_activation(std::int64_t sample, std::int64_t v_pixel, std::int64_t c0, int count,
+                                              const Floats (&from)[kVectors], Floats (&to)[kVectors]) const {
+    std::uint64_t bits = ~std::uint64_t{0};
+    if (desc.activation) std::memcpy(&bits, sign_bits(sample, v_pixel, c0), bytes_of_bits<kVectors, kWhole>(count));
+    const Floats slope = lanes::all(desc.negative_slope);
+    unrolled<kVectors>([&](auto r) {
+      const Ints positive = lanes::mask_of(static_cast<std::uint32_t>(bits >> (r * lanes::kLanes)));
+      to[r] = select(positive, from[r], from[r] * slope);
     });
-    if (bias_gradient == nullptr) return;
-    for (int i = 0; i < n; ++i) bias_gradient[c0 + i] += sum[i];
   }
 
-  // Of a pixel of y: what reaches the input, and which position of the window.
-  template <int kWidth>
+  // Of a pixel of y, for max pooling and no pooling: what reaches the input, and which position of the window.
+  template <bool kWhole, int kVectors>
   KOKKOS_INLINE_FUNCTION void read_gradient(std::int64_t sample, std::int64_t y_pixel, std::int64_t c0, int count,
-                                            float (&g)[kRoom<kWidth>], std::int32_t (&position)[kRoom<kWidth>]) const {
+                                            Floats (&g)[kVectors], Ints (&position)[kVectors]) const {
     using Bits = CodeBits<Code>;
-    const int n = kWidth > 0 ? kWidth : count;
-    const T* gradient = y + (sample * desc.y.pixels() + y_pixel) * y_stride + c0;
+    read_channels<kWhole>(y + (sample * desc.y.pixels() + y_pixel) * y_stride + c0, count, g);
     if (saved == nullptr) {  // neither pooling nor activation nor dropout
-      for (int i = 0; i < n; ++i) {
-        g[i] = static_cast<float>(gradient[i]);
-        position[i] = 0;
-      }
+      unrolled<kVectors>([&](auto r) { position[r] = Ints{}; });
       return;
     }
-    const float scale = dropout ? 1.0F / (1.0F - desc.dropout) : 1.0F;
-    const Code* code = codes(sample, y_pixel, c0);
-    for (int i = 0; i < n; ++i) {
-      const float slope = (code[i] & Bits::kNegative) != 0 ? desc.negative_slope : 1.0F;
-      g[i] = (code[i] & Bits::kDead) != 0 ? 0.0F : static_cast<float>(gradient[i]) * (scale * slope);
-      position[i] = code[i] & Bits::kIndex;
-    }
+    const Floats alive = lanes::all(dropout ? 1.0F / (1.0F - desc.dropout) : 1.0F);
+    const Floats slope = alive * lanes::all(desc.negative_slope);
+    Ints code[kVectors];
+    read_channels<kWhole>(codes(sample, y_pixel, c0), count, code);
+    unrolled<kVectors>([&](auto r) {
+      const Ints dead = (code[r] & lanes::all(std::int32_t{Bits::kDead})) != Ints{};
+      const Ints negative = (code[r] & lanes::all(std::int32_t{Bits::kNegative})) != Ints{};
+      g[r] = select(dead, Floats{}, g[r] * select(negative, slope, alive));
+      position[r] = code[r] & lanes::all(std::int32_t{Bits::kIndex});
+    });
+  }
+
+  template <bool kWhole, int kVectors>
+  KOKKOS_INLINE_FUNCTION void add_bias_gradient(std::int64_t c0, int count, const Floats (&sum)[kVectors]) const {
+    if (bias_gradient == nullptr) return;
+    Floats total[kVectors];
+    read_channels<kWhole>(bias_gradient + c0, count, total);
+    unrolled<kVectors>([&](auto r) { total[r] += sum[r]; });
+    write_channels<kWhole>(bias_gradient + c0, count, total);
   }
 };
 
@@ -338,8 +372,11 @@ struct Rows {
   Blocks<T, Code> blocks;
   RowRange rows;
 
-  // Blocks of channels per item: all of them on the host.
-  KOKKOS_INLINE_FUNCTION std::int64_t chunks() const { return kOnHost ? 1 : (blocks.desc.y.c + kBlock - 1) / kBlock; }
+  // Channels of an item: all of them on the host.
+  static constexpr std::int64_t kChannels = kWidest * lanes::kLanes;
+  KOKKOS_INLINE_FUNCTION std::int64_t chunks() const {
+    return kOnHost ? 1 : (blocks.desc.y.c + kChannels - 1) / kChannels;
+  }
   KOKKOS_INLINE_FUNCTION Extent extent() const {
     return kWork == Work::kGather ? blocks.desc.v.extent() : blocks.desc.y.extent();
   }
@@ -355,7 +392,7 @@ struct Rows {
     const std::int64_t sample = rows.sample_begin + row / rows.rows(), r = rows.begin + row % rows.rows();
     const Extent e = extent();
     const Pixel at = blocks.rows_are_d ? Pixel{sample, r, pixel / e.w, pixel % e.w} : Pixel{sample, 0, r, pixel};
-    channels(blocks.stream(), at, chunk * kBlock, kOnHost ? blocks.desc.y.c : std::int64_t{kBlock});
+    channels(blocks.stream(), at, chunk * kChannels, kOnHost ? blocks.desc.y.c : kChannels);
   }
 
   /// One pixel after the other, in the calling thread.
@@ -376,22 +413,29 @@ struct Rows {
  private:
   KOKKOS_INLINE_FUNCTION void channels(const RandomStream& random, const Pixel& at, std::int64_t begin,
                                        std::int64_t count) const {
-    const std::int64_t all = blocks.desc.y.c, end = begin + count < all ? begin + count : all;
-    std::int64_t c0 = begin;
-    for (; c0 + kBlock <= end; c0 += kBlock) block<kBlock>(random, at, c0, kBlock);
-    if constexpr (kNarrow < kBlock) {
-      for (; c0 + kNarrow <= end; c0 += kNarrow) block<kNarrow>(random, at, c0, kNarrow);
-    }
-    if (c0 < end) block<0>(random, at, c0, static_cast<int>(end - c0));
+    const std::int64_t c = blocks.desc.y.c, end = begin + count < c ? begin + count : c;
+    widths<kWidest>(random, at, begin, end);
   }
-  template <int kWidth>
+  // Blocks of kVectors registers as long as they fit, then narrower ones, then the rest of a unit.
+  template <int kVectors>
+  KOKKOS_INLINE_FUNCTION void widths(const RandomStream& random, const Pixel& at, std::int64_t c0,
+                                     std::int64_t end) const {
+    constexpr int kWidth = kVectors * lanes::kLanes;
+    for (; c0 + kWidth <= end; c0 += kWidth) block<kVectors, true>(random, at, c0, kWidth);
+    if constexpr (kVectors > kUnit) {
+      widths<kVectors / 2>(random, at, c0, end);
+    } else if (c0 < end) {
+      block<kVectors, false>(random, at, c0, static_cast<int>(end - c0));
+    }
+  }
+  template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     if constexpr (kWork == Work::kForward) {
-      blocks.template forward<kWidth>(random, at, c0, count);
+      blocks.template forward<kVectors, kWhole>(random, at, c0, count);
     } else if constexpr (kWork == Work::kScatter) {
-      blocks.template scatter<kWidth>(random, at, c0, count);
+      blocks.template scatter<kVectors, kWhole>(random, at, c0, count);
     } else {
-      blocks.template gather<kWidth>(random, at, c0, count);
+      blocks.template gather<kVectors, kWhole>(random, at, c0, count);
     }
   }
 };

@@ -1,5 +1,5 @@
 // A short vector of f32 that fills one register, and the register blocking that goes with it.  Portable C++ (the vector
-// extension of GCC and Clang on the host, an array on devices), no intrinsics: the compiler chooses the instructions.
+// extension of GCC and Clang on the host, an array on devices); the compiler chooses the instructions.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,9 @@
 #define PETAFLOW_NATIVE_LANES 1
 #else
 #define PETAFLOW_NATIVE_LANES 0
+#endif
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+#include <immintrin.h>
 #endif
 
 namespace petaflow::lanes {
@@ -44,16 +47,113 @@ KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f) {
 inline constexpr int kBlock = kLanes * kVectors;
 
 #if PETAFLOW_NATIVE_LANES
-using Floats = float __attribute__((vector_size(kLanes * 4)));
-using Words = std::uint32_t __attribute__((vector_size(kLanes * 4)));
-using HalfWords = std::uint16_t __attribute__((vector_size(kLanes * 2)));
-#else
-struct Floats {
-  float lane[kLanes];
-  KOKKOS_INLINE_FUNCTION float& operator[](int i) { return lane[i]; }
-  KOKKOS_INLINE_FUNCTION float operator[](int i) const { return lane[i]; }
+/// A register of kLanes numbers of type E, with the compiler's element-wise operators.
+template <class E>
+struct Native {
+  typedef E Type __attribute__((vector_size(kLanes * sizeof(E))));  // NOLINT: only a typedef takes the attribute
 };
+using Floats = Native<float>::Type;
+using Ints = Native<std::int32_t>::Type;
+using Words = Native<std::uint32_t>::Type;
+using HalfWords = Native<std::uint16_t>::Type;
+#else
+/// kLanes numbers of type E with those of the element-wise operators that kernels need; comparisons give 0 or -1.
+template <class E>
+struct Pack {
+  E lane[kLanes];
+  KOKKOS_INLINE_FUNCTION E& operator[](int i) { return lane[i]; }
+  KOKKOS_INLINE_FUNCTION E operator[](int i) const { return lane[i]; }
+};
+using Floats = Pack<float>;
+using Ints = Pack<std::int32_t>;
+
+/// f(a, b) lane by lane.
+template <class R, class E, class F>
+KOKKOS_INLINE_FUNCTION Pack<R> each(const Pack<E>& a, const Pack<E>& b, const F& f) {
+  Pack<R> result;
+  for (int i = 0; i < kLanes; ++i) result[i] = f(a[i], b[i]);
+  return result;
+}
+template <class E>
+KOKKOS_INLINE_FUNCTION Pack<E> operator+(const Pack<E>& a, const Pack<E>& b) {
+  return each<E>(a, b, [](E x, E y) { return x + y; });
+}
+template <class E>
+KOKKOS_INLINE_FUNCTION Pack<E>& operator+=(Pack<E>& a, const Pack<E>& b) {
+  return a = a + b;
+}
+KOKKOS_INLINE_FUNCTION Floats operator*(const Floats& a, const Floats& b) {
+  return each<float>(a, b, [](float x, float y) { return x * y; });
+}
+KOKKOS_INLINE_FUNCTION Ints operator&(const Ints& a, const Ints& b) {
+  return each<std::int32_t>(a, b, [](std::int32_t x, std::int32_t y) { return x & y; });
+}
+KOKKOS_INLINE_FUNCTION Ints operator|(const Ints& a, const Ints& b) {
+  return each<std::int32_t>(a, b, [](std::int32_t x, std::int32_t y) { return x | y; });
+}
+template <class E>
+KOKKOS_INLINE_FUNCTION Ints operator>(const Pack<E>& a, const Pack<E>& b) {
+  return each<std::int32_t>(a, b, [](E x, E y) { return x > y ? -1 : 0; });
+}
+template <class E>
+KOKKOS_INLINE_FUNCTION Ints operator==(const Pack<E>& a, const Pack<E>& b) {
+  return each<std::int32_t>(a, b, [](E x, E y) { return x == y ? -1 : 0; });
+}
+template <class E>
+KOKKOS_INLINE_FUNCTION Ints operator!=(const Pack<E>& a, const Pack<E>& b) {
+  return each<std::int32_t>(a, b, [](E x, E y) { return x != y ? -1 : 0; });
+}
 #endif
+
+/// The number in every lane.
+KOKKOS_INLINE_FUNCTION Floats all(float value) {
+#if PETAFLOW_NATIVE_LANES
+  return Floats{} + value;
+#else
+  Floats result;
+  for (float& x : result.lane) x = value;
+  return result;
+#endif
+}
+KOKKOS_INLINE_FUNCTION Ints all(std::int32_t value) {
+#if PETAFLOW_NATIVE_LANES
+  return Ints{} + value;
+#else
+  Ints result;
+  for (std::int32_t& x : result.lane) x = value;
+  return result;
+#endif
+}
+
+/// a where the mask (0 or -1 in each lane) is set, b elsewhere.
+template <class V>
+KOKKOS_INLINE_FUNCTION V select(const Ints& mask, const V& a, const V& b) {
+#if PETAFLOW_NATIVE_LANES
+  return mask ? a : b;
+#else
+  V result;
+  for (int i = 0; i < kLanes; ++i) result[i] = mask[i] != 0 ? a[i] : b[i];
+  return result;
+#endif
+}
+
+/// Bit i: lane i of the mask.
+KOKKOS_INLINE_FUNCTION std::uint32_t bits_of(const Ints& mask) {
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+  return _mm512_cmplt_epi32_mask(reinterpret_cast<const __m512i&>(mask), _mm512_setzero_si512());
+#else
+  std::uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= (static_cast<std::uint32_t>(mask[i]) & 1U) << i;
+  return bits;
+#endif
+}
+
+/// The mask of such bits.
+KOKKOS_INLINE_FUNCTION Ints mask_of(std::uint32_t bits) {
+  Ints lane_bit;
+  for (int i = 0; i < kLanes; ++i) lane_bit[i] = std::int32_t{1} << i;
+  return (all(static_cast<std::int32_t>(bits)) & lane_bit) != all(0);
+}
 
 KOKKOS_INLINE_FUNCTION void load(const float* from, Floats& to) { std::memcpy(&to, from, sizeof to); }
 
@@ -68,9 +168,21 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
 #endif
 }
 
+/// Small whole numbers.
+template <class Code>
+KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {
+#if PETAFLOW_NATIVE_LANES
+  typename Native<Code>::Type codes;
+  std::memcpy(&codes, from, sizeof codes);
+  to = __builtin_convertvector(codes, Ints);
+#else
+  for (int i = 0; i < kLanes; ++i) to[i] = from[i];
+#endif
+}
+
 /// The first `count` lanes from memory, zeros behind.
-template <class T>
-KOKKOS_INLINE_FUNCTION void load_part(const T* from, int count, Floats& to) {
+template <class T, class V>
+KOKKOS_INLINE_FUNCTION void load_part(const T* from, int count, V& to) {
   T part[kLanes] = {};
   for (int i = 0; i < count; ++i) part[i] = from[i];
   load(part, to);
@@ -104,6 +216,19 @@ KOKKOS_INLINE_FUNCTION void store(T* to, int count, const Floats& value) {
     }
   }
   for (int i = 0; i < count; ++i) to[i] = static_cast<T>(value[i]);
+}
+
+/// Writes the first `count` lanes, which Code can hold.
+template <class Code>
+KOKKOS_INLINE_FUNCTION void store(Code* to, int count, const Ints& value) {
+#if PETAFLOW_NATIVE_LANES
+  if (count == kLanes) {
+    const auto codes = __builtin_convertvector(value, typename Native<Code>::Type);
+    std::memcpy(to, &codes, sizeof codes);
+    return;
+  }
+#endif
+  for (int i = 0; i < count; ++i) to[i] = static_cast<Code>(value[i]);
 }
 
 }  // namespace petaflow::lanes
