@@ -76,6 +76,17 @@ inline double largest_error(const std::vector<double>& found, const std::vector<
   return largest;
 }
 
+/// |found - expected| / |expected|.
+inline double relative_l2(const std::vector<double>& found, const std::vector<double>& expected) {
+  if (found.size() != expected.size()) return INFINITY;
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+    size += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / size);
+}
+
 inline double dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];

@@ -1,0 +1,534 @@
+// Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
+// the multiplications of a direct one.  Host only, f32, one box at a time in the calling thread.
+//
+// A block is some planes times some tiles of a plane.  Its source is transformed to V (position, plane, tile, channel),
+// where the planes are those that the taps in depth reach; rows (plane, tile) of one position are then rows of a
+// matrix, a tap in depth shifts them by whole planes, and each position is one matrix product.
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.hpp"
+#include "kernels/conv.hpp"
+#include "kernels/launch.hpp"
+#include "kernels/winograd_transforms.hpp"
+
+namespace petaflow {
+namespace {
+
+using lanes::Floats;
+using lanes::kBlock;
+using lanes::kLanes;
+using lanes::unrolled;
+using winograd::kEdge;
+using winograd::kPositions;
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// One direction: target o reads sources o - pad ... o - pad + taps - 1.
+struct Axis {
+  std::int64_t sources, targets, taps, pad, source_stride, target_stride;
+};
+
+/// A pass over one box, seen as a correlation of a source with C channels that writes a target with K channels.
+struct Problem {
+  Axis d, h, w;
+  std::int64_t samples, source_n, target_n;
+  std::int64_t sources, targets;  // channels
+
+  /// Forward: from x to y; backward data: from y to x with reversed taps.
+  Problem(const ConvDesc& desc, bool backward) {
+    const ConvGeometry& g = desc.geometry;
+    const Strides &xs = desc.x_strides, &ys = desc.y_strides;
+    const auto axis = [&](std::int64_t in, std::int64_t out, std::int64_t taps, std::int64_t pad, std::int64_t x_stride,
+                          std::int64_t y_stride) {
+      return backward ? Axis{out, in, taps, taps - 1 - pad, y_stride, x_stride}
+                      : Axis{in, out, taps, pad, x_stride, y_stride};
+    };
+    d = axis(desc.in.d, desc.out.d, g.kernel.d, g.pad_begin.d, xs.d, ys.d);
+    h = axis(desc.in.h, desc.out.h, g.kernel.h, g.pad_begin.h, xs.h, ys.h);
+    w = axis(desc.in.w, desc.out.w, g.kernel.w, g.pad_begin.w, xs.w, ys.w);
+    samples = desc.n;
+    source_n = backward ? ys.n : xs.n;
+    target_n = backward ? xs.n : ys.n;
+    sources = backward ? desc.out_channels : desc.in_channels;
+    targets = backward ? desc.in_channels : desc.out_channels;
+  }
+
+  std::int64_t tile() const { return kEdge + 1 - h.taps; }  // targets of a tile in one direction
+  std::int64_t tiles_h() const { return ceil_div(h.targets, tile()); }
+  std::int64_t tiles_w() const { return ceil_div(w.targets, tile()); }
+};
+
+/// Matrices of channels keep their rows apart by an odd number of cache lines.
+std::int64_t row_stride(std::int64_t channels) { return channels * 4 % 256 == 0 ? channels + kLanes : channels; }
+
+/// How a box is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
+struct Blocks {
+  std::int64_t planes, tiles;           // of a block, at most
+  std::int64_t runs, planes_per_run;    // planes that follow each other
+  std::int64_t v_position, m_position;  // floats of a position of V and of the target's tiles
+
+  explicit Blocks(const Problem& p) {
+    // V and the target's tiles are written once and read once: they may live in the second and third cache.
+    constexpr std::int64_t kBytes = std::int64_t{3} << 20;
+    const bool deep = p.d.taps > 1;
+    runs = deep ? p.samples : 1;
+    planes_per_run = deep ? p.d.targets : p.samples * p.d.targets;
+    const std::int64_t plane_tiles = p.tiles_h() * p.tiles_w();
+    const std::int64_t rows = std::max<std::int64_t>(
+        lanes::kPoints, kBytes / (kPositions * 4 * (row_stride(p.sources) + row_stride(p.targets))));
+    planes = std::min(planes_per_run, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_tiles));
+    planes = ceil_div(planes_per_run, ceil_div(planes_per_run, planes));
+    tiles = std::clamp<std::int64_t>(rows / planes, 1, plane_tiles);
+    tiles = ceil_div(plane_tiles, ceil_div(plane_tiles, tiles));
+    // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
+    v_position = (planes + p.d.taps - 1) * tiles * row_stride(p.sources) + 2 * kLanes;
+    m_position = planes * tiles * row_stride(p.targets) + 2 * kLanes;
+  }
+  std::size_t scratch_bytes() const {
+    return static_cast<std::size_t>(kPositions * (v_position + m_position)) * sizeof(float);
+  }
+};
+
+/// The block at hand: planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them.
+struct Block {
+  std::int64_t run, plane, planes, tile, tiles;
+};
+
+template <class F>
+void for_blocks(const Problem& p, const Blocks& blocks, const F& f) {
+  const std::int64_t plane_tiles = p.tiles_h() * p.tiles_w();
+  for (std::int64_t run = 0; run < blocks.runs; ++run) {
+    for (std::int64_t plane = 0; plane < blocks.planes_per_run; plane += blocks.planes) {
+      for (std::int64_t tile = 0; tile < plane_tiles; tile += blocks.tiles) {
+        f(Block{run, plane, std::min(blocks.planes, blocks.planes_per_run - plane), tile,
+                std::min(blocks.tiles, plane_tiles - tile)});
+      }
+    }
+  }
+}
+
+/// The plane of a tensor: a pointer to its first pixel and its extents.
+struct Plane {
+  float* data;
+  std::int64_t h, w, h_stride, w_stride;
+};
+
+/// Plane `plane` of a run in the target, or in the source, where it may lie outside: data is null then.
+Plane target_plane(const Problem& p, float* target, std::int64_t run, std::int64_t plane) {
+  const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
+  const std::int64_t d = p.d.taps > 1 ? plane : plane % p.d.targets;
+  return {target + sample * p.target_n + d * p.d.target_stride, p.h.targets, p.w.targets, p.h.target_stride,
+          p.w.target_stride};
+}
+Plane source_plane(const Problem& p, float* source, std::int64_t run, std::int64_t plane) {
+  const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
+  const std::int64_t d = (p.d.taps > 1 ? plane : plane % p.d.targets) - p.d.pad;
+  float* data = d < 0 || d >= p.d.sources ? nullptr : source + sample * p.source_n + d * p.d.source_stride;
+  return {data, p.h.sources, p.w.sources, p.h.source_stride, p.w.source_stride};
+}
+
+/// Loads kCount neighbouring pixels of a row; those outside of the plane are zero.
+template <int kCount>
+KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane& plane, std::int64_t h, std::int64_t w, std::int64_t c,
+                                          Floats (&to)[kCount]) {
+  if (h < 0 || h >= plane.h) {
+    for (Floats& pixel : to) pixel = Floats{};
+    return;
+  }
+  const float* from = plane.data + h * plane.h_stride + c;
+  if (w >= 0 && w + kCount <= plane.w) {
+    unrolled<kCount>([&](auto i) { lanes::load(from + (w + i) * plane.w_stride, to[i]); });
+  } else {
+    unrolled<kCount>([&](auto i) {
+      to[i] = Floats{};
+      if (w + i >= 0 && w + i < plane.w) lanes::load(from + (w + i) * plane.w_stride, to[i]);
+    });
+  }
+}
+
+/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more.
+void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, float* source, float* v) {
+  const std::int64_t stride = row_stride(p.sources), tile_size = p.tile(), across = p.tiles_w();
+  for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
+    const Plane plane = source_plane(p, source, block.run, block.plane + i);
+    float* rows = v + i * block.tiles * stride;
+    if (plane.data == nullptr) {
+      for (int position = 0; position < kPositions; ++position)
+        std::fill_n(rows + position * blocks.v_position, block.tiles * stride, 0.0F);
+      continue;
+    }
+    for (std::int64_t t = 0; t < block.tiles; ++t) {
+      const std::int64_t h = (block.tile + t) / across * tile_size - p.h.pad,
+                         w = (block.tile + t) % across * tile_size - p.w.pad;
+      for (std::int64_t c = 0; c < p.sources; c += kLanes) {
+        float* to = rows + t * stride + c;
+        winograd::both_ways<kEdge, kEdge>(
+            [&](int row, auto& pixels) { load_row(plane, h + row, w, c, pixels); }, winograd::transform_source,
+            [&](int column, const auto& values) {
+              unrolled<kEdge>([&](auto row) {
+                lanes::store(to + (row * kEdge + column) * blocks.v_position, kLanes, values[row]);
+              });
+            });
+      }
+    }
+  }
+}
+
+/// Writes the targets of a block from the sums m (position, plane, tile, channel).
+template <int kTile>
+void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, float* target) {
+  const std::int64_t stride = row_stride(p.targets), across = p.tiles_w();
+  for (std::int64_t i = 0; i < block.planes; ++i) {
+    const Plane plane = target_plane(p, target, block.run, block.plane + i);
+    for (std::int64_t t = 0; t < block.tiles; ++t) {
+      const std::int64_t h = (block.tile + t) / across * kTile, w = (block.tile + t) % across * kTile;
+      const int rows = static_cast<int>(std::min<std::int64_t>(kTile, plane.h - h)),
+                columns = static_cast<int>(std::min<std::int64_t>(kTile, plane.w - w));
+      for (std::int64_t c = 0; c < p.targets; c += kLanes) {
+        const float* from = m + (i * block.tiles + t) * stride + c;
+        float* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
+        Floats half[kEdge][kTile];
+        for (int row = 0; row < kEdge; ++row) {
+          Floats in[kEdge];
+          unrolled<kEdge>(
+              [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
+          winograd::transform_result(in, half[row]);
+        }
+        for (int column = 0; column < columns; ++column) {
+          Floats in[kEdge], out[kTile];
+          for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
+          winograd::transform_result(in, out);
+          for (int row = 0; row < rows; ++row)
+            lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[row]);
+        }
+      }
+    }
+  }
+}
+
+/// The tiles of the output gradient, transformed: D (position, plane, tile, channel).
+template <int kTile>
+void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, float* target, float* m) {
+  const std::int64_t stride = row_stride(p.targets), across = p.tiles_w();
+  for (std::int64_t i = 0; i < block.planes; ++i) {
+    const Plane plane = target_plane(p, target, block.run, block.plane + i);
+    for (std::int64_t t = 0; t < block.tiles; ++t) {
+      const std::int64_t h = (block.tile + t) / across * kTile, w = (block.tile + t) % across * kTile;
+      for (std::int64_t c = 0; c < p.targets; c += kLanes) {
+        float* to = m + (i * block.tiles + t) * stride + c;
+        Floats half[kTile][kEdge];
+        for (int row = 0; row < kTile; ++row) {
+          Floats in[kTile];
+          load_row(plane, h + row, w, c, in);
+          winograd::transform_gradient(in, half[row]);
+        }
+        for (int column = 0; column < kEdge; ++column) {
+          Floats in[kTile], out[kEdge];
+          for (int row = 0; row < kTile; ++row) in[row] = half[row][column];
+          winograd::transform_gradient(in, out);
+          unrolled<kEdge>(
+              [&](auto row) { lanes::store(to + (row * kEdge + column) * blocks.m_position, kLanes, out[row]); });
+        }
+      }
+    }
+  }
+}
+
+/// f(integral_constant<n>) for the run-time n in [1, kMost].
+template <int kMost, class F>
+KOKKOS_FORCEINLINE_FUNCTION void with_constant(int n, const F& f) {
+  if constexpr (kMost > 1) {
+    if (n < kMost) return with_constant<kMost - 1>(n, f);
+  }
+  f(std::integral_constant<int, kMost>{});
+}
+
+/// f(begin, size) for pieces of [0, count) of nearly equal size, up to `most`.
+template <class F>
+void in_pieces(std::int64_t count, std::int64_t most, const F& f) {
+  const std::int64_t pieces = ceil_div(count, most);
+  for (std::int64_t i = 0; i < pieces; ++i)
+    f(count * i / pieces, static_cast<int>(count * (i + 1) / pieces - count * i / pieces));
+}
+
+/// Where the channels [k, k + width) of the targets begin in a position of the weights, (block of targets, tap, source,
+/// target in block).
+struct WeightOrder {
+  std::int64_t sources, targets, taps;  // taps in depth
+
+  std::int64_t position() const { return taps * sources * targets; }
+  std::int64_t block(std::int64_t k) const { return k * taps * sources; }
+  static std::int64_t width(std::int64_t k, std::int64_t targets) {
+    return std::min<std::int64_t>(kBlock, targets - k);
+  }
+  /// Element (tap, source, target) of a position.
+  std::int64_t at(std::int64_t tap, std::int64_t source, std::int64_t target) const {
+    const std::int64_t k = target / kBlock * kBlock;
+    return block(k) + (tap * sources + source) * width(k, targets) + target - k;
+  }
+};
+
+/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u.
+template <int kRows, int kVectors>
+void multiply(const float* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order, const float* u,
+              float* m, std::int64_t m_stride) {
+  Floats sum[kRows][kVectors] = {};
+  for (std::int64_t tap = 0; tap < order.taps; ++tap, v += v_tap) {
+    const float* row[kRows];
+    unrolled<kRows>([&](auto r) { row[r] = v + r * v_stride; });
+    for (std::int64_t c = 0; c < order.sources; ++c, u += kVectors * kLanes) {
+      Floats weight[kVectors];
+      unrolled<kVectors>([&](auto i) { lanes::load(u + i * kLanes, weight[i]); });
+      unrolled<kRows>(
+          [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[r][i], row[r][c], weight[i]); }); });
+    }
+  }
+  unrolled<kRows>([&](auto r) {
+    unrolled<kVectors>([&](auto i) { lanes::store(m + r * m_stride + i * kLanes, kLanes, sum[r][i]); });
+  });
+}
+
+/// kSources x kVectors registers of s += the sum over rows of v times d.
+template <int kSources, int kVectors>
+void correlate(const float* v, std::int64_t v_stride, const float* d, std::int64_t d_stride, std::int64_t rows,
+               float* s) {
+  Floats sum[kSources][kVectors] = {};
+  for (std::int64_t r = 0; r < rows; ++r, v += v_stride, d += d_stride) {
+    Floats gradient[kVectors];
+    unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
+    unrolled<kSources>(
+        [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
+  }
+  unrolled<kSources>([&](auto c) {
+    unrolled<kVectors>([&](auto i) {
+      float* to = s + (c * kVectors + i) * kLanes;
+      Floats before;
+      lanes::load(to, before);
+      lanes::store(to, kLanes, before + sum[c][i]);
+    });
+  });
+}
+
+/// Weights or their gradient: 16 targets (lanes) of one tap in depth and one source per item, in PyTorch's order
+/// (target, source, tap, kTaps, kTaps) outside; `reversed`: source and target change places and the taps run backwards.
+template <int kTaps>
+struct Weights {
+  WeightOrder order;
+  bool reversed;
+
+  std::int64_t items() const { return order.targets / kLanes * order.taps * order.sources; }
+  struct Item {
+    std::int64_t target, tap, source;
+  };
+  Item item(std::int64_t i) const {
+    return {i / order.sources / order.taps * kLanes, i / order.sources % order.taps, i % order.sources};
+  }
+  std::int64_t outside(const Item& at, int lane, int tap) const {
+    const std::int64_t target = at.target + lane, area = kTaps * kTaps;
+    if (!reversed) return ((target * order.sources + at.source) * order.taps + at.tap) * area + tap;
+    return ((at.source * order.targets + target) * order.taps + order.taps - 1 - at.tap) * area + area - 1 - tap;
+  }
+};
+
+template <int kTaps>
+struct PackWeights {
+  Weights<kTaps> weights;
+  const float* from;
+  float* to;
+
+  void operator()(std::int64_t i) const {
+    const auto at = weights.item(i);
+    Floats w[kTaps * kTaps];
+    for (int tap = 0; tap < kTaps * kTaps; ++tap) {
+      for (int lane = 0; lane < kLanes; ++lane) w[tap][lane] = from[weights.outside(at, lane, tap)];
+    }
+    float* packed = to + weights.order.at(at.tap, at.source, at.target);
+    Floats half[kTaps][kEdge];
+    for (int row = 0; row < kTaps; ++row) {
+      Floats in[kTaps];
+      for (int k = 0; k < kTaps; ++k) in[k] = w[row * kTaps + k];
+      winograd::transform_weights(in, half[row]);
+    }
+    for (int column = 0; column < kEdge; ++column) {
+      Floats in[kTaps], out[kEdge];
+      for (int row = 0; row < kTaps; ++row) in[row] = half[row][column];
+      winograd::transform_weights(in, out);
+      for (int row = 0; row < kEdge; ++row)
+        lanes::store(packed + (row * kEdge + column) * weights.order.position(), kLanes, out[row]);
+    }
+  }
+};
+
+template <int kTaps>
+struct UnpackGradient {
+  Weights<kTaps> weights;
+  const float* from;
+  float* to;
+
+  void operator()(std::int64_t i) const {
+    const auto at = weights.item(i);
+    const float* packed = from + weights.order.at(at.tap, at.source, at.target);
+    Floats half[kEdge][kTaps];
+    for (int row = 0; row < kEdge; ++row) {
+      Floats in[kEdge];
+      for (int column = 0; column < kEdge; ++column)
+        lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
+      winograd::transform_weight_gradient(in, half[row]);
+    }
+    for (int column = 0; column < kTaps; ++column) {
+      Floats in[kEdge], out[kTaps];
+      for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
+      winograd::transform_weight_gradient(in, out);
+      for (int row = 0; row < kTaps; ++row) {
+        for (int lane = 0; lane < kLanes; ++lane) to[weights.outside(at, lane, row * kTaps + column)] += out[row][lane];
+      }
+    }
+  }
+};
+
+template <int kTaps>
+class WinogradKernel final : public ConvKernel {
+ public:
+  WinogradKernel(Pass pass, std::span<const ConvDesc> boxes) : pass_(pass), weights_{{}, pass == Pass::kBackwardData} {
+    for (const ConvDesc& desc : boxes) {
+      problems_.emplace_back(desc, weights_.reversed);
+      blocks_.emplace_back(problems_.back());
+      scratch_ = std::max(scratch_, blocks_.back().scratch_bytes());
+    }
+    const Problem& p = problems_.front();
+    weights_.order = {p.sources, p.targets, p.d.taps};
+    if (pass != Pass::kBackwardWeights)
+      packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
+  }
+
+  void refresh(const Context& context, const float* weights) override {
+    if (pass_ == Pass::kBackwardWeights) return;
+    launch(context, "petaflow::conv::refresh[winograd]", weights_.items(),
+           PackWeights<kTaps>{weights_, weights, packed_.data()});
+  }
+
+  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+    const Problem& p = problems_[box];
+    const Blocks& blocks = blocks_[box];
+    auto* v = reinterpret_cast<float*>(args.scratch);
+    float* m = v + kPositions * blocks.v_position;
+    const bool backward = pass_ == Pass::kBackwardData;
+    auto* source = static_cast<float*>(backward ? args.y : args.x);
+    auto* target = static_cast<float*>(backward ? args.x : args.y);
+    for_blocks(p, blocks, [&](const Block& block) {
+      transform_sources(p, blocks, block, source, v);
+      if (pass_ == Pass::kBackwardWeights) {
+        transform_gradients<kTile>(p, blocks, block, target, m);
+        correlate_positions(blocks, block, v, m, args.sum);
+      } else {
+        multiply_positions(blocks, block, v, m);
+        write_targets<kTile>(p, blocks, block, m, target);
+      }
+    });
+  }
+
+  std::size_t scratch_bytes() const override { return scratch_; }
+  std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
+
+  void unpack_gradient(const Context& context, const float* sum, float* dw) override {
+    launch(context, "petaflow::conv::unpack_gradient[winograd]", weights_.items(),
+           UnpackGradient<kTaps>{weights_, sum, dw});
+  }
+
+  std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kTile, kTaps); }
+
+ private:
+  using Packed = Kokkos::View<float*, Kokkos::HostSpace>;
+  static constexpr int kTile = kEdge + 1 - kTaps;
+
+  std::int64_t elements() const { return kPositions * weights_.order.position(); }
+
+  void multiply_positions(const Blocks& blocks, const Block& block, const float* v, float* m) const {
+    const WeightOrder& order = weights_.order;
+    const std::int64_t v_stride = row_stride(order.sources), m_stride = row_stride(order.targets);
+    for (int position = 0; position < kPositions; ++position) {
+      const float* u = packed_.data() + position * order.position();
+      for (std::int64_t k = 0; k < order.targets; k += kBlock) {
+        in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, int rows) {
+          with_constant<lanes::kPoints>(rows, [&](auto count) {
+            with_constant<lanes::kVectors>(static_cast<int>(order.width(k, order.targets) / kLanes), [&](auto vectors) {
+              multiply<count, vectors>(v + position * blocks.v_position + begin * v_stride, v_stride,
+                                       block.tiles * v_stride, order, u + order.block(k),
+                                       m + position * blocks.m_position + begin * m_stride + k, m_stride);
+            });
+          });
+        });
+      }
+    }
+  }
+
+  void correlate_positions(const Blocks& blocks, const Block& block, const float* v, const float* d, float* sum) const {
+    const WeightOrder& order = weights_.order;
+    const std::int64_t v_stride = row_stride(order.sources), d_stride = row_stride(order.targets);
+    for (int position = 0; position < kPositions; ++position) {
+      for (std::int64_t tap = 0; tap < order.taps; ++tap) {
+        for (std::int64_t k = 0; k < order.targets; k += kBlock) {
+          in_pieces(order.sources, lanes::kPoints, [&](std::int64_t c, int sources) {
+            with_constant<lanes::kPoints>(sources, [&](auto count) {
+              with_constant<lanes::kVectors>(
+                  static_cast<int>(order.width(k, order.targets) / kLanes), [&](auto vectors) {
+                    correlate<count, vectors>(v + position * blocks.v_position + tap * block.tiles * v_stride + c,
+                                              v_stride, d + position * blocks.m_position + k, d_stride,
+                                              block.planes * block.tiles,
+                                              sum + position * order.position() + order.at(tap, c, k));
+                  });
+            });
+          });
+        }
+      }
+    }
+  }
+
+  Pass pass_;
+  Weights<kTaps> weights_;
+  std::vector<Problem> problems_;
+  std::vector<Blocks> blocks_;
+  Packed packed_;
+  std::size_t scratch_ = 0;
+};
+
+std::string why_not_box(Pass pass, const ConvDesc& desc) {
+  const ConvGeometry& g = desc.geometry;
+  const Extent ones{1, 1, 1};
+  if (!kOnHost) return "Winograd: on the host only";
+  if (desc.type != DType::kF32) return "Winograd: for f32 only";
+  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4))
+    return "Winograd: for 3 x 3 and 4 x 4 taps only";
+  if (g.stride != ones || g.dilation != ones || g.groups != 1)
+    return "Winograd: without stride, dilation and groups only";
+  if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
+    return fmt::format("Winograd: for multiples of {} channels only", kLanes);
+  if (desc.threads != 1) return "Winograd: on boxes for one thread only";
+  const Problem p(desc, pass == Pass::kBackwardData);
+  const std::int64_t tile = p.tile(), tiles = p.tiles_h() * p.tiles_w(), rows = p.samples * p.d.targets * tiles;
+  // Transformed weights are four times as large, and are read for each box.
+  constexpr std::int64_t kFewest = 48;
+  if (rows < kFewest) return fmt::format("Winograd: {} tiles of a box are too few", rows);
+  if (tiles * tile * tile > 2 * p.h.targets * p.w.targets) return "Winograd: most of its tiles lie outside";
+  return {};
+}
+
+std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
+  for (const ConvDesc& desc : boxes) {
+    if (std::string reason = why_not_box(pass, desc); !reason.empty()) return reason;
+  }
+  return {};
+}
+
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
+  if (boxes.front().geometry.kernel.h == 3) return std::make_unique<WinogradKernel<3>>(pass, boxes);
+  return std::make_unique<WinogradKernel<4>>(pass, boxes);
+}
+
+}  // namespace
+
+extern const ConvImpl kConvWinograd;
+const ConvImpl kConvWinograd = {"winograd", why_not, make};
+
+}  // namespace petaflow
