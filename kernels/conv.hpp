@@ -60,6 +60,13 @@ struct ConvDesc {
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
+/// Heights that suit the implementations of a layer when it is cut into boxes of rows (along D in 3-D, along H in 2-D;
+/// of y, or of x in the backward data pass): multiples of `align`, `least` or more.
+struct BoxRows {
+  std::int64_t align = 1, least = 1;
+};
+BoxRows preferred_rows(const ConvDesc& whole);
+
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)
 ///   backward data     x = conv^T(y, packed weights)            (x is dx, y is dy)

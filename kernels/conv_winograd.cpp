@@ -493,7 +493,7 @@ class WinogradKernel final : public ConvKernel {
   std::size_t scratch_ = 0;
 };
 
-std::string why_not_box(Pass pass, const ConvDesc& desc) {
+std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
   if (!kOnHost) return "Winograd: on the host only";
@@ -504,20 +504,22 @@ std::string why_not_box(Pass pass, const ConvDesc& desc) {
     return "Winograd: without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("Winograd: for multiples of {} channels only", kLanes);
-  if (desc.threads != 1) return "Winograd: on boxes for one thread only";
-  const Problem p(desc, pass == Pass::kBackwardData);
-  const std::int64_t tile = p.tile(), tiles = p.tiles_h() * p.tiles_w(), rows = p.samples * p.d.targets * tiles;
-  // Transformed weights are four times as large, and are read for each box.
-  constexpr std::int64_t kFewest = 48;
-  if (rows < kFewest) return fmt::format("Winograd: {} tiles of a box are too few", rows);
-  if (tiles * tile * tile > 2 * p.h.targets * p.w.targets) return "Winograd: most of its tiles lie outside";
   return {};
 }
 
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
+  if (std::string reason = why_not_layer(boxes.front()); !reason.empty()) return reason;
+  std::int64_t rows = 0;  // of the largest box
   for (const ConvDesc& desc : boxes) {
-    if (std::string reason = why_not_box(pass, desc); !reason.empty()) return reason;
+    if (desc.threads != 1) return "Winograd: on boxes for one thread only";
+    const Problem p(desc, pass == Pass::kBackwardData);
+    const std::int64_t tiles = p.tiles_h() * p.tiles_w();
+    rows = std::max(rows, p.samples * p.d.targets * tiles);
+    if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "Winograd: most of its tiles lie outside";
   }
+  // Transformed weights are four times as large, and are read for each box.
+  constexpr std::int64_t kFewest = 48;
+  if (rows < kFewest) return fmt::format("Winograd: {} tiles of a box are too few", rows);
   return {};
 }
 
@@ -527,6 +529,14 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 }  // namespace
+
+BoxRows preferred_rows(const ConvDesc& whole) {
+  if (!why_not_layer(whole).empty()) return {};
+  const ConvGeometry& g = whole.geometry;
+  // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
+  if (whole.in.d > 1 || whole.out.d > 1) return {1, 2 * g.kernel.d};
+  return {kEdge + 1 - g.kernel.h, kEdge + 1 - g.kernel.h};
+}
 
 extern const ConvImpl kConvWinograd;
 const ConvImpl kConvWinograd = {"winograd", why_not, make};

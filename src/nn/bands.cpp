@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <unistd.h>
 
@@ -40,7 +41,7 @@ std::int64_t Bands::largest_v_bytes() const {
 }
 
 BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, bool bands)
-    : conv_(conv), epilogue_(epilogue), slots_(slots), bands_(bands) {
+    : conv_(conv), epilogue_(epilogue), preferred_(preferred_rows(conv)), slots_(slots), bands_(bands) {
   const ConvGeometry& g = conv.geometry;
   const bool deep = conv.out.d > 1 || conv.in.d > 1;
   rows_ = deep ? Direction{conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d}
@@ -72,17 +73,18 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
   return desc;
 }
 
-// Cuts `rows` of each sample into bands of equal height (a multiple of align) whose v fits the budget; small samples
-// are grouped instead.  One whole box where there would be too few boxes to keep the threads of its kernel busy.
+// Cuts `rows` of each sample into bands of equal height (as preferred) whose v fits the budget; small samples are
+// grouped instead.  One whole box where there would be too few boxes to keep the threads of its kernel busy.
 template <class MakeBox>
-Bands BandCutter::cut(std::int64_t rows, std::int64_t align, double v_bytes_per_row, MakeBox&& make_box) const {
+Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_bytes_per_row, MakeBox&& make_box) const {
+  const std::int64_t align = std::min(preferred.align, rows);
   const auto budget = static_cast<double>(band_budget_bytes());
   const std::int64_t samples = conv_.n;
-  std::int64_t height = std::max<std::int64_t>(1, static_cast<std::int64_t>(budget / v_bytes_per_row)) / align * align;
-  height = std::clamp<std::int64_t>(height, std::min(align, rows), rows);
+  std::int64_t height = static_cast<std::int64_t>(budget / v_bytes_per_row) / align * align;
+  height = std::clamp<std::int64_t>(std::max(height, preferred.least), align, rows);
   const std::int64_t enough = 4 * slots_;
   if (samples * ceil_div(rows, height) < enough) {
-    height = std::max(std::min(align, rows), ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
+    height = std::max(align, ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
   }
   height = std::min(rows, ceil_div(ceil_div(rows, ceil_div(rows, height)), align) * align);
   std::int64_t group = 1;
@@ -133,13 +135,14 @@ Bands BandCutter::forward() const {
   };
   const double per_row = static_cast<double>(v_row_bytes_) *
                          std::min<double>(static_cast<double>(pool_stride), static_cast<double>(rows_.out));
-  return cut(y_rows, 1, per_row, make_box);
+  const BoxRows rows{std::lcm(preferred_.align, pool_stride) / pool_stride, ceil_div(preferred_.least, pool_stride)};
+  return cut(y_rows, rows, per_row, make_box);
 }
 
 Bands BandCutter::backward_weights() const {
   const EpilogueDesc& desc = epilogue_.desc();
   const std::int64_t align = desc.v.d > 1 ? desc.pool.stride.d : desc.pool.stride.h;
-  return cut(rows_.out, std::min(align, rows_.out), static_cast<double>(v_row_bytes_),
+  return cut(rows_.out, {std::lcm(preferred_.align, align), preferred_.least}, static_cast<double>(v_row_bytes_),
              [&](const RowRange& v) { return BandBox{x_under(v), v, {}}; });
 }
 
@@ -152,7 +155,7 @@ Bands BandCutter::backward_data() const {
     return BandBox{x, v, {}};
   };
   const double per_row = static_cast<double>(v_row_bytes_) / static_cast<double>(rows_.stride);
-  return cut(rows_.in, std::min(rows_.stride, rows_.in), per_row, make_box);
+  return cut(rows_.in, {std::lcm(preferred_.align, rows_.stride), preferred_.least}, per_row, make_box);
 }
 
 }  // namespace petaflow

@@ -47,13 +47,14 @@ class BandCutter {
     std::int64_t in, out, kernel, stride, dilation, pad;
   };
   template <class MakeBox>
-  Bands cut(std::int64_t rows, std::int64_t align, double v_bytes_per_row, MakeBox&& make_box) const;
+  Bands cut(std::int64_t rows, const BoxRows& preferred, double v_bytes_per_row, MakeBox&& make_box) const;
   ConvDesc describe(const BandBox& box) const;
   RowRange x_under(const RowRange& v) const;
 
   ConvDesc conv_;
   const Epilogue& epilogue_;
   Direction rows_;
+  BoxRows preferred_;
   std::int64_t v_row_bytes_;
   int slots_;
   bool bands_;
