@@ -8,7 +8,7 @@ namespace petaflow {
 #ifdef PETAFLOW_HAVE_ONEDNN
 extern const ConvImpl kConvOnednn, kConvOnednnBlocked;
 #endif
-extern const ConvImpl kConvKokkos, kConvWinograd;
+extern const ConvImpl kConvKokkos, kConvNarrow, kConvWinograd;
 
 std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                            std::int64_t pad_begin, std::int64_t pad_end) {
@@ -25,16 +25,16 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
 std::span<const ConvImpl> conv_impls(Pass pass) {
   static const std::vector<ConvImpl> data_passes = {
       kConvWinograd,
+      kConvNarrow,
 #ifdef PETAFLOW_HAVE_ONEDNN
       kConvOnednn,
 #endif
       kConvKokkos,
   };
   static const std::vector<ConvImpl> weights_pass = {
-      kConvWinograd,
+      kConvWinograd,      kConvNarrow,
 #ifdef PETAFLOW_HAVE_ONEDNN
-      kConvOnednnBlocked,
-      kConvOnednn,
+      kConvOnednnBlocked, kConvOnednn,
 #endif
       kConvKokkos,
   };

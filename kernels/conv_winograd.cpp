@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/register_blocks.hpp"
 #include "kernels/winograd_transforms.hpp"
 
 namespace petaflow {
@@ -235,23 +236,6 @@ void transform_gradients(const Problem& p, const Blocks& blocks, const Block& bl
   }
 }
 
-/// f(integral_constant<n>) for the run-time n in [1, kMost].
-template <int kMost, class F>
-KOKKOS_FORCEINLINE_FUNCTION void with_constant(int n, const F& f) {
-  if constexpr (kMost > 1) {
-    if (n < kMost) return with_constant<kMost - 1>(n, f);
-  }
-  f(std::integral_constant<int, kMost>{});
-}
-
-/// f(begin, size) for pieces of [0, count) of nearly equal size, up to `most`.
-template <class F>
-void in_pieces(std::int64_t count, std::int64_t most, const F& f) {
-  const std::int64_t pieces = ceil_div(count, most);
-  for (std::int64_t i = 0; i < pieces; ++i)
-    f(count * i / pieces, static_cast<int>(count * (i + 1) / pieces - count * i / pieces));
-}
-
 /// Where the channels [k, k + width) of the targets begin in a position of the weights, (block of targets, tap, source,
 /// target in block).
 struct WeightOrder {
@@ -450,9 +434,9 @@ class WinogradKernel final : public ConvKernel {
     for (int position = 0; position < kPositions; ++position) {
       const float* u = packed_.data() + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-        in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, int rows) {
-          with_constant<lanes::kPoints>(rows, [&](auto count) {
-            with_constant<lanes::kVectors>(static_cast<int>(order.width(k, order.targets) / kLanes), [&](auto vectors) {
+        with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
+          in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
+            with_constant<lanes::kPoints>(rows, [&](auto count) {
               multiply<count, vectors>(v + position * blocks.v_position + begin * v_stride, v_stride,
                                        block.tiles * v_stride, order, u + order.block(k),
                                        m + position * blocks.m_position + begin * m_stride + k, m_stride);
@@ -469,15 +453,13 @@ class WinogradKernel final : public ConvKernel {
     for (int position = 0; position < kPositions; ++position) {
       for (std::int64_t tap = 0; tap < order.taps; ++tap) {
         for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-          in_pieces(order.sources, lanes::kPoints, [&](std::int64_t c, int sources) {
-            with_constant<lanes::kPoints>(sources, [&](auto count) {
-              with_constant<lanes::kVectors>(
-                  static_cast<int>(order.width(k, order.targets) / kLanes), [&](auto vectors) {
-                    correlate<count, vectors>(v + position * blocks.v_position + tap * block.tiles * v_stride + c,
-                                              v_stride, d + position * blocks.m_position + k, d_stride,
-                                              block.planes * block.tiles,
-                                              sum + position * order.position() + order.at(tap, c, k));
-                  });
+          with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
+            in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
+              with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
+                correlate<count, vectors>(v + position * blocks.v_position + tap * block.tiles * v_stride + c, v_stride,
+                                          d + position * blocks.m_position + k, d_stride, block.planes * block.tiles,
+                                          sum + position * order.position() + order.at(tap, c, k));
+              });
             });
           });
         }
