@@ -82,7 +82,7 @@ Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_byte
   const std::int64_t samples = conv_.n;
   std::int64_t height = static_cast<std::int64_t>(budget / v_bytes_per_row) / align * align;
   height = std::clamp<std::int64_t>(std::max(height, preferred.least), align, rows);
-  const std::int64_t enough = 4 * slots_;
+  const std::int64_t enough = preferred.least > 1 ? slots_ : 4 * slots_;
   if (samples * ceil_div(rows, height) < enough) {
     height = std::max(align, ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
   }
