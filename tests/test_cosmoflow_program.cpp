@@ -237,6 +237,12 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.parameters=[]", "data.parameters is empty");
   refused("train tiny.toml 'data.train=[\"none/*\"]'", "data.train: no file matches none/*");
   refused("train tiny.toml data.train=none.tfrecord", "none.tfrecord: No such file");
+  refused("train tiny.toml data.train=data/train",
+          "data/train is a folder; name the files in it, such as data/train/*");
+  refused("train tiny.toml data.format=tfrecord",
+          ".hdf5 is an HDF5 file, to be read with data.format = \"hdf5\"; data");
+  refused("train tiny.toml data.edge=0", "data.edge must be between 1 and 4096, found 0");
+  refused("train tiny.toml data.edge=4096", "edge 4096 (data.edge); data.edge = 16 takes them whole");
   refused("train tiny.toml model.dropout=1", "model.dropout");
   refused("train tiny.toml train.shards=2", "train.shards", 3);
   refused("train tiny.toml run.folder=tiny.toml", "tiny.toml");
@@ -269,9 +275,9 @@ TEST_F(CosmoflowProgram, DamagedRecordsAreNamed) {
       {record("x", x.substr(0, 64), {0, 0, 0, 0}),
        last + ": the counts are (2, 2, 2, 4); they are (16, 16, 16, 4) in "},
       {record("x", x, {NAN, 0, 0, 0}), last + ": label 1 is nan"},
-      {packed.substr(0, packed.size() / 2), where + last + " is a gzip file, but it ends in the middle"},
-      {flipped(read_inflated(path), 2), where + "the masked CRC-32C of its length is"},
-      {flipped(packed, packed.size() / 2), where + last + " is a gzip file, but"}};
+      {packed.substr(0, packed.size() / 2), last + ": record 0 is packed by gzip, but the file ends in the middle"},
+      {flipped(read_inflated(path, path), 2), where + "the masked CRC-32C of its length is"},
+      {flipped(packed, packed.size() / 2), last + ": record 0 is packed by gzip, but"}};
   for (const auto& [bytes, sentence] : damages) {
     test::write_bytes(path, bytes);
     expect_refused("train tiny.toml --check", sentence, {2});
