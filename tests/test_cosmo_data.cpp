@@ -321,6 +321,66 @@ TEST_F(CosmoFiles, WhatWasNeverWrittenIsTheFillValue) {
   }
 }
 
+// Omega_m and H_0 of the labels 0.1 and -0.4.
+TEST_F(CosmoFiles, LabelsMustMeanWhatTheRangesSay) {
+  CosmoDataOptions options = quarter();
+  options.parameters = {0, 3};
+  options.ranges = {{"Omega_m", "data.omega_m", 0.27, 0.33},
+                    {"sigma_8", "data.sigma_8", 0.72, 0.88},
+                    {"n_s", "data.n_s", 0.9, 0.9},
+                    {"H_0", "data.h_0", 63, 77}};
+  const std::string path = folder / "cube.h5";
+  const auto write = [&](const std::vector<float>& physical, const std::vector<float>& ranges,
+                         const std::string& name = "cube.h5", const std::string& cube = "x",
+                         const std::string& labels = "y") {
+    write_cosmo_hdf5(folder / name, {Hdf5Type::kI16}, cube_of_places(), cube, labels);
+    const hid_t file = H5Fopen((folder / name).c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    const auto add = [&](const char* set_name, const std::vector<float>& values) {
+      if (values.empty()) return;
+      const hsize_t size = values.size();
+      const hid_t space = H5Screate_simple(1, &size, nullptr);
+      const hid_t set = H5Dcreate2(file, set_name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+      H5Dclose(set), H5Sclose(space);
+    };
+    add("physPar", physical), add("rangePar", ranges);
+    H5Fclose(file);
+  };
+  const std::vector<float> physical = {0.303F, 0.784F, 0.9F, 67.2F};
+  const std::vector<float> ranges = {0.27F, 0.33F, 0.72F, 0.88F, 0.9F, 0.9F, 63, 77};
+  const auto accepted = [&] { EXPECT_NO_THROW(read_cube(open_cosmo(options, {path}), 0)); };
+  const auto error = [&] { return error_of([&] { scan_cosmo(options, {path}); }); };
+  write(physical, {}), accepted();
+  write({}, ranges), accepted();
+  write(physical, ranges), accepted();
+  write({0.3031F, 0.5F, 2.0F, 67.2F}, {}), accepted();  // few digits; others are not asked for
+  write({0.305F, 0.784F, 0.9F, 67.2F}, {});
+  EXPECT_HOLDS(error(), path +
+                            ": its label 0.1 of Omega_m stands for 0.305 (physPar), but for 0.303 where "
+                            "data.omega_m is [0.27, 0.33]; set data.omega_m to the range");
+  write({0.303F, 0.784F, 0.9F, 66.0F}, {});
+  EXPECT_HOLDS(error(), "its label -0.4 of H_0 stands for 66 (physPar), but for 67.2 where data.h_0 is [63, 77]");
+  write({NAN, 0.784F, 0.9F, 67.2F}, {});
+  EXPECT_HOLDS(error(), "its label 0.1 of Omega_m stands for nan (physPar)");
+  std::vector<float> wider = ranges;
+  wider[0] = 0.25F, wider[1] = 0.35F;
+  write(physical, wider);
+  EXPECT_HOLDS(error(), path +
+                            ": its labels of Omega_m are scaled with [0.25, 0.35] (rangePar), but data.omega_m is "
+                            "[0.27, 0.33]; set data.omega_m = [0.25, 0.35]; evaluate and predict use the ranges");
+  options.labels_optional = true;  // labels that are there must be right
+  EXPECT_HOLDS(error(), "scaled with [0.25, 0.35]");
+  options.labels_optional = false;
+
+  // Universes, and files behind the first one.
+  write({0.305F, 0.784F, 0.9F, 67.2F}, {}, "universe.h5", "full", "unitPar");
+  EXPECT_HOLDS(error_of([&] { scan_cosmo(options, {folder / "universe.h5"}); }), "stands for 0.305 (physPar)");
+  write(physical, ranges, "a.h5");
+  const CosmoData both = open_cosmo(options, {folder / "a.h5", path});
+  EXPECT_NO_THROW(read_cube(both, 7));
+  EXPECT_HOLDS(error_of([&] { read_cube(both, 8); }), path + ": its labels of Omega_m are scaled with [0.25, 0.35]");
+}
+
 TEST_F(CosmoFiles, TruncatedHdf5IsRefusedWhereverTheCutIs) {
   write_cosmo_hdf5(folder / "whole.h5", {Hdf5Type::kI16, {3, 5, 8, 1}, 4, true}, cube_of_places());
   const std::string bytes = read_bytes(folder / "whole.h5");

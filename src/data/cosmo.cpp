@@ -137,10 +137,42 @@ std::vector<T> read_few(const Hdf5File& file, const std::string& name) {
   return file.read<T>(name);
 }
 
+/// Refuses labels that do not mean what the ranges say, by what a file may say beside them: the parameters as they are
+/// (physPar) and the ranges that they were scaled with (rangePar, as `cosmoflow generate` writes).
+void check_scale(const Hdf5File& file, const std::vector<float>& labels, const CosmoDataOptions& options) {
+  std::vector<double> physical, ends;
+  if (file.has("physPar")) physical = read_few<double>(file, "physPar");
+  if (file.has("rangePar")) ends = read_few<double>(file, "rangePar");
+  constexpr const char* kHelp =
+      "evaluate and predict use the ranges of the run; train.init=CHECKPOINT train.epochs=0 makes one with others";
+  for (const std::int64_t position : options.parameters) {
+    const auto i = static_cast<std::size_t>(position);
+    if (i >= options.ranges.size() || i >= labels.size()) continue;
+    const auto& [name, key, low, high] = options.ranges[i];
+    const double half = (high - low) / 2, middle = low + half, label = static_cast<double>(labels[i]);
+    const double allowed = 0.01 * half + 1e-6 * high;  // parameters may be written with few digits, and as f32
+    const auto equal = [&](double a, double b) { return std::abs(a - b) <= allowed; };
+    if (2 * i + 1 < ends.size() && !(equal(ends[2 * i], low) && equal(ends[2 * i + 1], high))) {
+      user_error(
+          "{}: its labels of {} are scaled with [{:.6g}, {:.6g}] (rangePar), but {} is [{}, {}]; set {} = "
+          "[{:.6g}, {:.6g}]; {}",
+          file.path(), name, ends[2 * i], ends[2 * i + 1], key, low, high, key, ends[2 * i], ends[2 * i + 1], kHelp);
+    }
+    if (i < physical.size() && !equal(physical[i], middle + half * label)) {
+      user_error(
+          "{}: its label {:.6g} of {} stands for {:.6g} (physPar), but for {:.6g} where {} is [{}, {}]; set {} "
+          "to the range that the labels were scaled with; {}",
+          file.path(), label, name, physical[i], middle + half * label, key, low, high, key, kHelp);
+    }
+  }
+}
+
 /// The labels of a file's cube; none where it has none and need not.
 std::vector<float> read_labels(const Hdf5File& file, const std::string& name, const CosmoDataOptions& options) {
   if (options.labels_optional && !file.has(name)) return {};
-  return read_few<float>(file, name);
+  const auto labels = read_few<float>(file, name);
+  check_scale(file, labels, options);
+  return labels;
 }
 
 /// Looks into the first file.
