@@ -211,6 +211,7 @@ TEST_F(CosmoFiles, Refusals) {
   };
   EXPECT_HOLDS(shaped("<i2", "(8, 8, 8, 5)"), "is truncated: it has 2048 of its (8, 8, 8, 5) elements of 2 bytes");
   EXPECT_HOLDS(shaped("<i2", "(4294967296, 4294967296, 4294967296, 4)"), "shape_data.npy is truncated");
+  EXPECT_HOLDS(shaped("<i2", "(8, 8, 288230376151711744, 4)"), "shape_data.npy is truncated");  // 2^64 and more
   EXPECT_HOLDS(shaped("<i2", "(8, 8, 99999999999999999999999999)"), "shape_data.npy is truncated");
   EXPECT_HOLDS(shaped("<i2", "(0, 0, 0, 4)"), "an array of (0, 0, 0, 4) has no elements");
   EXPECT_HOLDS(shaped("<i2", "(8, 256)"), "the counts are (8, 256); a cube with channels last was expected");

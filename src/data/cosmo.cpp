@@ -44,8 +44,8 @@ std::string format_of_contents(const std::string& path) {
 }
 
 std::string find_format(const std::string& path) {
-  const std::string shown = format_of_contents(path), extension = std::filesystem::path(path).extension().string();
-  if (!shown.empty()) return shown;
+  if (std::string shown = format_of_contents(path); !shown.empty()) return shown;
+  const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".npy") return "npy";
   return extension == ".h5" || extension == ".hdf5" ? "hdf5" : "tfrecord";
 }
