@@ -1,4 +1,5 @@
 // Cubes of counts in HDF5 and NumPy's files, and their symmetries: small files whose counts say where they are.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -174,8 +175,12 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(error(options, {"labels.h5"}, 0),
                "data set y is float32 (1048576, 1048576); the labels of one cube were expected");
   EXPECT_HOLDS(error(options, {"none.h5"}, 0), "none.h5 does not exist");
-  options.edge = 3;
-  EXPECT_HOLDS(error(options, {"good.h5"}, 0), "cubes of edge 8 cannot be cut into cubes of edge 3 (data.edge)");
+  for (const std::int64_t edge : {3, 16, 4096}) {
+    options.edge = edge;
+    EXPECT_HOLDS(error(options, {"good.h5"}, 0), "cubes of edge 8 cannot be cut into cubes of edge " +
+                                                     std::to_string(edge) +
+                                                     " (data.edge); data.edge = 8 takes them whole");
+  }
   options = quarter();
   options.channels = 5;
   EXPECT_HOLDS(error(options, {"good.h5"}, 0), "the cubes have 4 channels; data.channels is 5");
@@ -200,18 +205,181 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(error(options, {"long_data.npy"}, 0), "long_data.npy is damaged: its header claims 65536 bytes");
   std::ofstream(folder / "text_data.npy") << "not an array";
   EXPECT_HOLDS(error(options, {"text_data.npy"}, 0), "text_data.npy is not a file of NumPy");
+  const auto shaped = [&](const std::string& type, const std::string& shape) {
+    write_npy(folder / "shape_data.npy", type, shape, bytes_of(counts));
+    return error(options, {"shape_data.npy"}, 0);
+  };
+  EXPECT_HOLDS(shaped("<i2", "(8, 8, 8, 5)"), "is truncated: it has 2048 of its (8, 8, 8, 5) elements of 2 bytes");
+  EXPECT_HOLDS(shaped("<i2", "(4294967296, 4294967296, 4294967296, 4)"), "shape_data.npy is truncated");
+  EXPECT_HOLDS(shaped("<i2", "(8, 8, 288230376151711744, 4)"), "shape_data.npy is truncated");  // 2^64 and more
+  EXPECT_HOLDS(shaped("<i2", "(8, 8, 99999999999999999999999999)"), "shape_data.npy is truncated");
+  EXPECT_HOLDS(shaped("<i2", "(0, 0, 0, 4)"), "an array of (0, 0, 0, 4) has no elements");
+  EXPECT_HOLDS(shaped("<i2", "(8, 256)"), "the counts are (8, 256); a cube with channels last was expected");
+  EXPECT_HOLDS(shaped("<u2", "(8, 8, 8, 4)"), "the numbers are <u2; integers of 16 bits (<i2) or f32 (<f4) were");
 }
 
-TEST_F(CosmoFiles, WhatWasNeverWrittenIsZero) {
-  Hdf5File file = Hdf5File::create(folder / "empty.h5");
-  file.create_dataset("x", {8, 8, 8, 4}, {Hdf5Type::kI16, {3, 5, 2, 3}, 4});
-  file.write<float>("y", {4}, kLabels);
-  file.close();
-  const CosmoData data = open_cosmo(quarter(), {folder / "empty.h5"});
-  std::vector<std::int16_t> counts(4 * 4 * 4 * 2, 7);
-  std::vector<float> targets(2);
-  data.read(5, std::as_writable_bytes(std::span(counts)), targets);
-  EXPECT_EQ(counts, std::vector<std::int16_t>(counts.size(), 0));
+// What the files hold goes before their names; all of a data set must be alike.
+TEST_F(CosmoFiles, OtherFormatsAreNamed) {
+  const auto counts = cube_of_places();
+  write_cosmo_hdf5(folder / "a.h5", {Hdf5Type::kI16}, counts);
+  write_cosmo_hdf5(folder / "universe", {Hdf5Type::kI16}, counts, "full", "unitPar");
+  write_npy(folder / "a_data.npy", "<i2", "(8, 8, 8, 4)", bytes_of(counts));
+  write_npy(folder / "a_label.npy", "<f4", "(4,)", bytes_of(kLabels));
+  const std::string cube = bytes_of(counts);
+  const std::string record = tfrecord(tf_example({{"x", {{cube}, {}, {}}}, {"y", {{}, kLabels, {}}}}));
+  write_bytes(folder / "a.dat", record);
+  write_bytes(folder / "packed.hdf5", gzipped(record));
+  for (const char* name : {"a.h5", "universe", "a_data.npy", "a.dat", "packed.hdf5"}) {
+    expect_places(quarter(), folder / name);
+  }
+  const auto refused = [&](const std::string& format, const std::vector<std::string>& names, std::int64_t sample,
+                           const std::string& sentence) {
+    CosmoDataOptions options = quarter();
+    options.format = format;
+    std::vector<std::string> files;
+    for (const std::string& name : names) files.push_back(folder / name);
+    EXPECT_HOLDS(error_of([&] { read_cube(open_cosmo(options, files), sample); }), folder / names.back() + sentence);
+  };
+  refused("tfrecord", {"a.h5"}, 0,
+          " is an HDF5 file, to be read with data.format = \"hdf5\"; data.format is \"tfrecord\"");
+  refused("universe", {"a.h5"}, 0, " is an HDF5 file, to be read with data.format = \"hdf5\"");
+  refused("hdf5", {"universe"}, 0, " is an HDF5 file, to be read with data.format = \"universe\"");
+  refused("hdf5", {"packed.hdf5"}, 0, " is a file of records, to be read with data.format = \"tfrecord\"");
+  refused("npy", {"a.dat"}, 0, " is a file of records, to be read with data.format = \"tfrecord\"");
+  refused("tfrecord", {"a_data.npy"}, 0, " is a file of NumPy, to be read with data.format = \"npy\"");
+  refused("auto", {"a.h5", "a.dat"}, 8,
+          " is a file of records, to be read with data.format = \"tfrecord\"; " + folder / "a.h5" +
+              " is of \"hdf5\", and the files of a data set must be of one format");
+  refused("auto", {"a.dat", "a.h5"}, 8, " is an HDF5 file, to be read with data.format = \"hdf5\"; ");
+  refused("auto", {"a_data.npy", "a.h5"}, 8, " is an HDF5 file, to be read with data.format = \"hdf5\"; ");
+  refused("auto", {"a.h5", "a_data.npy"}, 8, " is a file of NumPy, to be read with data.format = \"npy\"; ");
+}
+
+/// A cube of 8^3 x 4 of 16-bit integers of any kind; without counts it is never written.
+void write_wide(const std::string& path, hid_t type, const std::vector<hsize_t>& chunk, std::int32_t fill,
+                const std::vector<std::int32_t>& counts) {
+  const hsize_t dims[4] = {8, 8, 8, 4};
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(4, dims, nullptr), made = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_fill_value(made, H5T_NATIVE_INT32, &fill);
+  if (!chunk.empty()) {
+    H5Pset_chunk(made, 4, chunk.data());
+    H5Pset_deflate(made, 1);
+  }
+  const hid_t set = H5Dcreate2(file, "x", type, space, H5P_DEFAULT, made, H5P_DEFAULT);
+  if (!counts.empty()) H5Dwrite(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, counts.data());
+  const hsize_t four = 4;
+  const hid_t line = H5Screate_simple(1, &four, nullptr);
+  const hid_t labels = H5Dcreate2(file, "y", H5T_IEEE_F32LE, line, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  H5Dwrite(labels, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, kLabels.data());
+  H5Dclose(labels), H5Sclose(line), H5Dclose(set), H5Pclose(made), H5Sclose(space), H5Fclose(file);
+}
+
+const std::vector<std::vector<hsize_t>> kChunks = {{}, {3, 5, 8, 1}, {8, 8, 8, 4}};
+
+TEST_F(CosmoFiles, UnsignedCountsAreReadAsFarAsTheyFit) {
+  const auto places = cube_of_places();
+  for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE, H5T_STD_I16BE}) {
+    for (const auto& chunk : kChunks) {
+      std::vector<std::int32_t> counts(places.begin(), places.end());
+      write_wide(folder / "wide.h5", type, chunk, 0, counts);
+      expect_places(quarter(), folder / "wide.h5");
+      const std::size_t at = ((5 * 8 + 2) * 8 + 7) * 4 + 1;
+      counts[at] = 32767;
+      write_wide(folder / "wide.h5", type, chunk, 0, counts);
+      EXPECT_EQ(std::ranges::max(read_cube(open_cosmo(quarter(), {folder / "wide.h5"}), 5).counts), 32767);
+      if (H5Tget_sign(type) != H5T_SGN_NONE) continue;
+      for (const std::int32_t large : {32768, 40000, 65535}) {
+        counts[at] = large;
+        write_wide(folder / "wide.h5", type, chunk, 0, counts);
+        const CosmoData data = open_cosmo(quarter(), {folder / "wide.h5"});
+        EXPECT_NO_THROW(read_cube(data, 4));
+        EXPECT_HOLDS(error_of([&] { read_cube(data, 5); }),
+                     "wide.h5: data set x: the number at (5, 2, 7, 1) is " + std::to_string(large) + "; at most 32767");
+      }
+    }
+  }
+}
+
+TEST_F(CosmoFiles, WhatWasNeverWrittenIsTheFillValue) {
+  for (const auto& chunk : kChunks) {
+    for (const hid_t type : {H5T_STD_I16LE, H5T_STD_U16LE, H5T_STD_I16BE}) {
+      for (const std::int32_t fill : {0, 3, 300}) {
+        write_wide(folder / "empty.h5", type, chunk, fill, {});
+        const CosmoData data = open_cosmo(quarter(), {folder / "empty.h5"});
+        std::vector<std::int16_t> counts(4 * 4 * 4 * 2, 7);
+        std::vector<float> targets(2);
+        data.read(5, std::as_writable_bytes(std::span(counts)), targets);
+        EXPECT_EQ(counts, std::vector<std::int16_t>(counts.size(), static_cast<std::int16_t>(fill)));
+      }
+    }
+    const auto error = [&](hid_t type, std::int32_t fill) {
+      write_wide(folder / "empty.h5", type, chunk, fill, {});
+      return error_of([&] { read_cube(open_cosmo(quarter(), {folder / "empty.h5"}), 7); });
+    };
+    EXPECT_HOLDS(error(H5T_STD_U16LE, 50000), "the number at (4, 4, 4, 0) is 50000");
+    EXPECT_HOLDS(error(H5T_STD_I16LE, -1), "the count at (4, 4, 4, 0) is -1");
+  }
+}
+
+// Omega_m and H_0 of the labels 0.1 and -0.4.
+TEST_F(CosmoFiles, LabelsMustMeanWhatTheRangesSay) {
+  CosmoDataOptions options = quarter();
+  options.parameters = {0, 3};
+  options.ranges = {{"Omega_m", "data.omega_m", 0.27, 0.33},
+                    {"sigma_8", "data.sigma_8", 0.72, 0.88},
+                    {"n_s", "data.n_s", 0.9, 0.9},
+                    {"H_0", "data.h_0", 63, 77}};
+  const std::string path = folder / "cube.h5";
+  const auto write = [&](const std::vector<float>& physical, const std::vector<float>& ranges,
+                         const std::string& name = "cube.h5", const std::string& cube = "x",
+                         const std::string& labels = "y") {
+    write_cosmo_hdf5(folder / name, {Hdf5Type::kI16}, cube_of_places(), cube, labels);
+    const hid_t file = H5Fopen((folder / name).c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+    const auto add = [&](const char* set_name, const std::vector<float>& values) {
+      if (values.empty()) return;
+      const hsize_t size = values.size();
+      const hid_t space = H5Screate_simple(1, &size, nullptr);
+      const hid_t set = H5Dcreate2(file, set_name, H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data());
+      H5Dclose(set), H5Sclose(space);
+    };
+    add("physPar", physical), add("rangePar", ranges);
+    H5Fclose(file);
+  };
+  const std::vector<float> physical = {0.303F, 0.784F, 0.9F, 67.2F};
+  const std::vector<float> ranges = {0.27F, 0.33F, 0.72F, 0.88F, 0.9F, 0.9F, 63, 77};
+  const auto accepted = [&] { EXPECT_NO_THROW(read_cube(open_cosmo(options, {path}), 0)); };
+  const auto error = [&] { return error_of([&] { scan_cosmo(options, {path}); }); };
+  write(physical, {}), accepted();
+  write({}, ranges), accepted();
+  write(physical, ranges), accepted();
+  write({0.3031F, 0.5F, 2.0F, 67.2F}, {}), accepted();  // few digits; others are not asked for
+  write({0.305F, 0.784F, 0.9F, 67.2F}, {});
+  EXPECT_HOLDS(error(), path +
+                            ": its label 0.1 of Omega_m stands for 0.305 (physPar), but for 0.303 where "
+                            "data.omega_m is [0.27, 0.33]; set data.omega_m to the range");
+  write({0.303F, 0.784F, 0.9F, 66.0F}, {});
+  EXPECT_HOLDS(error(), "its label -0.4 of H_0 stands for 66 (physPar), but for 67.2 where data.h_0 is [63, 77]");
+  write({NAN, 0.784F, 0.9F, 67.2F}, {});
+  EXPECT_HOLDS(error(), "its label 0.1 of Omega_m stands for nan (physPar)");
+  std::vector<float> wider = ranges;
+  wider[0] = 0.25F, wider[1] = 0.35F;
+  write(physical, wider);
+  EXPECT_HOLDS(error(), path +
+                            ": its labels of Omega_m are scaled with [0.25, 0.35] (rangePar), but data.omega_m is "
+                            "[0.27, 0.33]; set data.omega_m = [0.25, 0.35]; evaluate and predict use the ranges");
+  options.labels_optional = true;  // labels that are there must be right
+  EXPECT_HOLDS(error(), "scaled with [0.25, 0.35]");
+  options.labels_optional = false;
+
+  // Universes, and files behind the first one.
+  write({0.305F, 0.784F, 0.9F, 67.2F}, {}, "universe.h5", "full", "unitPar");
+  EXPECT_HOLDS(error_of([&] { scan_cosmo(options, {folder / "universe.h5"}); }), "stands for 0.305 (physPar)");
+  write(physical, ranges, "a.h5");
+  const CosmoData both = open_cosmo(options, {folder / "a.h5", path});
+  EXPECT_NO_THROW(read_cube(both, 7));
+  EXPECT_HOLDS(error_of([&] { read_cube(both, 8); }), path + ": its labels of Omega_m are scaled with [0.25, 0.35]");
 }
 
 TEST_F(CosmoFiles, TruncatedHdf5IsRefusedWhereverTheCutIs) {

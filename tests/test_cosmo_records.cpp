@@ -109,9 +109,9 @@ TEST_F(PublishedRecords, DamagedOnesAreRefused) {
   };
   for (const std::string& name : {kTwin, kOther}) {
     const std::string packed = read_bytes(sample(name + ".tfrecord")),
-                      plain = read_inflated(sample(name + ".tfrecord"));
+                      plain = read_inflated(sample(name + ".tfrecord"), name);
     for (const std::size_t at : {packed.size() / 3, packed.size() / 2, packed.size() - 3}) {
-      EXPECT_HOLDS(error(flipped(packed, at), whole_cubes()), named() + path() + " is a gzip file, but ");
+      EXPECT_HOLDS(error(flipped(packed, at), whole_cubes()), path() + ": record 0 is packed by gzip, but ");
       EXPECT_HOLDS(error(flipped(packed, at), whole_cubes()), "checksum");
     }
     EXPECT_HOLDS(error(flipped(packed, packed.size() - 6), whole_cubes()), "CRC-32) does not fit");
@@ -251,7 +251,7 @@ TEST_F(CosmoRecords, NoFlippedBitGoesUnseen) {
       EXPECT_TRUE((byte >= 3 && byte < 10) || byte == packed.size() - 9) << byte << " of " << packed.size();
       ++harmless;
     } catch (const Error& error) {
-      EXPECT_HOLDS(error.what(), named());
+      EXPECT_HOLDS(error.what(), path() + ": record 0");
       EXPECT_HOLDS(error.what(), "CRC-32");
     }
   });
@@ -266,6 +266,14 @@ TEST_F(CosmoRecords, NoCutGoesUnseen) {
     }
     EXPECT_HOLDS(error(whole + "more", whole_cubes(2)), path());
   }
+  for (const std::size_t missing : {1U, 3U}) {
+    EXPECT_HOLDS(error(plain.substr(0, plain.size() - missing), whole_cubes(2)),
+                 named() + "the file ends inside of the checksum of its data");
+  }
+  EXPECT_HOLDS(error(plain.substr(0, plain.size() - 5), whole_cubes(2)), " of them");
+  EXPECT_HOLDS(error(gzip(plain) + "more", whole_cubes(2)),
+               path() + ": record 0 is packed by gzip, but 4 bytes that are not follow its end");
+  EXPECT_HOLDS(error(gzip(plain) + "\x1f", whole_cubes(2)), "the file ends in the middle, before its checksum");
 }
 
 TEST_F(CosmoRecords, WhatIsWrongIsSaid) {
@@ -300,7 +308,8 @@ TEST_F(CosmoRecords, WhatIsWrongIsSaid) {
                "b.tfrecord: the counts are (2, 2, 2, 4); they are (8, 8, 8, 4) in ");
   EXPECT_HOLDS(error_of([&] { open_cosmo(whole_cubes(8), {folder_ / "none.tfrecord"}); }),
                "none.tfrecord: No such file or directory");
-  EXPECT_HOLDS(error_of([&] { open_cosmo(whole_cubes(8), {folder_.path()}); }), folder_.path());
+  EXPECT_HOLDS(error_of([&] { open_cosmo(whole_cubes(8), {folder_.path()}); }),
+               folder_.path() + " is a folder; name the files in it, such as " + folder_ / "*");
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ TEST(CosmoflowGenerate, TfRecordsHoldTheSame) {
     write_universes(options, 0, 1);
     const std::string path = options.folder + "/validation/" + sample_name(options, 3, 7);
     EXPECT_EQ(test::read_bytes(path).starts_with("\x1f\x8b"), gzip == 1);
-    const std::string bytes = read_inflated(path);
+    const std::string bytes = read_inflated(path, path);
     const auto records = tfrecords_in(bytes, path);
     ASSERT_EQ(records.size(), 1U);
     const auto features = parse_tf_example(records[0], path);

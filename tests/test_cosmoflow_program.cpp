@@ -237,6 +237,13 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.parameters=[]", "data.parameters is empty");
   refused("train tiny.toml 'data.train=[\"none/*\"]'", "data.train: no file matches none/*");
   refused("train tiny.toml data.train=none.tfrecord", "none.tfrecord: No such file");
+  refused("train tiny.toml data.train=data/train",
+          "data/train is a folder; name the files in it, such as data/train/*");
+  refused("train tiny.toml data.format=tfrecord",
+          ".hdf5 is an HDF5 file, to be read with data.format = \"hdf5\"; data");
+  refused("train tiny.toml data.edge=0", "data.edge must be between 1 and 4096, found 0");
+  refused("train tiny.toml data.edge=4096", "edge 4096 (data.edge); data.edge = 16 takes them whole");
+  refused("train tiny.toml data.omega_m=[]", "data.omega_m must be two numbers");
   refused("train tiny.toml model.dropout=1", "model.dropout");
   refused("train tiny.toml train.shards=2", "train.shards", 3);
   refused("train tiny.toml run.folder=tiny.toml", "tiny.toml");
@@ -247,6 +254,29 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml --check", last + " is truncated");
   Hdf5File::create((folder_ / last).string()).write<float>("cube", {1}, std::vector<float>(1));
   refused("train tiny.toml --check", last + " has no data set x; it holds /cube");
+}
+
+// Records do not say which parameters their labels stand for, HDF5 files do.
+TEST_F(CosmoflowProgram, RangesMustBeThoseOfTheLabels) {
+  ASSERT_EQ(run("generate tiny.toml").code, 0);
+  ASSERT_EQ(run("generate tiny.toml generate.folder=records generate.format=tfrecord").code, 0);
+  const std::string other = " 'data.omega_m=[0.25, 0.35]'";
+  const std::string sentence =
+      ".hdf5: its labels of Omega_m are scaled with [0.27, 0.33] (rangePar), but data.omega_m is [0.25, 0.35]; set "
+      "data.omega_m = [0.27, 0.33]; evaluate and predict use the ranges of the run";
+  expect_refused("train tiny.toml" + other, sentence);
+  EXPECT_EQ(run("train tiny.toml --check data.sigma_8=[0.72,0.88] data.h_0=[50,90]").code, 0);  // not to be predicted
+
+  ASSERT_EQ(run("train tiny.toml run.name=wrong train.epochs=1 'data.train=[\"records/train/*\"]' "
+                "'data.validation=[\"records/validation/*\"]' 'data.test=[\"records/test/*\"]'" +
+                other)
+                .code,
+            0);
+  expect_refused("evaluate runs/wrong 'data/test/*'", sentence);
+  expect_refused("predict runs/wrong 'data/test/*' -o out.h5", sentence, {2});
+  ASSERT_EQ(run("train tiny.toml run.name=right train.init=runs/wrong/checkpoint.h5 train.epochs=0").code, 0);
+  EXPECT_EQ(run("evaluate runs/right 'data/test/*'").code, 0);
+  EXPECT_EQ(checkpoint("right").weights[0].values, checkpoint("wrong").weights[0].values);
 }
 
 // The last file is not of the rank that looks into the first one.
@@ -269,9 +299,9 @@ TEST_F(CosmoflowProgram, DamagedRecordsAreNamed) {
       {record("x", x.substr(0, 64), {0, 0, 0, 0}),
        last + ": the counts are (2, 2, 2, 4); they are (16, 16, 16, 4) in "},
       {record("x", x, {NAN, 0, 0, 0}), last + ": label 1 is nan"},
-      {packed.substr(0, packed.size() / 2), where + last + " is a gzip file, but it ends in the middle"},
-      {flipped(read_inflated(path), 2), where + "the masked CRC-32C of its length is"},
-      {flipped(packed, packed.size() / 2), where + last + " is a gzip file, but"}};
+      {packed.substr(0, packed.size() / 2), last + ": record 0 is packed by gzip, but the file ends in the middle"},
+      {flipped(read_inflated(path, path), 2), where + "the masked CRC-32C of its length is"},
+      {flipped(packed, packed.size() / 2), last + ": record 0 is packed by gzip, but"}};
   for (const auto& [bytes, sentence] : damages) {
     test::write_bytes(path, bytes);
     expect_refused("train tiny.toml --check", sentence, {2});

@@ -23,7 +23,7 @@ const std::string kTwin = "21688988_univ_ics_2019-03_a10018182_006", kOther = "2
 TEST(TfExample, RealRecordIsItsHdf5Twin) {
   const std::string folder = (test::samples_folder() / "cosmoflow/").string();
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "SKIPPED: no samples in " << folder;
-  const std::string bytes = read_inflated(folder + kTwin + ".tfrecord");
+  const std::string bytes = read_inflated(folder + kTwin + ".tfrecord", kTwin);
   const auto records = tfrecords_in(bytes, kTwin);
   ASSERT_EQ(records.size(), 1U);
   const auto features = parse_tf_example(records[0], kTwin);
@@ -47,13 +47,14 @@ TEST(TfExample, RealRecordsDamaged) {
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   const auto error = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return error_of([&] { tfrecords_in(read_inflated(path), path); });
+    return error_of([&] { tfrecords_in(read_inflated(path, path), path); });
   };
-  EXPECT_HOLDS(error(whole.substr(0, whole.size() / 2)), "damaged.tfrecord is a gzip file, but it ends in the middle");
+  EXPECT_HOLDS(error(whole.substr(0, whole.size() / 2)),
+               "damaged.tfrecord is packed by gzip, but the file ends in the middle");
   std::string flipped = whole;
   flipped[whole.size() - 6] = static_cast<char>(flipped[whole.size() - 6] ^ 1);  // in the CRC-32
-  EXPECT_HOLDS(error(flipped), "damaged.tfrecord is a gzip file, but the checksum");
-  std::string plain = read_inflated(folder + kOther + ".tfrecord");
+  EXPECT_HOLDS(error(flipped), "damaged.tfrecord is packed by gzip, but the checksum");
+  std::string plain = read_inflated(folder + kOther + ".tfrecord", kOther);
   plain[plain.size() / 2] = static_cast<char>(plain[plain.size() / 2] ^ 1);
   EXPECT_HOLDS(error(plain), "damaged.tfrecord: record 0: the masked CRC-32C of its data is ");
 }
@@ -109,7 +110,7 @@ TEST(TfExample, RealRecordIsWrittenAsItWas) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << "SKIPPED: no samples in " << folder;
   int same = 0;
   for (const std::string& name : {kTwin, kOther}) {
-    const std::string bytes = read_inflated(folder + name + ".tfrecord");
+    const std::string bytes = read_inflated(folder + name + ".tfrecord", name);
     const auto features = parse_tf_example(tfrecords_in(bytes, name).at(0), name);
     const std::string written = tfrecord(tf_example(features));
     EXPECT_EQ(written.size(), bytes.size());
@@ -129,7 +130,7 @@ TEST(Gzip, WrittenBytesReadBack) {
     EXPECT_TRUE(packed.starts_with("\x1f\x8b"));
     EXPECT_LT(packed.size(), bytes.size() + 1000);
     test::write_bytes(path, packed);
-    EXPECT_TRUE(read_inflated(path) == bytes) << bytes.size();
+    EXPECT_TRUE(read_inflated(path, path) == bytes) << bytes.size();
     // By another implementation.
     std::string plain(bytes.size() + 1, '\0');
     z_stream zlib{};

@@ -44,9 +44,14 @@ inline std::vector<std::int64_t> label_positions(const Options& options) {
   return positions;
 }
 
-/// How a data set is to be read.
+/// How a data set is to be read.  Throws a user error where a range is none.
 inline CosmoDataOptions data_options(const Options& options, DataRole role) {
+  const ParameterRanges& ranges = options.generator.ranges;
+  check(ranges);
   CosmoDataOptions cubes = options.data.cubes;
+  for (std::size_t i = 0; i < kParameterNames.size(); ++i) {
+    cubes.ranges.push_back({kParameterNames[i], kRangeKeys[i], ranges.low(i), ranges.high(i)});
+  }
   cubes.parameters = label_positions(options);
   cubes.labels_optional = role == DataRole::kPredict;
   return cubes;
@@ -58,10 +63,10 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("data.channels", options.data.cubes.channels, in_range(1, 1024));
   schema.add("data.scale", options.data.scale, one_of({"log1p", "mean"}));
   schema.add("data.parameters", options.data.parameters, one_of({"Omega_m", "sigma_8", "n_s", "H_0"}));
-  schema.add("data.omega_m", options.generator.ranges.omega_m, positive());
-  schema.add("data.sigma_8", options.generator.ranges.sigma_8, positive());
-  schema.add("data.n_s", options.generator.ranges.n_s, positive());
-  schema.add("data.h_0", options.generator.ranges.h_0, positive());
+  schema.add(kRangeKeys[0], options.generator.ranges.omega_m, positive());
+  schema.add(kRangeKeys[1], options.generator.ranges.sigma_8, positive());
+  schema.add(kRangeKeys[2], options.generator.ranges.n_s, positive());
+  schema.add(kRangeKeys[3], options.generator.ranges.h_0, positive());
 
   schema.add("model.kind", options.model.kind, one_of({"sc18", "mlperf", "quick"}));
   schema.add("model.filters", options.model.filters, in_range(1, 65536));

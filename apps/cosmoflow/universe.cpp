@@ -41,15 +41,12 @@ const std::vector<double>& ParameterRanges::of(std::size_t parameter) const {
 }
 
 void check(const ParameterRanges& ranges) {
-  const auto range = [](const char* key, const std::vector<double>& ends) {
+  for (std::size_t i = 0; i < kRangeKeys.size(); ++i) {
+    const std::vector<double>& ends = ranges.of(i);
     if (ends.size() != 2 || !(ends[0] <= ends[1])) {
-      user_error("data.{} must be two numbers, the lowest and the highest value", key);
+      user_error("{} must be two numbers, the lowest and the highest value", kRangeKeys[i]);
     }
-  };
-  range("omega_m", ranges.omega_m);
-  range("sigma_8", ranges.sigma_8);
-  range("n_s", ranges.n_s);
-  range("h_0", ranges.h_0);
+  }
   for (const auto end : {&ParameterRanges::low, &ParameterRanges::high}) {
     const auto p = [&](std::size_t i) { return (ranges.*end)(i); };
     check(Cosmology{p(0), p(1), p(2), p(3)});

@@ -17,6 +17,8 @@ inline constexpr std::array<double, 4> kRedshifts = {0, 0.5, 1.5, 3};
 /// The parameters that networks learn, in the order of the labels.
 inline constexpr std::array<const char*, 4> kParameterNames = {"Omega_m", "sigma_8", "n_s", "H_0"};
 inline constexpr std::array<const char*, 4> kParameterUnits = {"", "", "", "km/s/Mpc"};
+/// The keys of their ranges.
+inline constexpr std::array<const char*, 4> kRangeKeys = {"data.omega_m", "data.sigma_8", "data.n_s", "data.h_0"};
 using Parameters = std::array<double, kParameterNames.size()>;
 
 /// The lowest and the highest value of each, between which they are uniform: by default +-10 % around 0.3, 0.8, 0.96
@@ -29,8 +31,6 @@ struct ParameterRanges {
   double high(std::size_t parameter) const { return of(parameter).back(); }
   double middle(std::size_t parameter) const { return (low(parameter) + high(parameter)) / 2; }
   double half_width(std::size_t parameter) const { return (high(parameter) - low(parameter)) / 2; }
-
- private:
   const std::vector<double>& of(std::size_t parameter) const;
 };
 
@@ -54,7 +54,8 @@ void check(const UniverseOptions& options);
 /// Independent standard normal numbers, n^3, x slowest; a function of seed, universe and place alone.
 void white_noise(std::uint64_t seed, std::int64_t universe, std::span<float> noise);
 
-/// Makes one universe after the other with the memory (7 fields) and the plans of the first; all threads work.
+/// Makes one universe after the other with the memory (44 bytes per particle) and the plans of the first; all
+/// threads work.
 class UniverseMaker {
  public:
   explicit UniverseMaker(const UniverseOptions& options);

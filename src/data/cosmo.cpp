@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -33,11 +34,35 @@ std::string labels_of_npy(const std::string& path) {
   return path.substr(0, path.size() - kNpyData.size()) + "_label.npy";
 }
 
+/// The format that the contents of a file show; empty where they show none.
+std::string format_of_contents(const std::string& path) {
+  if (is_hdf5(path)) return Hdf5File::open(path).has(names_in("universe").cube) ? "universe" : "hdf5";
+  std::string start(kTfRecordHead, '\0');
+  std::ifstream(path, std::ios::binary).read(start.data(), std::ssize(start));
+  if (start.starts_with("\x93NUMPY")) return "npy";
+  return start.starts_with("\x1f\x8b") || starts_tfrecord(start) ? "tfrecord" : "";
+}
+
 std::string find_format(const std::string& path) {
+  if (std::string shown = format_of_contents(path); !shown.empty()) return shown;
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".npy") return "npy";
-  if (extension != ".h5" && extension != ".hdf5") return "tfrecord";
-  return Hdf5File::open(path).has("full") ? "universe" : "hdf5";
+  return extension == ".h5" || extension == ".hdf5" ? "hdf5" : "tfrecord";
+}
+
+/// For a file that could not be read: says so where it has another format than that of the data set.
+void refuse_other_format(const std::string& path, const CosmoDataOptions& options, const CosmoIndex& index) {
+  const std::string shown = format_of_contents(path);
+  if (shown.empty() || shown == index.format) return;
+  const std::string asked = options.format == "auto"
+                                ? fmt::format("{} is of \"{}\", and the files of a data set must be of one format",
+                                              index.files.front(), index.format)
+                                : fmt::format("data.format is \"{}\"", index.format);
+  user_error("{} is {}, to be read with data.format = \"{}\"; {}", path,
+             shown == "npy"        ? "a file of NumPy"
+             : shown == "tfrecord" ? "a file of records"
+                                   : "an HDF5 file",
+             shown, asked);
 }
 
 /// Edge and channels of the cube in a file; checks that it is one.
@@ -54,11 +79,7 @@ void set_size(CosmoIndex& index, const std::string& path, const std::vector<std:
 class Record {
  public:
   explicit Record(const std::string& path) : where_(path + ": record 0") {
-    try {
-      bytes_ = read_inflated(path);
-    } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("{}: {}", where_, error.what()));
-    }
+    bytes_ = read_inflated(path, where_);
     const auto records = tfrecords_in(bytes_, path);
     if (records.size() != 1) user_error("{} holds {} records; one cube per file was expected", path, records.size());
     features_ = parse_tf_example(records.front(), where_);
@@ -106,20 +127,57 @@ std::int64_t edge_of_record(const Record& record, std::int64_t channels) {
   return edge;
 }
 
-}  // namespace
-
-CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files) {
-  constexpr std::int64_t kRecordChannels = 4;  // redshifts 0, 0.5, 1.5, 3
-  CosmoIndex index;
-  index.files = files;
-  index.format = options.format == "auto" ? find_format(files.front()) : options.format;
-  if (index.format == "npy") {
-    std::erase_if(index.files, [](const std::string& file) { return file.ends_with("_label.npy"); });
-    for (const std::string& file : index.files) {
-      if (!file.ends_with(kNpyData)) user_error("{}: the names of files with counts end with {}", file, kNpyData);
-    }
-    if (index.files.empty()) user_error("{}: no file with counts (*{}) is among the files", files.front(), kNpyData);
+template <class T>
+std::vector<T> read_few(const Hdf5File& file, const std::string& name) {
+  constexpr std::int64_t kMost = 1000;
+  const Hdf5Info info = file.dataset(name).info();
+  if (info.rows() * info.row_elements() > kMost) {
+    user_error("{}: data set {} is {}; the labels of one cube were expected", file.path(), name, info.text());
   }
+  return file.read<T>(name);
+}
+
+/// Refuses labels that do not mean what the ranges say, by what a file may say beside them: the parameters as they are
+/// (physPar) and the ranges that they were scaled with (rangePar, as `cosmoflow generate` writes).
+void check_scale(const Hdf5File& file, const std::vector<float>& labels, const CosmoDataOptions& options) {
+  std::vector<double> physical, ends;
+  if (file.has("physPar")) physical = read_few<double>(file, "physPar");
+  if (file.has("rangePar")) ends = read_few<double>(file, "rangePar");
+  constexpr const char* kHelp =
+      "evaluate and predict use the ranges of the run; train.init=CHECKPOINT train.epochs=0 makes one with others";
+  for (const std::int64_t position : options.parameters) {
+    const auto i = static_cast<std::size_t>(position);
+    if (i >= options.ranges.size() || i >= labels.size()) continue;
+    const auto& [name, key, low, high] = options.ranges[i];
+    const double half = (high - low) / 2, middle = low + half, label = static_cast<double>(labels[i]);
+    const double allowed = 0.01 * half + 1e-6 * high;  // parameters may be written with few digits, and as f32
+    const auto equal = [&](double a, double b) { return std::abs(a - b) <= allowed; };
+    if (2 * i + 1 < ends.size() && !(equal(ends[2 * i], low) && equal(ends[2 * i + 1], high))) {
+      user_error(
+          "{}: its labels of {} are scaled with [{:.6g}, {:.6g}] (rangePar), but {} is [{}, {}]; set {} = "
+          "[{:.6g}, {:.6g}]; {}",
+          file.path(), name, ends[2 * i], ends[2 * i + 1], key, low, high, key, ends[2 * i], ends[2 * i + 1], kHelp);
+    }
+    if (i < physical.size() && !equal(physical[i], middle + half * label)) {
+      user_error(
+          "{}: its label {:.6g} of {} stands for {:.6g} (physPar), but for {:.6g} where {} is [{}, {}]; set {} "
+          "to the range that the labels were scaled with; {}",
+          file.path(), label, name, physical[i], middle + half * label, key, low, high, key, kHelp);
+    }
+  }
+}
+
+/// The labels of a file's cube; none where it has none and need not.
+std::vector<float> read_labels(const Hdf5File& file, const std::string& name, const CosmoDataOptions& options) {
+  if (options.labels_optional && !file.has(name)) return {};
+  const auto labels = read_few<float>(file, name);
+  check_scale(file, labels, options);
+  return labels;
+}
+
+/// Looks into the first file.
+void find_size(CosmoIndex& index, const CosmoDataOptions& options) {
+  constexpr std::int64_t kRecordChannels = 4;  // redshifts 0, 0.5, 1.5, 3
   const std::string& first = index.files.front();
   if (index.format == "tfrecord") {
     index.channels = kRecordChannels;
@@ -127,7 +185,37 @@ CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::st
   } else if (index.format == "npy") {
     set_size(index, first, NpyFile(first).dims());
   } else {
-    set_size(index, first, Hdf5File::open(first).dataset(names_in(index.format).cube).info().dims);
+    const Hdf5File file = Hdf5File::open(first);
+    const Names names = names_in(index.format);
+    set_size(index, first, file.dataset(names.cube).info().dims);
+    read_labels(file, names.labels, options);
+  }
+}
+
+}  // namespace
+
+CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files) {
+  if (std::filesystem::is_directory(files.front())) {
+    user_error("{} is a folder; name the files in it, such as {}", files.front(),
+               (std::filesystem::path(files.front()) / "*").string());
+  }
+  CosmoIndex index;
+  index.files = files;
+  index.format = options.format == "auto" ? find_format(files.front()) : options.format;
+  if (index.format == "npy") {
+    std::erase_if(index.files, [](const std::string& file) { return file.ends_with("_label.npy"); });
+    for (const std::string& file : index.files) {
+      if (file.ends_with(kNpyData)) continue;
+      refuse_other_format(file, options, index);
+      user_error("{}: the names of files with counts end with {}", file, kNpyData);
+    }
+    if (index.files.empty()) user_error("{}: no file with counts (*{}) is among the files", files.front(), kNpyData);
+  }
+  try {
+    find_size(index, options);
+  } catch (const Error&) {
+    refuse_other_format(index.files.front(), options, index);
+    throw;
   }
   return index;
 }
@@ -138,8 +226,8 @@ CosmoData::CosmoData(const CosmoDataOptions& options, CosmoIndex index)
   open_ = std::make_unique<RecentlyUsed<OpenHdf5>>(kOpenFiles);
   const std::string& first = index_.files.front();
   if (index_.edge % options.edge != 0) {
-    user_error("{}: cubes of edge {} cannot be cut into cubes of edge {} (data.edge)", first, index_.edge,
-               options.edge);
+    user_error("{}: cubes of edge {} cannot be cut into cubes of edge {} (data.edge); data.edge = {} takes them whole",
+               first, index_.edge, options.edge, index_.edge);
   }
   if (index_.channels < options.channels) {
     user_error("{}: the cubes have {} channels; data.channels is {}", first, index_.channels, options.channels);
@@ -171,15 +259,7 @@ void CosmoData::read_stored(std::size_t file, const Box& box, std::span<std::int
     const auto open = open_->get(static_cast<std::int64_t>(file), [&] {
       const Hdf5File hdf5 = Hdf5File::open(path);
       const Names names = names_in(index_.format);
-      OpenHdf5 opened{hdf5.dataset(names.cube), {}};
-      if (options_.labels_optional && !hdf5.has(names.labels)) return opened;
-      constexpr std::int64_t kMost = 1000;
-      const Hdf5Info info = hdf5.dataset(names.labels).info();
-      if (info.rows() * info.row_elements() > kMost) {
-        user_error("{}: data set {} is {}; the labels of one cube were expected", path, names.labels, info.text());
-      }
-      opened.labels = hdf5.read<float>(names.labels);
-      return opened;
+      return OpenHdf5{hdf5.dataset(names.cube), read_labels(hdf5, names.labels, options_)};
     });
     expect(open->cube.info().dims);
     open->cube.read_box(first, count, counts);
@@ -214,24 +294,24 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
   const Box box{{cube / (cuts_ * cuts_) * edge, cube / cuts_ % cuts_ * edge, cube % cuts_ * edge}, edge};
   const auto counts = numbers<std::int16_t>(sample);
   const auto taken = static_cast<std::size_t>(options_.channels), there = static_cast<std::size_t>(index_.channels);
-  if (taken == there) {
-    read_stored(file, box, counts, labels);
-  } else {
-    stored.resize(static_cast<std::size_t>(edge * edge * edge * index_.channels));
-    read_stored(file, box, stored, labels);
+  const std::string& path = index_.files[file];
+  if (taken != there) stored.resize(static_cast<std::size_t>(edge * edge * edge * index_.channels));
+  try {
+    read_stored(file, box, taken == there ? counts : std::span(stored), labels);
+  } catch (const Error&) {
+    refuse_other_format(path, options_, index_);
+    throw;
+  }
+  if (taken != there) {
     for (std::size_t to = 0, from = 0; to < counts.size(); to += taken, from += there) {
       std::copy_n(&stored[from], taken, &counts[to]);
     }
   }
-  const std::string& path = index_.files[file];
   if (const std::int16_t smallest = std::ranges::min(counts); smallest < 0) {
-    std::int64_t at = std::ranges::find(counts, smallest) - counts.begin();
-    std::array<std::int64_t, 4> place{};
-    place[3] = at % options_.channels;
-    at /= options_.channels;
-    for (std::size_t axis = 3; axis-- > 0; at /= edge) place[axis] = box.corner[axis] + at % edge;
+    const std::array<std::int64_t, 4> first = {box.corner[0], box.corner[1], box.corner[2], 0},
+                                      count = {edge, edge, edge, options_.channels};
     user_error("{}: the count at {} is {}; counts of particles are not negative", path,
-               dims_text({place.begin(), place.end()}), smallest);
+               place_text(first, count, std::ranges::find(counts, smallest) - counts.begin()), smallest);
   }
 
   if (labels.empty() && options_.labels_optional) {

@@ -19,11 +19,18 @@
 
 namespace petaflow {
 
+/// What the labels of a parameter mean.
+struct LabelRange {
+  std::string name, key;  // "Omega_m", "data.omega_m"
+  double low, high;       // of which the labels are -1 and 1
+};
+
 struct CosmoDataOptions {
   std::string format = "auto";           // "auto" looks at the first file
   std::int64_t edge = 128;               // of the samples; larger cubes are cut into several
   std::int64_t channels = 4;             // taken from the front
   std::vector<std::int64_t> parameters;  // positions in the files' labels of what is to be predicted
+  std::vector<LabelRange> ranges;        // of the files' labels, in order; none: not checked
   bool labels_optional = false;          // a file without has targets NaN and label -1
 };
 
@@ -35,7 +42,8 @@ struct CosmoIndex {
 };
 
 /// Looks into the first file, in the order of the samples (patterns: expand_files); the others must be alike, which is
-/// checked when they are read.  Throws Error(kUser).
+/// checked when they are read.  Where an HDF5 file says what its labels stand for, it must be what the options say.
+/// Throws Error(kUser).
 CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files);
 
 /// From one rank to others: bytes.hpp.

@@ -37,7 +37,7 @@ struct SampleRange {
 /// What a rank reads where all ranks together read everything once: equal parts, in order of rank.
 SampleRange share_of_samples(std::int64_t samples, int rank, int ranks);
 
-/// Samples of one shape; reading is safe from several threads and allocates nothing in the steady state.
+/// Samples of one shape; reading is safe from several threads.
 class Dataset {
  public:
   virtual ~Dataset() = default;

@@ -16,6 +16,8 @@
 namespace petaflow {
 namespace {
 
+constexpr std::string_view kMagic = "\x1f\x8b";
+
 std::string read_whole(const std::string& path) {
   if (std::filesystem::is_directory(path)) user_error("{} is a folder; a file was expected", path);
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -29,7 +31,7 @@ std::string read_whole(const std::string& path) {
 }
 
 const char* reason(int code) {
-  if (code == ISAL_END_INPUT) return "it ends in the middle, before its checksum (CRC-32)";
+  if (code == ISAL_END_INPUT) return "the file ends in the middle, before its checksum (CRC-32)";
   if (code == ISAL_INCORRECT_CHECKSUM) return "the checksum of its contents (CRC-32) does not fit";
   return "its contents are damaged, before their checksum (CRC-32) is reached";
 }
@@ -39,11 +41,15 @@ std::uint32_t piece(std::size_t bytes) {
   return static_cast<std::uint32_t>(std::min<std::size_t>(bytes, std::numeric_limits<std::int32_t>::max()));
 }
 
-std::string inflate(const std::string& packed, const std::string& path) {
+std::string inflate(const std::string& packed, const std::string& where) {
   const auto state = std::make_unique<inflate_state>();  // 80 kB
   std::string plain(4 * packed.size() + 4096, '\0');
   std::size_t read = 0, written = 0;
   while (read < packed.size()) {
+    const std::string_view rest = std::string_view(packed).substr(read);
+    if (!rest.starts_with(kMagic.substr(0, rest.size()))) {
+      user_error("{} is packed by gzip, but {} bytes that are not follow its end", where, rest.size());
+    }
     isal_inflate_init(state.get());
     state->crc_flag = ISAL_GZIP;
     while (state->block_state != ISAL_BLOCK_FINISH) {
@@ -55,8 +61,8 @@ std::string inflate(const std::string& packed, const std::string& path) {
       state->avail_out = out;
       const int code = isal_inflate(state.get());
       const std::size_t taken = in - state->avail_in, made = out - state->avail_out;
-      if (code < 0) user_error("{} is a gzip file, but {}", path, reason(code));
-      if (taken == 0 && made == 0) user_error("{} is a gzip file, but {}", path, reason(ISAL_END_INPUT));
+      if (code < 0) user_error("{} is packed by gzip, but {}", where, reason(code));
+      if (taken == 0 && made == 0) user_error("{} is packed by gzip, but {}", where, reason(ISAL_END_INPUT));
       read += taken;
       written += made;
     }
@@ -107,9 +113,9 @@ std::string gzipped(std::string_view bytes) {
   return packed;
 }
 
-std::string read_inflated(const std::string& path) {
+std::string read_inflated(const std::string& path, const std::string& where) {
   std::string bytes = read_whole(path);
-  return bytes.starts_with("\x1f\x8b") ? inflate(bytes, path) : bytes;
+  return bytes.starts_with(kMagic) ? inflate(bytes, where) : bytes;
 }
 
 }  // namespace petaflow

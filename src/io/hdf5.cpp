@@ -161,6 +161,16 @@ Hdf5File::Impl::~Impl() {
   if (descriptor >= 0) ::close(descriptor);
 }
 
+bool is_hdf5(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  struct stat status{};
+  const bool is =
+      fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && has_signature(descriptor, status.st_size);
+  ::close(descriptor);
+  return is;
+}
+
 Hdf5File Hdf5File::open(const std::string& path) {
   auto impl = std::make_shared<Impl>();
   impl->path = path;

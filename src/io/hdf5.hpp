@@ -37,6 +37,9 @@ struct Hdf5Info {
 /// "(250, 28, 32)"
 std::string dims_text(std::span<const std::int64_t> dims);
 
+/// Where element `at` of a box (read_box) is in its array: "(12, 0, 31)".
+std::string place_text(std::span<const std::int64_t> first, std::span<const std::int64_t> count, std::int64_t at);
+
 /// How a data set that we write is stored.
 struct Hdf5Storage {
   Hdf5Type type = Hdf5Type::kF32;
@@ -58,7 +61,8 @@ class Hdf5Dataset {
   template <typename T>
   void read(std::int64_t first, std::int64_t count, std::span<T> values) const;
   /// Reads a box of 16-bit integers, row-major: `count` elements along each axis from `first` on.  Chunks packed by
-  /// deflate, shuffled or not, are unpacked by the calling thread.  Throws on other types and boxes that reach outside.
+  /// deflate, shuffled or not, are unpacked by the calling thread.  Throws on other types, boxes that reach outside,
+  /// and unsigned numbers above 32767.
   void read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
                 std::span<std::int16_t> values) const;
   /// Writes rows [first, first + count), converted to the type in the file.
@@ -76,6 +80,9 @@ class Hdf5Dataset {
 /// Whether HDF5 locks the files that are opened from now on (flock), as it does by default.  The environment variable
 /// HDF5_USE_FILE_LOCKING has the last word.
 void set_hdf5_locking(bool on);
+
+/// Whether a file has HDF5's signature; false where it cannot be read.
+bool is_hdf5(const std::string& path);
 
 class Hdf5File {
  public:

@@ -22,21 +22,27 @@ namespace {
 
 using Index = std::vector<std::int64_t>;
 
+/// How numbers of 16 bits come into memory.  Signed and unsigned ones keep their bits.
+hid_t type_in_memory(bool is_signed) { return is_signed ? H5T_NATIVE_INT16 : H5T_NATIVE_UINT16; }
+
 /// The filters of a chunked data set, in the order in which they were applied; `known`: all of them can be undone here.
 struct Filters {
   std::vector<H5Z_filter_t> list;
   bool known = false;
   hsize_t file_bytes = 0;  // of the file that holds the data set: no chunk in it is longer
+  std::int16_t fill = 0;   // the numbers of chunks that were never written
 };
 
-Filters filters_of(const Hdf5Dataset::Impl& set) {
+Filters filters_of(const Hdf5Dataset::Impl& set, bool is_signed) {
   Filters filters;
 #ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
   const Lock lock;
   const Handle made(H5Dget_create_plist(set.id), H5Pclose), type(H5Dget_type(set.id), H5Tclose);
   const Handle file(H5Iget_file_id(set.id), H5Fclose);
   H5Fget_filesize(file, &filters.file_bytes);
-  filters.known = std::endian::native == std::endian::little && H5Tequal(type, H5T_STD_I16LE) > 0;
+  filters.known =
+      std::endian::native == std::endian::little && H5Tequal(type, is_signed ? H5T_STD_I16LE : H5T_STD_U16LE) > 0;
+  H5Pget_fill_value(made, type_in_memory(is_signed), &filters.fill);  // stays 0 where the file defines none
   for (int i = 0; i < H5Pget_nfilters(made); ++i) {
     unsigned flags = 0, config = 0;
     std::size_t values = 0;
@@ -124,9 +130,9 @@ Index strides_of(const Index& dims) {
   return strides;
 }
 
-/// Copies what a chunk and a box have in common from the chunk's numbers to the box's; 0 where there is no chunk.
-void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, const Index& first,
-                 const Index& count, std::int16_t* values) {
+/// Copies what a chunk and a box have in common from the chunk's numbers to the box's; `fill` where there is no chunk.
+void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, std::int16_t fill,
+                 const Index& first, const Index& count, std::int16_t* values) {
   const std::size_t rank = first.size();
   const Index chunk_strides = strides_of(chunk_dims), box_strides = strides_of(count);
   Index from(rank), to(rank), step(rank, 1);
@@ -143,7 +149,7 @@ void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::i
     std::int16_t* target = values;
     for (std::size_t axis = 0; axis < rank; ++axis) target += (index[axis] - first[axis]) * box_strides[axis];
     if (chunk == nullptr) {
-      for (std::int64_t row = 0; row < rows; ++row) std::fill_n(target + row * box_row, width, std::int16_t{0});
+      for (std::int64_t row = 0; row < rows; ++row) std::fill_n(target + row * box_row, width, fill);
       return;
     }
     const std::int16_t* source = chunk;
@@ -172,11 +178,36 @@ void read_chunks(const Hdf5Dataset::Impl& set, const Filters& filters, const Ind
   for_each_index(from, to, chunk, [&](const Index& corner) {
     const bool written = read_chunk(set, filters, corner, chunk_bytes, bytes);
     const auto* const numbers = written ? reinterpret_cast<const std::int16_t*>(bytes.data()) : nullptr;
-    copy_common(corner, chunk, numbers, first, count, values.data());
+    copy_common(corner, chunk, numbers, filters.fill, first, count, values.data());
   });
 }
 
+/// Through HDF5, which knows all types, layouts and filters.
+void read_hyperslab(const Hdf5Dataset::Impl& set, bool is_signed, const Index& first, const Index& count,
+                    std::span<std::int16_t> values) {
+  std::ranges::fill(values, std::int16_t{0});  // HDF5 leaves alone what was never written and has no fill value
+  const Lock lock;
+  const Handle in_file(H5Dget_space(set.id), H5Sclose);
+  const std::vector<hsize_t> start(first.begin(), first.end()), block(count.begin(), count.end());
+  const Handle in_memory(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr), H5Sclose);
+  check(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr) >= 0 &&
+            H5Dread(set.id, type_in_memory(is_signed), in_memory, in_file, H5P_DEFAULT, values.data()) >= 0,
+        "{}: data set {} cannot be read: damaged?", set.file->path, set.name);
+}
+
+bool is_signed_type(const Hdf5Dataset::Impl& set) {
+  const Lock lock;
+  const Handle type(H5Dget_type(set.id), H5Tclose);
+  return H5Tget_sign(type) != H5T_SGN_NONE;
+}
+
 }  // namespace
+
+std::string place_text(std::span<const std::int64_t> first, std::span<const std::int64_t> count, std::int64_t at) {
+  Index place(first.begin(), first.end());
+  for (std::size_t axis = place.size(); axis-- > 0; at /= count[axis]) place[axis] += at % count[axis];
+  return dims_text(place);
+}
 
 void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
                            std::span<std::int16_t> values) const {
@@ -196,18 +227,20 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
   }
   PETAFLOW_REQUIRE(values.size() == static_cast<std::size_t>(elements), "{}: {} values for {} elements", name(),
                    values.size(), elements);
-  if (!set.chunk.empty()) {
-    if (const Filters filters = filters_of(*impl_); filters.known) {
-      return read_chunks(*impl_, filters, Index(first.begin(), first.end()), Index(count.begin(), count.end()), values);
-    }
+  const Index from(first.begin(), first.end()), size(count.begin(), count.end());
+  const bool is_signed = is_signed_type(*impl_);
+  Filters filters;
+  if (!set.chunk.empty()) filters = filters_of(*impl_, is_signed);
+  if (filters.known) {
+    read_chunks(*impl_, filters, from, size, values);
+  } else {
+    read_hyperslab(*impl_, is_signed, from, size, values);
   }
-  const Lock lock;
-  const Handle in_file(H5Dget_space(impl_->id), H5Sclose);
-  const std::vector<hsize_t> start(first.begin(), first.end()), block(count.begin(), count.end());
-  const Handle in_memory(H5Screate_simple(static_cast<int>(block.size()), block.data(), nullptr), H5Sclose);
-  check(H5Sselect_hyperslab(in_file, H5S_SELECT_SET, start.data(), nullptr, block.data(), nullptr) >= 0 &&
-            H5Dread(impl_->id, H5T_NATIVE_INT16, in_memory, in_file, H5P_DEFAULT, values.data()) >= 0,
-        "{}: data set {} cannot be read: damaged?", path(), name());
+  if (is_signed) return;
+  const auto large = std::ranges::find_if(values, [](std::int16_t value) { return value < 0; });
+  if (large == values.end()) return;
+  user_error("{}: data set {}: the number at {} is {}; at most 32767 was expected", path(), name(),
+             place_text(first, count, large - values.begin()), static_cast<std::uint16_t>(*large));
 }
 
 }  // namespace petaflow

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <functional>
 #include <numeric>
 #include <regex>
-
-#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 
@@ -52,19 +51,22 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
     }
     if (!std::regex_search(header, order)) user_error("{}: the array is not in C order", path);
     type_ = found_type[1];
-    static const std::regex number("[0-9]{1,12}");
-    const std::string sizes = found_shape[1];
-    for (std::sregex_iterator at(sizes.begin(), sizes.end(), number), end; at != end; ++at) {
-      dims_.push_back(std::stoll(at->str()));
-    }
+    if (type_ != "<i2" && type_ != "<f4") refuse_type("integers of 16 bits (<i2) or f32 (<f4)");
+    const std::int64_t element = type_ == "<i2" ? 2 : 4;
     struct stat status{};
     fstat(descriptor_, &status);
-    const std::int64_t element = type_ == "<i2" ? 2 : type_ == "<f4" ? 4 : 0;
-    double bytes = static_cast<double>(element);
-    for (const std::int64_t dim : dims_) bytes *= static_cast<double>(dim);
-    if (bytes > static_cast<double>(status.st_size - data_)) {
-      user_error("{} is truncated: ({}) elements of {} bytes need {:.0f} bytes, it has {}", path,
-                 fmt::join(dims_, ", "), element, bytes, status.st_size - data_);
+    const std::int64_t there = (status.st_size - data_) / element;
+    static const std::regex number("[0-9]+");
+    const std::string sizes = found_shape[1];
+    for (std::sregex_iterator at(sizes.begin(), sizes.end(), number), end; at != end; ++at) {
+      const std::string digits = at->str();
+      std::int64_t dim = 0;
+      const bool fits = std::from_chars(digits.data(), digits.data() + digits.size(), dim).ec == std::errc();
+      if (fits && dim == 0) user_error("{}: an array of ({}) has no elements", path, sizes);
+      if (!fits || dim > there / product(dims_)) {  // so no product of them overflows
+        user_error("{} is truncated: it has {} of its ({}) elements of {} bytes", path, there, sizes, element);
+      }
+      dims_.push_back(dim);
     }
   } catch (...) {
     close(descriptor_);
@@ -78,8 +80,11 @@ void NpyFile::expect_type(const char* type) const {
   static_assert(std::endian::native == std::endian::little);
   if (type_ == type) return;
   const bool integers = std::string_view(type) == "<i2";
-  user_error("{}: the numbers are {}; {} were expected", path_, type_,
-             integers ? "integers of 16 bits (<i2: counts of particles, not their logarithm)" : "f32 (<f4)");
+  refuse_type(integers ? "integers of 16 bits (<i2: counts of particles, not their logarithm)" : "f32 (<f4)");
+}
+
+void NpyFile::refuse_type(const char* expected) const {
+  user_error("{}: the numbers are {}; {} were expected", path_, type_, expected);
 }
 
 void NpyFile::read_bytes(std::int64_t element, void* to, std::size_t bytes, std::int64_t element_bytes) const {

@@ -26,6 +26,7 @@ class NpyFile {
 
  private:
   void expect_type(const char* type) const;
+  [[noreturn]] void refuse_type(const char* expected) const;
   void read_bytes(std::int64_t element, void* to, std::size_t bytes, std::int64_t element_bytes) const;
 
   std::string path_;

@@ -51,8 +51,12 @@ std::string tfrecord(std::string_view bytes) {
   return record;
 }
 
+bool starts_tfrecord(std::string_view bytes) {
+  return bytes.size() >= kTfRecordHead && number_at<std::uint32_t>(bytes, 8) == masked_crc32c(bytes.substr(0, 8));
+}
+
 std::vector<std::string_view> tfrecords_in(std::string_view bytes, const std::string& path) {
-  constexpr std::size_t kHead = 12, kFoot = 4;
+  constexpr std::size_t kHead = kTfRecordHead, kFoot = 4;
   std::vector<std::string_view> records;
   const auto check = [&](std::string_view checked, std::size_t at, const char* what) {
     const auto stored = number_at<std::uint32_t>(bytes, at), found = masked_crc32c(checked);
@@ -66,9 +70,12 @@ std::vector<std::string_view> tfrecords_in(std::string_view bytes, const std::st
     if (left < kHead) user_error("{}: record {}: the file ends inside of its length", path, records.size());
     check(bytes.substr(at, 8), at + 8, "length");
     const auto length = number_at<std::uint64_t>(bytes, at);
-    if (left < kHead + kFoot || length > left - kHead - kFoot) {
+    if (length > left - kHead) {
       user_error("{}: record {}: it has {} bytes, but the file ends after {} of them", path, records.size(), length,
                  left - kHead);
+    }
+    if (left - kHead - length < kFoot) {
+      user_error("{}: record {}: the file ends inside of the checksum of its data", path, records.size());
     }
     const std::string_view record = bytes.substr(at + kHead, length);
     check(record, at + kHead + length, "data");

@@ -13,8 +13,9 @@
 namespace petaflow {
 
 enum class CountScale {
-  kLog1p,  // y = log(1 + x): MLPerf HPC CosmoFlow since v1.0
-  kMean    // y = x / mean of the sample, all channels together: CosmoFlow (SC18), MLPerf HPC v0.7; 0 where that is 0
+  kLog1p,  // y = log(1 + x): MLPerf HPC CosmoFlow (apply_log)
+  kMean    // y = x / mean of the sample, all channels together: CosmoFlow (SC18), MLPerf HPC without apply_log; 0
+           // where that is 0
 };
 
 /// x (N, C, D, H, W) i16, not negative -> y f32 of the same shape.  Without gradient: it must be the first layer.
