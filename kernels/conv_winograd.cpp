@@ -63,51 +63,43 @@ struct Problem {
 /// Matrices of channels keep their rows apart by an odd number of cache lines.
 std::int64_t row_stride(std::int64_t channels) { return channels * 4 % 256 == 0 ? channels + kLanes : channels; }
 
+/// Planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them.
+struct Block {
+  std::int64_t run, plane, planes, tile, tiles;
+};
+
 /// How a box is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
 struct Blocks {
-  std::int64_t planes, tiles;           // of a block, at most
-  std::int64_t runs, planes_per_run;    // planes that follow each other
-  std::int64_t v_position, m_position;  // floats of a position of V and of the target's tiles
+  std::int64_t runs, run_planes, plane_tiles;  // planes that follow each other, and tiles of each
+  std::int64_t planes, tiles;                  // of a block, at most
+  std::int64_t v_position, m_position;         // floats of a position of V and of the target's tiles
 
   explicit Blocks(const Problem& p) {
     // V and the target's tiles are written once and read once: they may live in the second and third cache.
     constexpr std::int64_t kBytes = std::int64_t{3} << 20;
     const bool deep = p.d.taps > 1;
     runs = deep ? p.samples : 1;
-    planes_per_run = deep ? p.d.targets : p.samples * p.d.targets;
-    const std::int64_t plane_tiles = p.tiles_h() * p.tiles_w();
+    run_planes = deep ? p.d.targets : p.samples * p.d.targets;
+    plane_tiles = p.tiles_h() * p.tiles_w();
     const std::int64_t rows = std::max<std::int64_t>(
         lanes::kPoints, kBytes / (kPositions * 4 * (row_stride(p.sources) + row_stride(p.targets))));
-    planes = std::min(planes_per_run, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_tiles));
-    planes = ceil_div(planes_per_run, ceil_div(planes_per_run, planes));
+    planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_tiles));
+    planes = ceil_div(run_planes, ceil_div(run_planes, planes));
     tiles = std::clamp<std::int64_t>(rows / planes, 1, plane_tiles);
     tiles = ceil_div(plane_tiles, ceil_div(plane_tiles, tiles));
     // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
     v_position = (planes + p.d.taps - 1) * tiles * row_stride(p.sources) + 2 * kLanes;
     m_position = planes * tiles * row_stride(p.targets) + 2 * kLanes;
   }
-  std::size_t scratch_bytes() const {
-    return static_cast<std::size_t>(kPositions * (v_position + m_position)) * sizeof(float);
+
+  std::int64_t floats() const { return kPositions * (v_position + m_position); }
+  std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_tiles, tiles); }
+  Block operator[](std::int64_t i) const {
+    const std::int64_t across = ceil_div(plane_tiles, tiles), along = ceil_div(run_planes, planes);
+    const std::int64_t tile = i % across * tiles, plane = i / across % along * planes;
+    return {i / across / along, plane, std::min(planes, run_planes - plane), tile, std::min(tiles, plane_tiles - tile)};
   }
 };
-
-/// The block at hand: planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them.
-struct Block {
-  std::int64_t run, plane, planes, tile, tiles;
-};
-
-template <class F>
-void for_blocks(const Problem& p, const Blocks& blocks, const F& f) {
-  const std::int64_t plane_tiles = p.tiles_h() * p.tiles_w();
-  for (std::int64_t run = 0; run < blocks.runs; ++run) {
-    for (std::int64_t plane = 0; plane < blocks.planes_per_run; plane += blocks.planes) {
-      for (std::int64_t tile = 0; tile < plane_tiles; tile += blocks.tiles) {
-        f(Block{run, plane, std::min(blocks.planes, blocks.planes_per_run - plane), tile,
-                std::min(blocks.tiles, plane_tiles - tile)});
-      }
-    }
-  }
-}
 
 /// The plane of a tensor: a pointer to its first pixel and its extents.
 struct Plane {
@@ -374,14 +366,16 @@ struct UnpackGradient {
 template <int kTaps>
 class WinogradKernel final : public ConvKernel {
  public:
-  WinogradKernel(Pass pass, std::span<const ConvDesc> boxes) : pass_(pass), weights_{{}, pass == Pass::kBackwardData} {
+  WinogradKernel(Pass pass, std::span<const ConvDesc> boxes)
+      : pass_(pass), threads_(boxes.front().threads), weights_{{}, pass == Pass::kBackwardData} {
     for (const ConvDesc& desc : boxes) {
       problems_.emplace_back(desc, weights_.reversed);
       blocks_.emplace_back(problems_.back());
-      scratch_ = std::max(scratch_, blocks_.back().scratch_bytes());
+      blocks_floats_ = std::max(blocks_floats_, blocks_.back().floats());
     }
     const Problem& p = problems_.front();
     weights_.order = {p.sources, p.targets, p.d.taps};
+    part_floats_ = blocks_floats_ + (threads_ > 1 && pass == Pass::kBackwardWeights ? elements() : 0);
     if (pass != Pass::kBackwardWeights)
       packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
   }
@@ -393,26 +387,30 @@ class WinogradKernel final : public ConvKernel {
   }
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
-    const Problem& p = problems_[box];
-    const Blocks& blocks = blocks_[box];
-    auto* v = reinterpret_cast<float*>(args.scratch);
-    float* m = v + kPositions * blocks.v_position;
-    const bool backward = pass_ == Pass::kBackwardData;
-    auto* source = static_cast<float*>(backward ? args.y : args.x);
-    auto* target = static_cast<float*>(backward ? args.x : args.y);
-    for_blocks(p, blocks, [&](const Block& block) {
-      transform_sources(p, blocks, block, source, v);
-      if (pass_ == Pass::kBackwardWeights) {
-        transform_gradients<kTile>(p, blocks, block, target, m);
-        correlate_positions(blocks, block, v, m, args.sum);
-      } else {
-        multiply_positions(blocks, block, v, m);
-        write_targets<kTile>(p, blocks, block, m, target);
+    // A part of the blocks for each thread; the parts' gradients are added in their order.
+    const std::int64_t count = blocks_[box].count();
+    auto* scratch = reinterpret_cast<float*>(args.scratch);
+    if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
+    const bool sums = pass_ == Pass::kBackwardWeights;
+    in_parallel("petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
+      float* room = scratch + part * part_floats_;
+      float* sum = sums ? room + blocks_floats_ : nullptr;
+      if (sums) std::fill_n(sum, elements(), 0.0F);
+      run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
+    });
+    if (!sums) return;
+    in_parallel("petaflow::conv::add_parts[winograd]", kPositions, [&](std::int64_t position) {
+      const std::int64_t size = weights_.order.position();
+      for (std::int64_t part = 0; part < threads_; ++part) {
+        const float* from = scratch + part * part_floats_ + blocks_floats_;
+        for (std::int64_t i = position * size; i < (position + 1) * size; ++i) args.sum[i] += from[i];
       }
     });
   }
 
-  std::size_t scratch_bytes() const override { return scratch_; }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(threads_ * part_floats_) * sizeof(float);
+  }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -427,6 +425,32 @@ class WinogradKernel final : public ConvKernel {
   static constexpr int kTile = kEdge + 1 - kTaps;
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
+
+  template <class F>
+  static void in_parallel(const char* label, std::int64_t items, const F& f) {
+    using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Static>>;
+    Kokkos::parallel_for(label, Policy(0, items), f);
+  }
+
+  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, float* v,
+                  float* sum) const {
+    const Problem& p = problems_[box];
+    const Blocks& blocks = blocks_[box];
+    float* m = v + kPositions * blocks.v_position;
+    auto* source = static_cast<float*>(weights_.reversed ? args.y : args.x);
+    auto* target = static_cast<float*>(weights_.reversed ? args.x : args.y);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Block block = blocks[i];
+      transform_sources(p, blocks, block, source, v);
+      if (pass_ == Pass::kBackwardWeights) {
+        transform_gradients<kTile>(p, blocks, block, target, m);
+        correlate_positions(blocks, block, v, m, sum);
+      } else {
+        multiply_positions(blocks, block, v, m);
+        write_targets<kTile>(p, blocks, block, m, target);
+      }
+    }
+  }
 
   void multiply_positions(const Blocks& blocks, const Block& block, const float* v, float* m) const {
     const WeightOrder& order = weights_.order;
@@ -468,11 +492,12 @@ class WinogradKernel final : public ConvKernel {
   }
 
   Pass pass_;
+  std::int64_t threads_;
   Weights<kTaps> weights_;
   std::vector<Problem> problems_;
   std::vector<Blocks> blocks_;
   Packed packed_;
-  std::size_t scratch_ = 0;
+  std::int64_t blocks_floats_ = 0, part_floats_ = 0;  // of the blocks' transforms, and all that a thread needs
 };
 
 std::string why_not_layer(const ConvDesc& desc) {
@@ -493,15 +518,15 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   if (std::string reason = why_not_layer(boxes.front()); !reason.empty()) return reason;
   std::int64_t rows = 0;  // of the largest box
   for (const ConvDesc& desc : boxes) {
-    if (desc.threads != 1) return "Winograd: on boxes for one thread only";
     const Problem p(desc, pass == Pass::kBackwardData);
     const std::int64_t tiles = p.tiles_h() * p.tiles_w();
     rows = std::max(rows, p.samples * p.d.targets * tiles);
     if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "Winograd: most of its tiles lie outside";
   }
-  // Transformed weights are four times as large, and are read for each box.
+  // Transformed weights are four times as large, and are read, or summed, by each thread for each box.
   constexpr std::int64_t kFewest = 48;
-  if (rows < kFewest) return fmt::format("Winograd: {} tiles of a box are too few", rows);
+  const int threads = boxes.front().threads;
+  if (rows < kFewest * threads) return fmt::format("Winograd: {} tiles of a box are too few", rows);
   return {};
 }
 
