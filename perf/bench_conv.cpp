@@ -1,5 +1,6 @@
-// Every convolution implementation on the layers of the HEP network, whole tensors, f32: GFLOP/s per pass.
-//   build/host/bin/bench_conv --benchmark_filter=conv2
+// Every convolution implementation on the larger layers of the networks, whole tensors, f32: GFLOP/s of the direct
+// convolution, per pass.
+//   build/host/bin/bench_conv --benchmark_filter=hep_conv2
 #include <string>
 #include <vector>
 
@@ -13,19 +14,39 @@ namespace {
 
 struct LayerShape {
   const char* name;
-  std::int64_t in_channels, size;
+  std::int64_t n, in_channels, out_channels;
+  Extent in;
+  std::int64_t kernel, pad;  // in each direction that the input has
 };
 constexpr LayerShape kLayers[] = {
-    {"conv1", 3, 224}, {"conv2", 128, 112}, {"conv3", 128, 56}, {"conv4", 128, 28}, {"conv5", 128, 14}};
-constexpr std::int64_t kBatch = 8, kFilters = 128;
+    // clang-format off
+    {"hep_conv1",    8,   3, 128, {1, 224, 224},   3, 1},
+    {"hep_conv2",    8, 128, 128, {1, 112, 112},   3, 1},
+    {"hep_conv3",    8, 128, 128, {1, 56, 56},     3, 1},
+    {"hep_conv4",    8, 128, 128, {1, 28, 28},     3, 1},
+    {"hep_conv5",    8, 128, 128, {1, 14, 14},     3, 1},
+    {"sc18_conv1",   2,   1,  16, {128, 128, 128}, 3, 0},
+    {"sc18_conv2",   2,  16,  32, {63, 63, 63},    4, 0},
+    {"sc18_conv3",   2,  32,  64, {30, 30, 30},    4, 0},
+    {"mlperf_conv1", 1,   4,  32, {128, 128, 128}, 3, 1},
+    {"mlperf_conv2", 1,  32,  64, {64, 64, 64},    3, 1},
+    {"mlperf_conv3", 1,  64, 128, {32, 32, 32},    3, 1},
+    {"mlperf_conv4", 1, 128, 256, {16, 16, 16},    3, 1},
+    {"mlperf_conv5", 1, 256, 512, {8, 8, 8},       3, 1},
+    // clang-format on
+};
 
 ConvDesc describe(const LayerShape& layer, int threads) {
   ConvDesc desc;
-  desc.n = kBatch;
+  desc.n = layer.n;
   desc.in_channels = layer.in_channels;
-  desc.out_channels = kFilters;
-  desc.in = desc.out = {1, layer.size, layer.size};
-  desc.geometry = {{1, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}, {0, 1, 1}, 1};
+  desc.out_channels = layer.out_channels;
+  desc.in = layer.in;
+  const bool deep = layer.in.d > 1;
+  ConvGeometry& g = desc.geometry;
+  g.kernel = {deep ? layer.kernel : 1, layer.kernel, layer.kernel};
+  g.pad_begin = g.pad_end = {deep ? layer.pad : 0, layer.pad, layer.pad};
+  desc.out = window_output(desc.in, g);
   desc.x_strides = Strides::of(desc.in, desc.in_channels);
   desc.y_strides = Strides::of(desc.out, desc.out_channels);
   desc.threads = threads;
