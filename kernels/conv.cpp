@@ -45,10 +45,10 @@ std::span<const ConvImpl> conv_impls(Pass pass) {
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
-  std::string known;
+  std::string known = "\"auto\", \"direct\"";
   for (const ConvImpl& impl : conv_impls(pass)) {
-    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", impl.name);
-    if (forced != "auto" && forced != impl.name) continue;
+    known += fmt::format(", \"{}\"", impl.name);
+    if (forced != "auto" && !(forced == "direct" && impl.direct) && forced != impl.name) continue;
     const std::string reason = impl.why_not(pass, boxes);
     if (reason.empty()) {
       choice.name = impl.name;
@@ -61,8 +61,7 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
     user_error("convolution \"{}\" was asked for, but it does not accept this layer in the {} pass: {}", forced,
                name_of(pass), choice.refusals.back());
   }
-  user_error("there is no convolution \"{}\" for the {} pass in this build; known: \"auto\", {}", forced, name_of(pass),
-             known);
+  user_error("there is no convolution \"{}\" for the {} pass in this build; known: {}", forced, name_of(pass), known);
 }
 
 }  // namespace petaflow

@@ -60,12 +60,12 @@ struct ConvDesc {
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
-/// Heights that suit the implementations of a layer when it is cut into boxes of rows (along D in 3-D, along H in 2-D;
-/// of y, or of x in the backward data pass): multiples of `align`, `least` or more.
+/// Heights that suit Winograd's transforms where a layer is cut into boxes of rows (along D in 3-D, along H in 2-D; of
+/// y, or of x in the backward data pass): multiples of `align`, `least` or more; 1 where they do not fit the layer.
 struct BoxRows {
   std::int64_t align = 1, least = 1;
 };
-BoxRows preferred_rows(const ConvDesc& whole);
+BoxRows winograd_rows(const ConvDesc& whole);
 
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)
@@ -100,6 +100,7 @@ struct ConvImpl {
   /// Empty where the implementation accepts, otherwise the reason in a few words.
   std::string (*why_not)(Pass pass, std::span<const ConvDesc> boxes);
   std::unique_ptr<ConvKernel> (*make)(Pass pass, std::span<const ConvDesc> boxes);
+  bool direct = true;  // sums the products of the definition
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
@@ -112,7 +113,8 @@ struct ConvChoice {
 };
 
 /// The first implementation that accepts, or the forced one.
-/// @param forced "auto" or a name; a name that does not exist or refuses is a user error with the reason.
+/// @param forced "auto", "direct" (the first without transforms) or a name; a name that does not exist or refuses is a
+///               user error with the reason.
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced);
 
 }  // namespace petaflow

@@ -537,7 +537,7 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 
 }  // namespace
 
-BoxRows preferred_rows(const ConvDesc& whole) {
+BoxRows winograd_rows(const ConvDesc& whole) {
   if (!why_not_layer(whole).empty()) return {};
   const ConvGeometry& g = whole.geometry;
   // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
@@ -546,6 +546,6 @@ BoxRows preferred_rows(const ConvDesc& whole) {
 }
 
 extern const ConvImpl kConvWinograd;
-const ConvImpl kConvWinograd = {"winograd", why_not, make};
+const ConvImpl kConvWinograd = {"winograd", why_not, make, false};
 
 }  // namespace petaflow

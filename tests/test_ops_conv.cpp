@@ -166,6 +166,18 @@ TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
       return position;
     }());
   }
+  const ConvDesc wide = {1,
+                         128,
+                         128,
+                         {1, 56, 56},
+                         {1, 56, 56},
+                         {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}},
+                         Strides::of({1, 56, 56}, 128),
+                         Strides::of({1, 56, 56}, 128)};
+  if (kOnHost) {
+    EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, "winograd");
+  }
+  EXPECT_NE(choose_conv(Pass::kForward, {&wide, 1}, "direct").name, "winograd");
   try {
     choose_conv(Pass::kForward, {&desc, 1}, "cuddn");
     FAIL() << "an unknown name was accepted";

@@ -6,6 +6,7 @@
 
 #include "kernels/conv.hpp"
 #include "kernels/epilogue.hpp"
+#include "nn/network_options.hpp"
 
 namespace petaflow {
 
@@ -31,9 +32,9 @@ class BandCutter {
   /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist
   /// @param epilogue what follows it
   /// @param slots    there should be several boxes for each of them
-  /// @param bands    false: one box per pass
+  /// @param kernels  without bands: one box per pass; which convolution may run decides about heights
   /// conv.threads: of the kernel of a whole box; 1: boxes are always better
-  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, bool bands);
+  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels);
 
   /// Boxes of pooled rows: together they write y.
   Bands forward() const;

@@ -38,7 +38,7 @@ ConvStage::ConvStage(const Options& options, const Context& context)
     : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
   const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(options_.conv, shape_of_epilogue, division_.slots, options.kernels.bands && kOnHost);
+  const BandCutter cutter(options_.conv, shape_of_epilogue, division_.slots, options.kernels);
   forward_ = plan(Pass::kForward, cutter.forward());
   if (options.backward) {
     weights_ = plan(Pass::kBackwardWeights, cutter.backward_weights());

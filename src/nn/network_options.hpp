@@ -6,7 +6,8 @@
 
 namespace petaflow {
 
-/// Which implementation computes what; "auto" takes the first of the list that accepts.
+/// Which implementation computes what; "auto" takes the first of the list that accepts, "direct" the first convolution
+/// that does without transforms.
 struct KernelOptions {
   std::string conv = "auto";
   std::string gemm = "auto";
