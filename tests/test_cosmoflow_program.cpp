@@ -70,11 +70,27 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
     EXPECT_NE(report.find(words), std::string::npos) << words;
   }
 
+  // Ranks share the cubes that the classical estimates are fitted to and asked about.
+  const Outcome shared = run("evaluate runs/tiny 'data/test/*' --json", 2);
+  ASSERT_EQ(shared.code, 0) << shared.err;
+  for (std::size_t m = 1; m < methods.size(); ++m) {
+    EXPECT_EQ(nlohmann::json::parse(shared.out)["single"][m]["mae"], json["single"][m]["mae"]) << methods[m];
+  }
+  const fs::path last = folder_ / "data/train/1_univ_ics_2lpt_a00000002_007.hdf5";
+  const std::string whole = text_of(last);
+  test::write_bytes(last.string(), whole.substr(0, whole.size() / 2));
+  const Outcome damaged = run("evaluate runs/tiny 'data/test/*'", 2);
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_NE(damaged.err.find("the classical estimates are left out: rank 1: data/train/"), std::string::npos)
+      << damaged.err;
+  test::write_bytes(last.string(), whole);
+
   // The network can be judged where the training set is not: without what would be fitted to it.
   fs::rename(folder_ / "data/train", folder_ / "away");
   const Outcome alone = run("evaluate runs/tiny 'data/test/*' --json", 2);
   ASSERT_EQ(alone.code, 0) << alone.err;
-  EXPECT_NE(alone.err.find("the classical estimates are left out: data.train: no file matches"), std::string::npos)
+  EXPECT_NE(alone.err.find("the classical estimates are left out: rank 0: data.train: no file matches"),
+            std::string::npos)
       << alone.err;
   EXPECT_EQ(nlohmann::json::parse(alone.out)["single"].size(), 1U);
   fs::rename(folder_ / "away", folder_ / "data/train");
@@ -117,6 +133,18 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   test::write_bytes((folder_ / "runs/tiny/checkpoint.h5").string(), bytes);
   expect_refused("train tiny.toml run.name=other " + weights, "checksum", {2});
   expect_refused("evaluate runs/tiny 'data/test/*'", "checksum", {2});
+}
+
+TEST_F(CosmoflowProgram, RegressionsThatCannotBeFittedAreLeftOut) {
+  ASSERT_EQ(run("generate tiny.toml").code, 0);
+  const Outcome train = run("train tiny.toml train.steps=1 'data.train=[\"data/train/*_a00000000_*\"]'");
+  ASSERT_EQ(train.code, 0) << train.err;
+  for (const char* method : {"ridge on spectrum", "ridge, and histogram"}) {
+    const std::string warning = std::string(method) + " is left out: ridge regression needs samples of at least two";
+    EXPECT_NE(train.err.find(warning), std::string::npos) << train.err;
+    EXPECT_EQ(train.out.find(method), std::string::npos) << train.out;
+  }
+  EXPECT_NE(train.out.find("prior mean"), std::string::npos) << train.out;
 }
 
 TEST_F(CosmoflowProgram, SummariesNeedNoData) {

@@ -1,8 +1,11 @@
 #include "cosmoflow/cosmoflow_app.hpp"
 
+#include "cosmoflow/baselines.hpp"
 #include "data/bytes.hpp"
+#include "io/log.hpp"
 #include "nn/layers/counts.hpp"
 #include "train/agree.hpp"
+#include "train/open_data.hpp"
 
 namespace petaflow::cosmoflow {
 namespace {
@@ -50,9 +53,21 @@ std::function<void(std::span<std::byte>, RandomSequence&)> CosmoflowApplication:
   return CubeSymmetry(train.sample_dims());
 }
 
-Evaluation CosmoflowApplication::evaluate(const CommonOptions& common, const Dataset& data,
-                                          const Predictions& predictions, Depth depth) const {
-  return judge(options_, common.data.train, as_cubes(data), predictions, depth);
+// Judging needs no training set: without one, there is a warning.
+std::vector<Estimates> CosmoflowApplication::other_estimates(const CommonOptions& common, Communicator& comm,
+                                                             const Dataset& data) try {
+  if (options_.evaluate.baseline_samples == 0) return {};
+  const auto train = open_data(comm, *this, common.data.train, "data.train", DataRole::kTrain);
+  return classical_estimates(comm, as_cubes(*train), as_cubes(data), options_.evaluate.baseline_samples);
+} catch (const AgreedError& error) {
+  if (error.kind() != ErrorKind::kUser) throw;
+  if (comm.rank() == 0) log_warning("the classical estimates are left out: {}", error.what());
+  return {};
+}
+
+Evaluation CosmoflowApplication::evaluate(const Dataset& data, const Predictions& predictions,
+                                          const std::vector<Estimates>& others, Depth depth) const {
+  return judge(options_, as_cubes(data), predictions, others, depth);
 }
 
 std::string CosmoflowApplication::curves(const Dataset& data, const Predictions& predictions) const {

@@ -21,7 +21,8 @@ class CosmoflowApplication final : public Application {
   std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
   MlperfBenchmark mlperf_benchmark() const override { return {"cosmoflow", "mae", "eval_error"}; }
   std::vector<std::string> metrics() const override { return metric_names(options_); }
-  Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
+  std::vector<Estimates> other_estimates(const CommonOptions& common, Communicator& comm, const Dataset& data) override;
+  Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& others,
                       Depth depth) const override;
   std::string curves(const Dataset& data, const Predictions& predictions) const override;
   std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }

@@ -75,8 +75,8 @@ std::string HepApplication::curves(const Dataset& data, const Predictions& predi
   return report_curves(hep, scored(hep, predictions, options_.evaluate.weighted), scale).dump();
 }
 
-Evaluation HepApplication::evaluate(const CommonOptions& /*options*/, const Dataset& data,
-                                    const Predictions& predictions, Depth depth) const {
+Evaluation HepApplication::evaluate(const Dataset& data, const Predictions& predictions,
+                                    const std::vector<Estimates>& /*others*/, Depth depth) const {
   const HepData& hep = as_hep(data);
   return judge(hep, scored(hep, predictions, options_.evaluate.weighted), options_.evaluate, depth);
 }

@@ -21,7 +21,7 @@ class HepApplication final : public Application {
   std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
   std::vector<Predictor::View> views(const Dataset& data) const override;
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
-  Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
+  Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& others,
                       Depth depth) const override;
   PredictionRows rows(const Dataset& data, const Predictions& predictions) const override;
   std::string curves(const Dataset& data, const Predictions& predictions) const override;

@@ -53,7 +53,7 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
   zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
   zeros.scores = zeros.outputs;
   zeros.targets.resize(static_cast<std::size_t>(zeros.count * validation->targets()));
-  const auto undefined = job.app.evaluate(job.options, *validation, zeros, Depth::kQuick).undefined;
+  const auto undefined = job.app.evaluate(*validation, zeros, {}, Depth::kQuick).undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {
     user_error(
         "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",

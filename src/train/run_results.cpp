@@ -78,9 +78,10 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
     }
     const Predictions predictions = predict(job, network, loss, *data);
     if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
+    const std::vector<Estimates> others = job.app.other_estimates(job.options, *job.comm, *data);
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
-      const Evaluation evaluation = job.app.evaluate(job.options, *data, predictions, Depth::kFull);
+      const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
       nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
                              {"files", test ? job.options.data.test : job.options.data.validation},
                              {"samples", data->size()},

@@ -260,7 +260,7 @@ StopRequest Trainer::validate() {
   Evaluation evaluation;
   agree(*job_.comm, [&] {
     if (!job_.is_root()) return;
-    evaluation = job_.app.evaluate(job_.options, *validation_, predictions, Depth::kQuick);
+    evaluation = job_.app.evaluate(*validation_, predictions, {}, Depth::kQuick);
     evaluation.metrics.push_back({"loss", predictions.loss, false});
     for (const NamedMetric& m : evaluation.metrics) {
       if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
