@@ -8,6 +8,7 @@
 
 namespace petaflow::cosmoflow {
 
+/// Within the limits of their keys (options.hpp).
 struct GeneratorOptions {
   UniverseOptions universe;
   ParameterRanges ranges;
