@@ -47,10 +47,14 @@ class CosmoflowProgram : public Program {
 };
 
 TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
-  const Outcome made = run("generate tiny.toml");
+  const Outcome made = run("generate tiny.toml", 2);
   ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("generate (rank 0 of 2)  universe 3/3"), std::string::npos) << made.out;
   EXPECT_EQ(run("generate tiny.toml").code, 1);  // the files exist
-  EXPECT_EQ(run("train tiny.toml --check").code, 0);
+  const Outcome check = run("train tiny.toml --check");
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_NE(check.out.find("checking data.train  sample 24/24"), std::string::npos) << check.out;
+  EXPECT_EQ(check.out.find("cache_gb"), std::string::npos) << check.out;  // a key of another application
   const Outcome train = run("train tiny.toml");
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_NE(train.out.find("error_Omega_m"), std::string::npos) << train.out;
@@ -186,6 +190,8 @@ TEST_F(CosmoflowProgram, KeepsALogForMlperf) {
   };
   ASSERT_EQ(run("train tiny.toml run.name=missed mllog=true stop.target=1e-9").code, 0);
   expect_aborted("missed");
+  ASSERT_EQ(run("train tiny.toml run.name=nan mllog=true optimizer.name=sgd optimizer.lr=1e30").code, 2);
+  expect_aborted("nan");
   ASSERT_EQ(run("train tiny.toml run.name=part mllog=true run.wall_time=0.001").code, 3);
   expect_aborted("part");
   expect_refused("train tiny.toml run.name=part mllog=true --resume", "without --resume", {2});
@@ -263,9 +269,12 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.channels=5", "data.channels is 5");
   refused("train tiny.toml data.omega_m=[0.3]", "data.omega_m must be two numbers");
   refused("train tiny.toml data.parameters=[]", "data.parameters is empty");
+  refused("train tiny.toml 'data.parameters=[\"n_s\", \"H_0\", \"n_s\"]'", "data.parameters names n_s twice");
   refused("train tiny.toml 'data.train=[\"none/*\"]'", "data.train: no file matches none/*");
+  refused("train tiny.toml 'data.test=[\"none/*\"]'", "data.test: no file matches none/*");
   refused("train tiny.toml data.train=none.tfrecord", "none.tfrecord: No such file");
   refused("train tiny.toml model.dropout=1", "model.dropout");
+  refused("generate tiny.toml generate.cuts=11", "generate.cuts must be between 1 and 10, found 11");
   refused("train tiny.toml train.shards=2", "train.shards", 3);
   refused("train tiny.toml run.folder=tiny.toml", "tiny.toml");
 

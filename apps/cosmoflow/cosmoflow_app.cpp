@@ -24,8 +24,7 @@ Shape CosmoflowApplication::sample_shape() const {
 }
 
 Graph CosmoflowApplication::model(const Shape& sample) const {
-  if (options_.data.parameters.empty()) user_error("data.parameters is empty: nothing is to be predicted");
-  check(options_.generator.ranges);
+  check(options_);
   Graph graph(sample, DType::kI16);
   graph.add<Counts>("counts", options_.data.scale == "mean" ? CountScale::kMean : CountScale::kLog1p);
   add_network(graph, options_.model, std::ssize(options_.data.parameters));

@@ -30,7 +30,7 @@ Evaluation judge(const Options& options, const CosmoData& data, const Prediction
   std::ranges::copy(others, std::back_inserter(set.methods));
   RegressionOptions how;
   how.replicas = full ? static_cast<int>(options.evaluate.replicas) : 0;
-  how.group_name = "universes";
+  how.group_name = "universe";
   const RegressionReport report = judge_regression(set, how);
 
   const MethodScores& network = report.single.front();

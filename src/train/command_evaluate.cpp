@@ -1,6 +1,7 @@
 // evaluate RUN FILE...: the network of a run judged on files, on all ranks together.
 #include <nlohmann/json.hpp>
 
+#include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/open_data.hpp"
@@ -21,8 +22,8 @@ int command_evaluate(Job& job) {
     json["samples"] = data->size();
     json["loss"] = predictions.loss;
     print(job, job.line.json ? json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                             : fmt::format("{} on {} samples: loss {:.4f}\n{}", job.line.input, data->size(),
-                                           predictions.loss, evaluation.table));
+                             : fmt::format("{} on {}: loss {:.4f}\n{}", job.line.input,
+                                           format_count(data->size(), "sample"), predictions.loss, evaluation.table));
   });
   return kDone;
 }
