@@ -11,10 +11,12 @@
 #include "io/atomic_file.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
 #include "nn/parallel.hpp"
+#include "train/agree.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::cosmoflow {
@@ -192,6 +194,19 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
     }
   }
   return share * parts;
+}
+
+void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite) {
+  agree(comm, [&] {
+    if (comm.rank() == 0) prepare_folders(options, overwrite);
+  });
+  agree(comm, [&] { write_universes(options, comm.rank(), comm.size()); });
+  if (comm.rank() != 0) return;
+  for (const UniverseSet& set : sets_of(options)) {
+    if (set.count == 0) continue;
+    log_info("{}: {} in {}", set.folder.string(), format_count(set.count, "universe"),
+             format_count(set.count * parts_of(options), "file"));
+  }
 }
 
 }  // namespace petaflow::cosmoflow

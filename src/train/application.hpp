@@ -97,10 +97,10 @@ class Application {
   /// Names of the metrics that evaluate() may give, besides "loss"; training stops by the first unless the user says
   /// otherwise.
   virtual std::vector<std::string> metrics() const = 0;
-  /// On all ranks, before a judgement in full: what other methods estimate for `data`, to be judged beside the network;
-  /// the result is on rank 0.  Throws on all ranks alike.
-  virtual std::vector<Estimates> other_estimates(const CommonOptions& /*options*/, Communicator& /*comm*/,
-                                                 const Dataset& /*data*/) {
+  /// On all ranks, before a judgement in full: what methods without a network estimate for `data`, to be judged beside
+  /// it; the result is on rank 0.  Throws on all ranks alike; a user error where there can be none.
+  virtual std::vector<Estimates> classical_estimates(const CommonOptions& /*options*/, Communicator& /*comm*/,
+                                                     const Dataset& /*data*/) {
     return {};
   }
   /// On rank 0; `data` is what open() gave.  Which metrics are undefined depends on the data, not on the predictions.

@@ -12,7 +12,7 @@ int command_evaluate(Job& job) {
   const TrainedNetwork trained = load_trained(job);
   const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kEvaluate);
   const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
-  const std::vector<Estimates> others = job.app.other_estimates(job.options, *job.comm, *data);
+  const std::vector<Estimates> others = classical_estimates(job, *data);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);

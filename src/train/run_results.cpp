@@ -64,7 +64,7 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
     }
     const Predictions predictions = predict(job, network, loss, *data);
     if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-    const std::vector<Estimates> others = job.app.other_estimates(job.options, *job.comm, *data);
+    const std::vector<Estimates> others = classical_estimates(job, *data);
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
       const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
