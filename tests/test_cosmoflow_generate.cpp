@@ -141,13 +141,9 @@ TEST(CosmoflowGenerate, RefusesBeforeAnythingIsWritten) {
     return error_of([&] { prepare_folders(options, false); });
   };
   EXPECT_HOLDS(error([](auto& o) { o.cuts = 3; }), "generate.cuts is 3; it must divide generate.particles, 8");
-  EXPECT_HOLDS(error([](auto& o) { o.cuts = 0; }), "generate.cuts is 0");
   EXPECT_HOLDS(error([](auto& o) { o.universe.particles = 7; }), "generate.particles is 7");
   EXPECT_HOLDS(error([](auto& o) { o.ranges.h_0 = {70}; }), "data.h_0 must be two numbers");
-  EXPECT_HOLDS(error([](auto& o) { o.train = -1; }), "-1 universes");
   EXPECT_HOLDS(error([](auto& o) { o.train = o.validation = 0; }), "nothing is to be generated");
-  EXPECT_HOLDS(error([](auto& o) { o.format = "npy"; }), "generate.format is \"npy\"");
-  EXPECT_HOLDS(error([](auto& o) { o.gzip = 10; }), "generate.gzip is 10");
   EXPECT_HOLDS(error([](auto& o) { o.folder = ""; }), "generate.folder is empty");
   test::write_bytes(scratch / "file", "");
   EXPECT_HOLDS(error([&](auto& o) { o.folder = scratch / "file"; }), "file is not a folder");
@@ -162,6 +158,15 @@ TEST(CosmoflowGenerate, RefusesBeforeAnythingIsWritten) {
   fewer.train = 2, fewer.validation = 2;  // universe 2 would be in two sets
   EXPECT_HOLDS(error_of([&] { prepare_folders(fewer, true); }), "train/42_univ_ics_2lpt_a00000002_00");
   EXPECT_EQ(files_in(options.folder).size(), 32U);
+
+  // A set made alone: universes are numbered from 0 again, and would be those of the training set.
+  GeneratorOptions test_alone = options;
+  test_alone.train = test_alone.validation = 0, test_alone.test = 2;
+  EXPECT_HOLDS(error_of([&] { prepare_folders(test_alone, true); }), "may be of one of the universes to be written");
+  test_alone.seed = 43;
+  prepare_folders(test_alone, false);
+  write_universes(test_alone, 0, 1);
+  EXPECT_EQ(files_in(options.folder).size(), 48U);
 }
 
 TEST(CosmoflowGenerate, FilesThatCannotBeWrittenAreNamed) {

@@ -111,6 +111,11 @@ TEST(CosmoflowModel, RefusesWithTheReason) {
             "the mlperf network needs cubes with edges of at least 32, found 31x31x31: its five poolings halve them");
   options.hidden = {16};
   EXPECT_EQ(refusal(options, cube(4, 32)), "model.hidden must have 2 numbers for the mlperf network, found 1");
+  options = {.kind = "mlperf", .batch_norm = "none"};
+  EXPECT_EQ(refusal(options, cube(4, 32)), "");
+  options.batch_norm = "pass";
+  EXPECT_EQ(refusal(options, cube(4, 32)),
+            "model.batch_norm is \"pass\", but the mlperf network has no batch norm; leave it \"\"");
   EXPECT_EQ(refusal({.kind = "quick"}, cube(4, 33)),
             "layer blocks: an input of (1, 4, 33, 33, 33) cannot be cut into blocks of 2x2x2");
 }

@@ -47,10 +47,14 @@ class CosmoflowProgram : public Program {
 };
 
 TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
-  const Outcome made = run("generate tiny.toml");
+  const Outcome made = run("generate tiny.toml", 2);
   ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_NE(made.out.find("generate (rank 0 of 2)  universe 3/3"), std::string::npos) << made.out;
   EXPECT_EQ(run("generate tiny.toml").code, 1);  // the files exist
-  EXPECT_EQ(run("train tiny.toml --check").code, 0);
+  const Outcome check = run("train tiny.toml --check");
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_NE(check.out.find("checking data.train  sample 24/24"), std::string::npos) << check.out;
+  EXPECT_EQ(check.out.find("cache_gb"), std::string::npos) << check.out;  // a key of another application
   const Outcome train = run("train tiny.toml");
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_NE(train.out.find("error_Omega_m"), std::string::npos) << train.out;
@@ -70,11 +74,27 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
     EXPECT_NE(report.find(words), std::string::npos) << words;
   }
 
+  // Ranks share the cubes that the classical estimates are fitted to and asked about.
+  const Outcome shared = run("evaluate runs/tiny 'data/test/*' --json", 2);
+  ASSERT_EQ(shared.code, 0) << shared.err;
+  for (std::size_t m = 1; m < methods.size(); ++m) {
+    EXPECT_EQ(nlohmann::json::parse(shared.out)["single"][m]["mae"], json["single"][m]["mae"]) << methods[m];
+  }
+  const fs::path last = folder_ / "data/train/1_univ_ics_2lpt_a00000002_007.hdf5";
+  const std::string whole = text_of(last);
+  test::write_bytes(last.string(), whole.substr(0, whole.size() / 2));
+  const Outcome damaged = run("evaluate runs/tiny 'data/test/*'", 2);
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_NE(damaged.err.find("the classical estimates are left out: rank 1: data/train/"), std::string::npos)
+      << damaged.err;
+  test::write_bytes(last.string(), whole);
+
   // The network can be judged where the training set is not: without what would be fitted to it.
   fs::rename(folder_ / "data/train", folder_ / "away");
   const Outcome alone = run("evaluate runs/tiny 'data/test/*' --json", 2);
   ASSERT_EQ(alone.code, 0) << alone.err;
-  EXPECT_NE(alone.err.find("the classical estimates are left out: data.train: no file matches"), std::string::npos)
+  EXPECT_NE(alone.err.find("the classical estimates are left out: rank 0: data.train: no file matches"),
+            std::string::npos)
       << alone.err;
   EXPECT_EQ(nlohmann::json::parse(alone.out)["single"].size(), 1U);
   fs::rename(folder_ / "away", folder_ / "data/train");
@@ -119,6 +139,18 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   expect_refused("evaluate runs/tiny 'data/test/*'", "checksum", {2});
 }
 
+TEST_F(CosmoflowProgram, RegressionsThatCannotBeFittedAreLeftOut) {
+  ASSERT_EQ(run("generate tiny.toml").code, 0);
+  const Outcome train = run("train tiny.toml train.steps=1 'data.train=[\"data/train/*_a00000000_*\"]'");
+  ASSERT_EQ(train.code, 0) << train.err;
+  for (const char* method : {"ridge on spectrum", "ridge, and histogram"}) {
+    const std::string warning = std::string(method) + " is left out: ridge regression needs samples of at least two";
+    EXPECT_NE(train.err.find(warning), std::string::npos) << train.err;
+    EXPECT_EQ(train.out.find(method), std::string::npos) << train.out;
+  }
+  EXPECT_NE(train.out.find("prior mean"), std::string::npos) << train.out;
+}
+
 TEST_F(CosmoflowProgram, SummariesNeedNoData) {
   const std::pair<const char*, std::pair<int, double>> published[] = {
       {"inputs/cosmoflow.toml", {7'041'443, 21.30e9}}, {"inputs/cosmoflow_mlperf.toml", {8'907'556, 68.9e9}}};
@@ -158,6 +190,8 @@ TEST_F(CosmoflowProgram, KeepsALogForMlperf) {
   };
   ASSERT_EQ(run("train tiny.toml run.name=missed mllog=true stop.target=1e-9").code, 0);
   expect_aborted("missed");
+  ASSERT_EQ(run("train tiny.toml run.name=nan mllog=true optimizer.name=sgd optimizer.lr=1e30").code, 2);
+  expect_aborted("nan");
   ASSERT_EQ(run("train tiny.toml run.name=part mllog=true run.wall_time=0.001").code, 3);
   expect_aborted("part");
   expect_refused("train tiny.toml run.name=part mllog=true --resume", "without --resume", {2});
@@ -235,7 +269,9 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.channels=5", "data.channels is 5");
   refused("train tiny.toml data.omega_m=[0.3]", "data.omega_m must be two numbers");
   refused("train tiny.toml data.parameters=[]", "data.parameters is empty");
+  refused("train tiny.toml 'data.parameters=[\"n_s\", \"H_0\", \"n_s\"]'", "data.parameters names n_s twice");
   refused("train tiny.toml 'data.train=[\"none/*\"]'", "data.train: no file matches none/*");
+  refused("train tiny.toml 'data.test=[\"none/*\"]'", "data.test: no file matches none/*");
   refused("train tiny.toml data.train=none.tfrecord", "none.tfrecord: No such file");
   refused("train tiny.toml data.train=data/train",
           "data/train is a folder; name the files in it, such as data/train/*");
@@ -245,6 +281,7 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.edge=4096", "edge 4096 (data.edge); data.edge = 16 takes them whole");
   refused("train tiny.toml data.omega_m=[]", "data.omega_m must be two numbers");
   refused("train tiny.toml model.dropout=1", "model.dropout");
+  refused("generate tiny.toml generate.cuts=11", "generate.cuts must be between 1 and 10, found 11");
   refused("train tiny.toml train.shards=2", "train.shards", 3);
   refused("train tiny.toml run.folder=tiny.toml", "tiny.toml");
 

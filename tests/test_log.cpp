@@ -125,6 +125,8 @@ TEST(Format, Rate) {
   EXPECT_EQ(format_rate(1234.4), "1234");
   EXPECT_EQ(format_rate(5.67e6), "5.67e+06");
   EXPECT_EQ(format_rate(0), "0.00");
+  EXPECT_EQ(format_count(1, "sample"), "1 sample");
+  EXPECT_EQ(format_count(1234, "sample"), "1234 samples");
 }
 
 class ProgressTest : public ::testing::Test {

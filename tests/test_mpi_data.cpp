@@ -149,7 +149,7 @@ TEST(OpenData, ABadSampleIsFoundByTheRankWhoseShareItIs) {
   EXPECT_HOLDS(agreed(*all, [&] { open({"data.cache_gb=1"}); }), sentence);
   EXPECT_HOLDS(agreed(*all, [&] { open({"data.cache_gb=0"}); }), sentence);  // while maxima are taken
   const auto data = open({"data.cache_gb=0", "data.normalise=none"});
-  EXPECT_HOLDS(agreed(*all, [&] { check_all(*all, *data); }), sentence);
+  EXPECT_HOLDS(agreed(*all, [&] { check_all(*all, *data, "data.train"); }), sentence);
   EXPECT_HOLDS(agreed(*all,
                       [&] {
                         Hep hep({});
@@ -174,7 +174,7 @@ class Counted final : public Dataset {
 TEST(OpenData, EverySampleIsCheckedOnce) {
   const auto all = make_communicator();
   const Counted data;
-  check_all(*all, data);
+  check_all(*all, data, "data.train");
   all->all_reduce_sum(std::span<double>(data.reads));
   EXPECT_EQ(data.reads, std::vector<double>(11, 1.0));
 }

@@ -168,7 +168,7 @@ TEST(Regression, TableNamesUnits) {
 
 TEST(Regression, Table) {
   RegressionOptions options = no_bootstrap();
-  options.group_name = "universes";
+  options.group_name = "universe";
   EXPECT_EQ(regression_table(judge_regression(by_hand(), options)), R"(  4 samples of 2 universes, one by one
              MAE of normalised values
     network  0.6250

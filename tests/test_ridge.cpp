@@ -111,9 +111,9 @@ TEST(Ridge, ConstantFeaturesCountForNothing) {
 
 TEST(Ridge, RefusesWhatCannotBeFitted) {
   const auto message = [](const std::vector<double>& features, const std::vector<float>& targets,
-                          const std::vector<std::int64_t>& group) -> std::string {
+                          const std::vector<std::int64_t>& group, const RidgeOptions& options = {}) -> std::string {
     try {
-      fit_ridge(features, targets, group);
+      fit_ridge(features, targets, group, options);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUser);
       return error.what();
@@ -123,6 +123,8 @@ TEST(Ridge, RefusesWhatCannotBeFitted) {
   EXPECT_EQ(message({1, 2, 3, NAN}, {1, 2}, {0, 1}), "feature 1 of sample 1 of a ridge regression is nan");
   EXPECT_EQ(message({1, 2, 3, 4}, {1, INFINITY}, {0, 1}), "target 0 of sample 1 of a ridge regression is inf");
   EXPECT_EQ(message({1, 2, 3, 4}, {1, 2}, {3, 3}), "ridge regression needs samples of at least two groups, found 1");
+  EXPECT_EQ(message({7, 1, 7, 2}, {1, 2}, {0, 1}, {{0}}),
+            "the normal equations of a ridge regression are singular in feature 0");
 }
 
 }  // namespace

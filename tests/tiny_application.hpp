@@ -28,7 +28,7 @@ class TinyApplication final : public Application {
   }
   std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset&) const override { return {}; }
   std::vector<std::string> metrics() const override { return {"skill"}; }
-  Evaluation evaluate(const CommonOptions&, const Dataset&, const Predictions&, Depth) const override {
+  Evaluation evaluate(const Dataset&, const Predictions&, const std::vector<Estimates>&, Depth) const override {
     Evaluation evaluation;
     evaluation.metrics = {{"skill", skills.at(judgements++), true}};
     evaluation.json = "{}";

@@ -1,16 +1,21 @@
 #include "cosmoflow/baselines.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
+#include "base/activity.hpp"
 #include "cosmoflow/spectrum.hpp"
+#include "io/log.hpp"
 #include "nn/parallel.hpp"
+#include "train/agree.hpp"
 #include "train/ridge.hpp"
+#include "train/stop_request.hpp"
 
 namespace petaflow::cosmoflow {
 namespace {
 
-/// Of the first `samples` samples of a set.
+/// Of the first `samples` samples of a set, on rank 0: 3 kB of a cube of 4 x 128^3 counts, so there is room for all.
 struct Features {
   std::vector<double> spectrum, histogram;  // (N, features)
   std::vector<float> targets;               // (N, T)
@@ -31,45 +36,76 @@ struct Features {
   }
 };
 
-Features features_of(const CosmoData& data, std::int64_t samples, const SpectrumMeter& meter) {
-  const std::int64_t channels = data.sample_dims()[0];
-  const auto targets = static_cast<std::size_t>(data.targets());
-  std::vector<std::vector<double>> spectra(static_cast<std::size_t>(samples)), histograms(spectra.size());
-  Features features;
-  features.samples = spectra.size();
-  features.targets.resize(spectra.size() * targets);
-  parallel_boxes("petaflow::cosmoflow::features", spectra.size(), [&](int, std::size_t i) {
-    thread_local std::vector<std::int16_t> counts;
-    counts.resize(static_cast<std::size_t>(data.sample_elements()));
-    data.read(static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(counts)),
-              std::span(features.targets).subspan(i * targets, targets));
-    spectra[i] = meter.features(counts);
-    histograms[i] = histogram_features(counts, channels);
-  });
-  for (std::size_t i = 0; i < spectra.size(); ++i) {
-    features.spectrum.insert(features.spectrum.end(), spectra[i].begin(), spectra[i].end());
-    features.histogram.insert(features.histogram.end(), histograms[i].begin(), histograms[i].end());
+/// The rows of all ranks one after the other, in order of rank, on rank 0.
+template <class T>
+std::vector<T> gathered(Communicator& comm, const std::vector<std::vector<T>>& rows) {
+  std::vector<T> mine, all;
+  for (const std::vector<T>& row : rows) mine.insert(mine.end(), row.begin(), row.end());
+  for (const std::vector<std::byte>& part : comm.gather(std::as_bytes(std::span(mine)))) {
+    const std::size_t before = all.size();
+    all.resize(before + part.size() / sizeof(T));
+    if (!part.empty()) std::memcpy(&all[before], part.data(), part.size());
   }
-  features.universe = data.universes();
+  return all;
+}
+
+Features features_of(Communicator& comm, const CosmoData& data, std::int64_t samples, const SpectrumMeter& meter) {
+  const auto [first, last] = share_of_samples(samples, comm.rank(), comm.size());
+  const std::int64_t channels = data.sample_dims()[0];
+  const auto count = static_cast<std::size_t>(last - first), targets = static_cast<std::size_t>(data.targets());
+  std::vector<std::vector<double>> spectra(count), histograms(count);
+  std::vector<std::vector<float>> labels(count, std::vector<float>(targets));
+  agree(comm, [&] {
+    parallel_boxes("petaflow::cosmoflow::features", count, [&](int, std::size_t i) {
+      if (stop_request() != StopRequest::kNone) user_error("the run is asked to stop");
+      thread_local std::vector<std::int16_t> counts;
+      counts.resize(static_cast<std::size_t>(data.sample_elements()));
+      data.read(first + static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(counts)), labels[i]);
+      spectra[i] = meter.features(counts);
+      histograms[i] = histogram_features(counts, channels);
+    });
+  });
+  Features features{gathered(comm, spectra), gathered(comm, histograms), gathered(comm, labels), data.universes(),
+                    static_cast<std::size_t>(samples)};
   features.universe.resize(features.samples);
   return features;
 }
 
+/// On rank 0.
+std::vector<Estimates> fit(const Features& known, const Features& asked) {
+  std::vector<Estimates> estimates;
+  const auto ridge = [&](const char* method, const std::vector<double>& given, const std::vector<double>& wanted) {
+    try {
+      estimates.push_back({method, fit_ridge(given, known.targets, known.universe).predict(wanted)});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUser) throw;
+      log_warning("{} is left out: {}", method, error.what());
+    }
+  };
+  ridge("ridge on spectrum", known.spectrum, asked.spectrum);
+  ridge("ridge, and histogram", known.together(), asked.together());
+
+  std::vector<double> mean(known.targets.size() / known.samples, 0.0);
+  for (std::size_t i = 0; i < known.targets.size(); ++i) {
+    mean[i % mean.size()] += static_cast<double>(known.targets[i]) / static_cast<double>(known.samples);
+  }
+  estimates.push_back(constant_estimates("prior mean", mean, static_cast<std::int64_t>(asked.samples)));
+  return estimates;
+}
+
 }  // namespace
 
-std::vector<Estimates> classical_estimates(const CosmoData& train, const CosmoData& data, std::int64_t train_samples) {
+std::vector<Estimates> classical_estimates(Communicator& comm, const CosmoData& train, const CosmoData& data,
+                                           std::int64_t train_samples) {
+  const Activity activity("classical estimates");
   const SpectrumMeter meter(static_cast<int>(data.sample_dims()[1]));
-  const Features known = features_of(train, std::min(train_samples, train.size()), meter);
-  const Features asked = features_of(data, data.size(), meter);
-  const auto targets = static_cast<std::size_t>(train.targets());
-  std::vector<double> mean(targets, 0.0);
-  for (std::size_t i = 0; i < known.targets.size(); ++i) {
-    mean[i % targets] += static_cast<double>(known.targets[i]) / static_cast<double>(known.samples);
-  }
-  return {
-      {"ridge on spectrum", fit_ridge(known.spectrum, known.targets, known.universe).predict(asked.spectrum)},
-      {"ridge, and histogram", fit_ridge(known.together(), known.targets, known.universe).predict(asked.together())},
-      constant_estimates("prior mean", mean, data.size())};
+  const Features known = features_of(comm, train, std::min(train_samples, train.size()), meter);
+  const Features asked = features_of(comm, data, data.size(), meter);
+  std::vector<Estimates> estimates;
+  agree(comm, [&] {
+    if (comm.rank() == 0) estimates = fit(known, asked);
+  });
+  return estimates;
 }
 
 }  // namespace petaflow::cosmoflow

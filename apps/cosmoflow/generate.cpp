@@ -11,10 +11,12 @@
 #include "io/atomic_file.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
 #include "nn/parallel.hpp"
+#include "train/agree.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::cosmoflow {
@@ -36,27 +38,18 @@ std::array<UniverseSet, 3> sets_of(const GeneratorOptions& options) {
 
 std::int64_t parts_of(const GeneratorOptions& options) { return options.cuts * options.cuts * options.cuts; }
 
-std::string extension(const GeneratorOptions& options) { return "." + options.format; }
+/// How the names of a seed's samples begin.
+std::string name_begin(const GeneratorOptions& options) { return fmt::format("{}_univ_ics_2lpt_a", options.seed); }
 
 void check(const GeneratorOptions& options) {
   check(options.universe);
   check(options.ranges);
-  if (options.cuts < 1 || options.universe.particles % options.cuts != 0) {
+  if (options.universe.particles % options.cuts != 0) {
     user_error("generate.cuts is {}; it must divide generate.particles, {}", options.cuts, options.universe.particles);
-  }
-  if (parts_of(options) > 1000) user_error("generate.cuts is {}; at most 10 leave names of three digits", options.cuts);
-  constexpr std::int64_t kMost = 100'000'000;  // names have eight digits
-  for (const std::int64_t count : {options.train, options.validation, options.test}) {
-    if (count < 0 || count > kMost / 3)
-      user_error("{} universes in a set; from 0 to {} are possible", count, kMost / 3);
   }
   if (options.train + options.validation + options.test == 0) {
     user_error("generate.train, generate.validation and generate.test are 0: nothing is to be generated");
   }
-  if (options.format != "hdf5" && options.format != "tfrecord") {
-    user_error("generate.format is \"{}\"; it must be \"hdf5\" or \"tfrecord\"", options.format);
-  }
-  if (options.gzip < 0 || options.gzip > 9) user_error("generate.gzip is {}; it must be in [0, 9]", options.gzip);
   if (options.folder.empty()) user_error("generate.folder is empty; name a folder to write to");
 }
 
@@ -73,7 +66,14 @@ void check_folder(const GeneratorOptions& options, const UniverseSet& set, bool 
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(set.folder)) {
     const fs::path& path = entry.path();
-    if (names.contains(path.filename().string())) {
+    if (set.count == 0) {
+      if (path.filename().string().starts_with(name_begin(options))) {
+        user_error(
+            "{} may be of one of the universes to be written, and sets must share none; make all sets in one go, or "
+            "choose another generate.folder or generate.seed",
+            path.string());
+      }
+    } else if (names.contains(path.filename().string())) {
       if (!overwrite) {
         user_error("{} exists; name another generate.folder, or --overwrite to replace its files", path.string());
       }
@@ -142,7 +142,7 @@ void write_tfrecord(const std::string& path, const GeneratorOptions& options, co
 }  // namespace
 
 std::string sample_name(const GeneratorOptions& options, std::int64_t universe, std::int64_t part) {
-  return fmt::format("{}_univ_ics_2lpt_a{:08}_{:03}{}", options.seed, universe, part, extension(options));
+  return name_begin(options) + fmt::format("{:08}_{:03}.{}", universe, part, options.format);
 }
 
 void prepare_folders(const GeneratorOptions& options, bool overwrite) {
@@ -163,9 +163,10 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
   if (share <= 0) return 0;
   UniverseMaker maker(options.universe);
   ProgressOptions progress_options;
-  progress_options.title = ranks == 1 ? "generate" : "generate (rank 0)";
+  progress_options.title = "generate" + of_rank_0(ranks);
   progress_options.total = share;
   progress_options.interval = std::max<std::int64_t>(1, share / 4);
+  progress_options.step = "universe";
   progress_options.unit = "universes";
   if (rank != 0) progress_options.terminal = [] { return false; }, progress_options.print = [](const std::string&) {};
   Progress progress(progress_options);
@@ -193,6 +194,19 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
     }
   }
   return share * parts;
+}
+
+void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite) {
+  agree(comm, [&] {
+    if (comm.rank() == 0) prepare_folders(options, overwrite);
+  });
+  agree(comm, [&] { write_universes(options, comm.rank(), comm.size()); });
+  if (comm.rank() != 0) return;
+  for (const UniverseSet& set : sets_of(options)) {
+    if (set.count == 0) continue;
+    log_info("{}: {} in {}", set.folder.string(), format_count(set.count, "universe"),
+             format_count(set.count * parts_of(options), "file"));
+  }
 }
 
 }  // namespace petaflow::cosmoflow

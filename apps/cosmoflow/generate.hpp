@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/communicator.hpp"
 #include "cosmoflow/universe.hpp"
 
 namespace petaflow::cosmoflow {
 
+/// Within the limits of their keys (options.hpp).
 struct GeneratorOptions {
   UniverseOptions universe;
   ParameterRanges ranges;
@@ -36,5 +38,8 @@ void prepare_folders(const GeneratorOptions& options, bool overwrite);
 ///   universe, part, cuts, source. TFRecord: one tf.train.Example with x (the bytes of int16) and y (4 floats), gzip or
 ///   not.
 std::int64_t write_universes(const GeneratorOptions& options, int rank, int ranks);
+
+/// Both, on all ranks; throws on all alike.
+void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite);
 
 }  // namespace petaflow::cosmoflow

@@ -5,27 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cosmoflow/baselines.hpp"
-#include "data/files.hpp"
-#include "io/log.hpp"
-
 namespace petaflow::cosmoflow {
-namespace {
-
-std::vector<Estimates> baselines(const Options& options, const std::vector<std::string>& train_files,
-                                 const CosmoData& data) try {
-  if (options.evaluate.baseline_samples == 0) return {};
-  const CosmoDataOptions how = data_options(options, DataRole::kTrain);
-  const CosmoData train(how, scan_cosmo(how, expand_files(train_files, "data.train")));
-  return classical_estimates(train, data, options.evaluate.baseline_samples);
-} catch (const Error& error) {
-  if (error.kind() != ErrorKind::kUser) throw;
-  log_warning("the classical estimates are left out: {}", error.what());
-  return {};
-}
-
-}  // namespace
-
 std::vector<EstimatedParameter> estimated_parameters(const Options& options) {
   const ParameterRanges& ranges = options.generator.ranges;
   std::vector<EstimatedParameter> parameters;
@@ -42,15 +22,15 @@ std::vector<std::string> metric_names(const Options& options) {
   return names;
 }
 
-Evaluation judge(const Options& options, const std::vector<std::string>& train_files, const CosmoData& data,
-                 const Predictions& predictions, Depth depth) {
+Evaluation judge(const Options& options, const CosmoData& data, const Predictions& predictions,
+                 const std::vector<Estimates>& others, Depth depth) {
   const bool full = depth == Depth::kFull;
   RegressionSet set{estimated_parameters(options), predictions.targets, data.universes(), {}};
   set.methods.push_back({"network", predictions.outputs});
-  if (full) std::ranges::move(baselines(options, train_files, data), std::back_inserter(set.methods));
+  std::ranges::copy(others, std::back_inserter(set.methods));
   RegressionOptions how;
   how.replicas = full ? static_cast<int>(options.evaluate.replicas) : 0;
-  how.group_name = "universes";
+  how.group_name = "universe";
   const RegressionReport report = judge_regression(set, how);
 
   const MethodScores& network = report.single.front();

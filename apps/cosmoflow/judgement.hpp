@@ -17,10 +17,9 @@ std::vector<EstimatedParameter> estimated_parameters(const Options& options);
 /// relative error of its physical value.
 std::vector<std::string> metric_names(const Options& options);
 
-/// The network's metrics; in full with bootstrap errors over universes, beside those of classical estimates fitted to
-/// the training files.  Where these cannot be fitted, there is a warning: evaluating needs no training set.
-Evaluation judge(const Options& options, const std::vector<std::string>& train_files, const CosmoData& data,
-                 const Predictions& predictions, Depth depth);
+/// The network's metrics, beside those of other methods; in full with bootstrap errors over universes.
+Evaluation judge(const Options& options, const CosmoData& data, const Predictions& predictions,
+                 const std::vector<Estimates>& others, Depth depth);
 
 /// A number per parameter: estimate and true in physical units (true NaN where it is not known), estimate_normalised as
 /// the network gives it.  Attributes parameters and units, a line per parameter.

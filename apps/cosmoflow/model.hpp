@@ -24,7 +24,7 @@ struct ModelOptions {
   std::vector<std::int64_t> filters = {};  // of each convolution; empty: those of the kind
   std::vector<std::int64_t> hidden = {};   // outputs of dense layers before the last one; empty: those of the kind
   double dropout = 0.5;                    // probability that an input of a dense layer is dropped
-  std::string batch_norm = "pass";         // quick: statistics over a "pass" or the whole "global" batch; or "none"
+  std::string batch_norm = {};             // quick: statistics over a "pass" (default) or the "global" batch, or "none"
 };
 
 /// The widths asked for, or the kind's own.  Throws where a network with a fixed number of layers is given another.
@@ -133,8 +133,12 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
 }
 
 /// Appends the network `options.kind` with so many outputs, one per cosmological parameter.  Throws a user error where
-/// the cube is too small or the widths do not fit.
+/// the cube is too small, the widths do not fit, or it has no batch norm and is to have one.
 inline void add_network(Graph& graph, const ModelOptions& options, std::int64_t outputs) {
+  if (options.kind != "quick" && !options.batch_norm.empty() && options.batch_norm != "none") {
+    user_error("model.batch_norm is \"{}\", but the {} network has no batch norm; leave it \"\"", options.batch_norm,
+               options.kind);
+  }
   if (options.kind == "sc18") add_sc18(graph, options, outputs);
   if (options.kind == "mlperf") add_mlperf(graph, options, outputs);
   if (options.kind == "quick") add_quick(graph, options, outputs);

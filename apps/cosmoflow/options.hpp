@@ -1,6 +1,7 @@
 // The keys of the CosmoFlow application.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,10 +45,20 @@ inline std::vector<std::int64_t> label_positions(const Options& options) {
   return positions;
 }
 
-/// How a data set is to be read.  Throws a user error where a range is none.
+/// What the checks of single keys cannot see; throws user errors.
+inline void check(const Options& options) {
+  const std::vector<std::string>& parameters = options.data.parameters;
+  if (parameters.empty()) user_error("data.parameters is empty: nothing is to be predicted");
+  for (const std::string& name : parameters) {
+    if (std::ranges::count(parameters, name) > 1) user_error("data.parameters names {} twice", name);
+  }
+  check(options.generator.ranges);
+}
+
+/// How a data set is to be read.  Throws as check() does.
 inline CosmoDataOptions data_options(const Options& options, DataRole role) {
+  check(options);
   const ParameterRanges& ranges = options.generator.ranges;
-  check(ranges);
   CosmoDataOptions cubes = options.data.cubes;
   for (std::size_t i = 0; i < kParameterNames.size(); ++i) {
     cubes.ranges.push_back({kParameterNames[i], kRangeKeys[i], ranges.low(i), ranges.high(i)});
@@ -72,18 +83,19 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("model.filters", options.model.filters, in_range(1, 65536));
   schema.add("model.hidden", options.model.hidden, in_range(1, 65536));
   schema.add("model.dropout", options.model.dropout, in_range(0, 0.99));
-  schema.add("model.batch_norm", options.model.batch_norm, one_of({"none", "pass", "global"}));
+  schema.add("model.batch_norm", options.model.batch_norm, one_of({"", "none", "pass", "global"}));
   schema.add("model.loss", options.loss, one_of({"mae", "mse"}));
   schema.add("augment.symmetries", options.symmetries);
 
   schema.add("generate.folder", options.generator.folder);
   schema.add("generate.format", options.generator.format, one_of({"hdf5", "tfrecord"}));
   schema.add("generate.gzip", options.generator.gzip, in_range(0, 9));
+  // Names of samples have eight digits for the universe and three for the part of it.
   schema.add("generate.train", options.generator.train, in_range(0, 1e7));
   schema.add("generate.validation", options.generator.validation, in_range(0, 1e7));
   schema.add("generate.test", options.generator.test, in_range(0, 1e7));
   schema.add("generate.seed", options.generator.seed, at_least(0));
-  schema.add("generate.particles", options.generator.universe.particles, in_range(2, 4096));
+  schema.add("generate.particles", options.generator.universe.particles, in_range(4, 2048));
   schema.add("generate.box", options.generator.universe.box, in_range(1, 1e5));
   schema.add("generate.cuts", options.generator.cuts, in_range(1, 10));
 

@@ -73,6 +73,7 @@ void write_file(Hdf5File& file, const std::string& title, const GeneratorOptions
   progress_options.title = title;
   progress_options.total = count;
   progress_options.interval = std::max<std::int64_t>(1, count / 4);
+  progress_options.step = "event";
   progress_options.unit = "events";
   Progress progress(progress_options);
   constexpr std::int64_t kBlock = 256;  // events in memory

@@ -1,35 +1,80 @@
 // The HEP application: new physics against background in calorimeter images.
 #pragma once
 
+#include "data/bytes.hpp"
+#include "hep/generate.hpp"
 #include "hep/hep_report.hpp"
+#include "hep/judgement.hpp"
 #include "hep/options.hpp"
-#include "train/application.hpp"
+#include "train/agree.hpp"
 
 namespace petaflow::hep {
 
 class HepApplication final : public Application {
  public:
   std::string name() const override { return "hep"; }
-  std::string description() const override;
+  std::string description() const override {
+    return "Tells collision events with new physics from background by their calorimeter images (Kurth et al., SC17)";
+  }
   void declare(Schema& schema) override { hep::declare(schema, options_); }
-  Shape sample_shape() const override;
+  Shape sample_shape() const override {
+    const DataKeys& data = options_.data;
+    return {1, data.channels * std::ssize(data.options.transforms), 1, data.height, data.width};
+  }
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
-  std::unique_ptr<Loss> loss() const override;
-  std::string scan(const std::vector<std::string>& files, DataRole role) const override;
-  std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override;
-  void keep(const Dataset& train) override;
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override;
-  std::vector<Predictor::View> views(const Dataset& data) const override;
+  std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
+
+  std::string scan(const std::vector<std::string>& files, DataRole role) const override {
+    HepIndex index = scan_hep(data_options(options_.data, role), files);
+    return to_bytes(index);
+  }
+  std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const override {
+    auto data = std::make_unique<HepData>(data_options(options_.data, role), from_bytes<HepIndex>(found));
+    check_phi_axis(options_, *data, what);
+    return data;
+  }
+  void keep(const Dataset& train) override {
+    DataKeys& keys = options_.data;
+    keys.phi_axis = phi_axis(events(train));
+    const std::vector<float>& maxima = events(train).maxima();
+    if (keys.options.scale == "max") keys.maxima.assign(maxima.begin(), maxima.end());
+  }
+  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override {
+    return hep::augmentation(options_.augment, events(train));
+  }
+
+  std::vector<Predictor::View> views(const Dataset& data) const override {
+    return options_.evaluate.mirrors ? mirrored_views(data.sample_dims()) : std::vector<Predictor::View>();
+  }
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
-  Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
-                      Depth depth) const override;
-  PredictionRows rows(const Dataset& data, const Predictions& predictions) const override;
-  std::string curves(const Dataset& data, const Predictions& predictions) const override;
+  Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& /*others*/,
+                      Depth depth) const override {
+    return judge(events(data), scores(data, predictions), options_.evaluate, depth);
+  }
+  PredictionRows rows(const Dataset& data, const Predictions& predictions) const override {
+    return {prediction_columns(events(data), predictions), {}};
+  }
+  std::string curves(const Dataset& data, const Predictions& predictions) const override {
+    const HepDataOptions& keys = options_.data.options;
+    const auto maximum = static_cast<double>(events(data).maxima().front());
+    const ImageScale scale{keys.transforms.front(), keys.units.front(), maximum};
+    return report_curves(events(data), scores(data, predictions), scale).dump();
+  }
   std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }
   void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
-  void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override;
+
+  void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override {
+    agree(comm, [&] {
+      if (comm.rank() == 0) write_sets(options.data, options_, overwrite);
+    });
+  }
 
  private:
+  static const HepData& events(const Dataset& data) { return dynamic_cast<const HepData&>(data); }
+  ScoredSet scores(const Dataset& data, const Predictions& predictions) const {
+    return scored(events(data), predictions, options_.evaluate.weighted);
+  }
+
   Options options_;
 };
 

@@ -31,10 +31,16 @@ std::string format_duration(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+std::string format_count(std::int64_t count, const std::string& noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string format_rate(double per_second) {
   if (per_second >= 999999.5) return fmt::format("{:.3g}", per_second);
   return per_second >= 99.95 ? fmt::format("{:.0f}", per_second) : fmt::format("{:#.3g}", per_second);
 }
+
+std::string of_rank_0(int ranks) { return ranks > 1 ? fmt::format(" (rank 0 of {})", ranks) : ""; }
 
 Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
   if (!options_.clock_s) options_.clock_s = steady_seconds;
@@ -68,9 +74,9 @@ std::string Progress::text(const std::string& note, bool bar) const {
     const double share = std::clamp(static_cast<double>(now_.step) / static_cast<double>(options_.total), 0.0, 1.0);
     const auto full = static_cast<std::size_t>(share * kBarWidth);
     if (bar) line += fmt::format("[{:#<{}}{:.<{}}] ", "", full, "", kBarWidth - full);
-    line += fmt::format("step {}/{}", now_.step, options_.total);
+    line += fmt::format("{} {}/{}", options_.step, now_.step, options_.total);
   } else {
-    line += fmt::format("step {}", now_.step);
+    line += fmt::format("{} {}", options_.step, now_.step);
   }
   if (!note.empty()) line += "  " + note;
   line += fmt::format("  {} {}/s", format_rate(rate()), options_.unit);

@@ -9,11 +9,12 @@
 namespace petaflow {
 
 struct ProgressOptions {
-  std::string title;          // "epoch 3"; may be empty
-  std::int64_t total = 0;     // steps in all; 0: unknown, then neither bar nor time left
-  std::int64_t first = 0;     // steps that were done before (a resumed run)
-  std::int64_t interval = 1;  // steps per plain line
-  std::string unit = "samples";
+  std::string title;             // "epoch 3"; may be empty
+  std::int64_t total = 0;        // steps in all; 0: unknown, then neither bar nor time left
+  std::int64_t first = 0;        // steps that were done before (a resumed run)
+  std::int64_t interval = 1;     // steps per plain line
+  std::string step = "step";     // what is counted to total
+  std::string unit = "samples";  // of the rate
 
   // For tests; empty: the steady clock, whether stdout is a terminal, and the log.
   std::function<double()> clock_s = {};
@@ -24,8 +25,14 @@ struct ProgressOptions {
 /// "0:07", "12:34", "1:02:03", "3 d 04:05"; negative or not finite: "?".
 std::string format_duration(double seconds);
 
+/// "1 sample", "1234 samples": of a noun with a regular plural.
+std::string format_count(std::int64_t count, const std::string& noun);
+
 /// "3.21", "45.6", "1234", "5.67e6": three digits or a whole number below a million.
 std::string format_rate(double per_second);
+
+/// For titles where rank 0 shows how far it is with its share: " (rank 0 of 4)"; nothing where it is alone.
+std::string of_rank_0(int ranks);
 
 class Progress {
  public:

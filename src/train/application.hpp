@@ -22,6 +22,7 @@
 #include "train/mllog.hpp"
 #include "train/options.hpp"
 #include "train/predictor.hpp"
+#include "train/regression.hpp"
 #include "train/run_record.hpp"
 
 namespace petaflow {
@@ -96,8 +97,14 @@ class Application {
   /// Names of the metrics that evaluate() may give, besides "loss"; training stops by the first unless the user says
   /// otherwise.
   virtual std::vector<std::string> metrics() const = 0;
+  /// On all ranks, before a judgement in full: what methods without a network estimate for `data`, to be judged beside
+  /// it; the result is on rank 0.  Throws on all ranks alike; a user error where there can be none.
+  virtual std::vector<Estimates> classical_estimates(const CommonOptions& /*options*/, Communicator& /*comm*/,
+                                                     const Dataset& /*data*/) {
+    return {};
+  }
   /// On rank 0; `data` is what open() gave.  Which metrics are undefined depends on the data, not on the predictions.
-  virtual Evaluation evaluate(const CommonOptions& options, const Dataset& data, const Predictions& predictions,
+  virtual Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& others,
                               Depth depth) const = 0;
   virtual PredictionRows rows(const Dataset& data, const Predictions& predictions) const = 0;
 

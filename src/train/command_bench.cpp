@@ -1,9 +1,12 @@
 // bench INPUT: training steps at the batch and shape of the input file, on samples in memory or on the training data.
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
+#include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/open_data.hpp"
@@ -27,18 +30,27 @@ double median(std::vector<double> values) {
 
 /// What reading the training data took, from the beginning of the epoch to the end of the last step.
 struct IoRates {
-  double samples = 0;       // of the global batches
-  double seconds = 0;       // this and all below: the largest of any rank
+  double samples = 0;          // of the global batches
+  double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
+  std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+  // The largest of any rank:
+  double seconds = 0;
   double waited_steps = 0;  // found their batch not ready
   double waited_s = 0;
-  double first_s = 0;          // of these for the first batch, before which nothing can be read
-  double bytes = 0;            // of all ranks: Loader::bytes_read, for batches made ahead too
-  std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+  double first_s = 0;  // of waited_s, for the first batch, before which nothing can be read
 };
+
+/// What the loader's threads read; NaN where the kernel does not count it.
+double bytes_read(const Loader& loader, bool from_files) try {
+  const auto bytes = static_cast<double>(loader.bytes_read());
+  return bytes == 0 && from_files ? NAN : bytes;  // some that keep no count say 0
+} catch (const Error&) {
+  return NAN;
+}
 
 /// Adds what the loaders of all ranks counted.
 void finish(IoRates& io, Communicator& comm, const Loader& loader) {
-  agree(comm, [&] { io.bytes = static_cast<double>(loader.bytes_read()); });
+  io.bytes = bytes_read(loader, io.held_bytes == 0);
   comm.all_reduce_sum(std::span<double>(&io.bytes, 1));
   const LoaderWaits& waits = loader.waits();
   std::array<double, 4> largest = {io.seconds, static_cast<double>(waits.batches), waits.seconds, io.first_s};
@@ -47,23 +59,30 @@ void finish(IoRates& io, Communicator& comm, const Loader& loader) {
 }
 
 nlohmann::json io_json(const IoRates& io, std::int64_t steps) {
-  return {{"bytes_read", static_cast<std::int64_t>(io.bytes)},
-          {"mb_per_s", 1e-6 * io.bytes / io.seconds},
-          {"samples_per_s", io.samples / io.seconds},
-          {"waited_steps", static_cast<std::int64_t>(io.waited_steps)},
-          {"waited_share", io.waited_steps / static_cast<double>(steps)},
-          {"waited_s", io.waited_s},
-          {"first_batch_s", io.first_s},
-          {"held_bytes", io.held_bytes}};
+  nlohmann::json json = {{"bytes_read", nullptr},
+                         {"mb_per_s", nullptr},
+                         {"samples_per_s", io.samples / io.seconds},
+                         {"waited_steps", static_cast<std::int64_t>(io.waited_steps)},
+                         {"waited_share", io.waited_steps / static_cast<double>(steps)},
+                         {"waited_s", io.waited_s},
+                         {"first_batch_s", io.first_s},
+                         {"held_bytes", io.held_bytes}};
+  if (std::isnan(io.bytes)) return json;
+  json["bytes_read"] = static_cast<std::int64_t>(io.bytes);
+  json["mb_per_s"] = 1e-6 * io.bytes / io.seconds;
+  return json;
 }
 
 std::string io_text(const IoRates& io, std::int64_t steps) {
   const std::string held =
       io.held_bytes == 0 ? "" : fmt::format(" (data.cache_gb: {} are held in memory)", format_bytes(io.held_bytes));
+  const std::string bytes = std::isnan(io.bytes) ? "this kernel does not count the bytes read (/proc/self/io)"
+                                                 : fmt::format("{:.0f} bytes read{}, {:.1f} MB/s", io.bytes, held,
+                                                               1e-6 * io.bytes / io.seconds);
   return fmt::format(
-      "files: {:.0f} bytes read{}, {:.1f} MB/s; {:.2f} samples/s delivered in {:.2f} s\n"
+      "files: {}; {:.2f} samples/s delivered in {:.2f} s\n"
       "steps that waited for data: {:.0f} of {} ({:.0f} %), {:.3f} s, of these {:.3f} s for the first batch",
-      io.bytes, held, 1e-6 * io.bytes / io.seconds, io.samples / io.seconds, io.seconds, io.waited_steps, steps,
+      bytes, io.samples / io.seconds, io.seconds, io.waited_steps, steps,
       100 * io.waited_steps / static_cast<double>(steps), io.waited_s, io.first_s);
 }
 
@@ -138,13 +157,13 @@ int command_bench(Job& job) {
     print(job, json.dump(2));
     return kDone;
   }
-  print(job,
-        fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} samples (median of {}), {:.1f} GFLOP/s\n"
-                    "{} rank(s) x {} thread(s); this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n{}\n{}\n\n"
-                    "peak resident memory of rank 0: {}",
-                    samples_per_s, 1e3 * median_s, job.options.train.batch, steps, gflops, job.comm->size(),
-                    job.context.threads, peak, describe(times), train ? io_text(io, steps) + "\n" : "",
-                    stage_table(network, passes, peak), format_bytes(peak_resident_bytes())));
+  print(job, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
+                         "{} x {}; this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n{}\n{}\n\n"
+                         "peak resident memory of rank 0: {}",
+                         samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
+                         format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"), peak,
+                         describe(times), train ? io_text(io, steps) + "\n" : "", stage_table(network, passes, peak),
+                         format_bytes(peak_resident_bytes())));
   return kDone;
 }
 

@@ -6,6 +6,7 @@
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
+#include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/open_data.hpp"
@@ -78,7 +79,7 @@ int command_predict(Job& job) {
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     write_predictions(job, trained, *data, job.app.rows(*data, predictions));
-    job.say("wrote the predictions for {} samples to {}", data->size(), job.line.output);
+    job.say("wrote the predictions for {} to {}", format_count(data->size(), "sample"), job.line.output);
   });
   return kDone;
 }

@@ -1,6 +1,7 @@
 // summary INPUT: what the network is and how it would be computed; needs no data.
 #include <nlohmann/json.hpp>
 
+#include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/rates.hpp"
@@ -78,11 +79,11 @@ std::string to_text(const Graph& graph, const Network& network) {
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
   return fmt::format(
       "{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
-      "memory for passes of {} samples: {}",
+      "memory for a pass of {}: {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
       network.trained_elements(), format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4),
-      1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch, network.batch(),
-      format_bytes(network.arena_bytes()));
+      1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch,
+      format_count(network.batch(), "sample"), format_bytes(network.arena_bytes()));
 }
 
 }  // namespace

@@ -28,6 +28,12 @@
 namespace petaflow {
 namespace {
 
+/// The test set is read at the end: it is looked into now, so that its faults are not found then.
+void check_test_set(const Job& job) {
+  const std::vector<std::string>& test = job.options.data.test;
+  if (job.is_root() && !test.empty()) job.app.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+}
+
 void load_initial_weights(Job& job, Network& network) {
   if (job.options.train.init.empty()) return;
   const std::string path = checkpoint_path(job.options.train.init);
@@ -53,7 +59,7 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
   zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
   zeros.scores = zeros.outputs;
   zeros.targets.resize(static_cast<std::size_t>(zeros.count * validation->targets()));
-  const auto undefined = job.app.evaluate(job.options, *validation, zeros, Depth::kQuick).undefined;
+  const auto undefined = job.app.evaluate(*validation, zeros, {}, Depth::kQuick).undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {
     user_error(
         "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",
@@ -75,10 +81,10 @@ void say_changed_keys(const Job& job, const ResumePoint& point) {
 }
 
 void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
-  job.say("{}: {} rank(s) x {} thread(s) ({}), {} training samples{}, batch {}{}", job.options.run.name,
-          job.comm->size(), job.context.threads, job.comm->name(), train.size(),
+  job.say("{}: {} x {} ({}), {}{}, batch {}{}", job.options.run.name, format_count(job.comm->size(), "rank"),
+          format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
-          job.options.train.deterministic ? fmt::format(" in {} shards", job.options.train.shards) : "");
+          job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
   }
@@ -94,28 +100,31 @@ void warn_of_common_files(const Job& job) {
   }
 }
 
-void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t data_bytes) {
-  const double step_s = trainer.measure_step();
+void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t held_bytes) {
   const Network& network = step.network();
   const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
   job.say(
-      "memory per rank: {} for a pass of {} samples, {} for weights, gradients and optimizer, {} for data held in "
-      "memory (data.cache_gb), and about 50 MiB for the program",
-      format_bytes(network.arena_bytes()), network.batch(), format_bytes(2 * weights + step.optimizer_bytes()),
-      format_bytes(data_bytes));
-  job.say("time: {:.3f} s per step, {} steps, {} for all of them (validation comes on top)", step_s,
-          trainer.total_steps(), format_duration(step_s * static_cast<double>(trainer.total_steps())));
+      "memory per rank: {} for a pass of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for the "
+      "program",
+      format_bytes(network.arena_bytes()), format_count(network.batch(), "sample"),
+      format_bytes(2 * weights + step.optimizer_bytes()),
+      held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
+  job.say("taking a step of {}", format_count(job.options.train.batch, "sample"));
+  const double step_s = trainer.measure_step();
+  job.say("time: {:.3f} s per step, {}, {} for all of them (validation comes on top)", step_s,
+          format_count(trainer.total_steps(), "step"),
+          format_duration(step_s * static_cast<double>(trainer.total_steps())));
   job.say("everything is in order; nothing was written");
 }
 
 void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) {
   const Rates& rates = result.rates;
-  job.say("{} steps, {} samples in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
-          rates.steps, rates.samples, rates.seconds, rates.sustained_samples_per_s, rates.sustained_gflops,
-          rates.peak_gflops);
+  job.say("{}, {} in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
+          format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
+          rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
   job.say("time per rank: {}", describe(result.times));
-  job.say("stages of a pass of {} samples on rank 0, whose processor reaches {:.0f} GFLOP/s ({} threads):\n{}",
-          step.network().batch(), peak, job.context.threads,
+  job.say("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s ({}):\n{}",
+          format_count(step.network().batch(), "sample"), peak, format_count(job.context.threads, "thread"),
           stage_table(step.network(), rates.steps * step.share().passes, peak));
 }
 
@@ -221,6 +230,7 @@ int command_train(Job& job) {
     validation = open_data(*job.comm, job.app, job.options.data.validation, "data.validation", DataRole::kEvaluate);
   }
   agree(*job.comm, [&] {
+    check_test_set(job);
     loss = job.app.loss();
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
@@ -238,14 +248,14 @@ int command_train(Job& job) {
     job.say("going on from {}", resumed->path);
   }
   if (job.line.check) {
-    check_all(*job.comm, *train);
-    if (validation) check_all(*job.comm, *validation);
+    check_all(*job.comm, *train, "data.train");
+    if (validation) check_all(*job.comm, *validation, "data.validation");
     say_estimate(job, *trainer, *step,
                  train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
     return kDone;
   }
   if (resumed && trainer->finished() && has_report(job)) {
-    job.say("nothing is left to do: the run has ended after {} steps", trainer->steps());
+    job.say("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
     return kDone;
   }
 

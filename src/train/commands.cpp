@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "io/log.hpp"
 #include "train/agree.hpp"
 #include "train/binding.hpp"
 #include "train/sync.hpp"
@@ -45,6 +46,14 @@ TrainedNetwork load_trained(Job& job) {
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
   });
   return trained;
+}
+
+std::vector<Estimates> classical_estimates(Job& job, const Dataset& data) try {
+  return job.app.classical_estimates(job.options, *job.comm, data);
+} catch (const AgreedError& error) {
+  if (error.kind() != ErrorKind::kUser) throw;
+  if (job.is_root()) log_warning("the classical estimates are left out: {}", error.what());
+  return {};
 }
 
 Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data) {

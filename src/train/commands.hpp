@@ -31,6 +31,10 @@ struct TrainedNetwork {
 };
 TrainedNetwork load_trained(Job& job);
 
+/// On all ranks: Application::classical_estimates, none and a warning where there can be none: judging needs no
+/// training set.
+std::vector<Estimates> classical_estimates(Job& job, const Dataset& data);
+
 /// On all ranks: the network applied to all samples of a set.
 Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data);
 

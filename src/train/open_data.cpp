@@ -1,9 +1,12 @@
 #include "train/open_data.hpp"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "data/files.hpp"
+#include "io/progress.hpp"
+#include "nn/parallel.hpp"
 #include "train/agree.hpp"
 
 namespace petaflow {
@@ -67,8 +70,25 @@ void complete(Communicator& comm, Dataset& data) {
   data.set_maxima({maxima.begin(), maxima.end()});
 }
 
-void check_all(Communicator& comm, const Dataset& data) {
-  agree(comm, [&] { check_samples(data, share(comm, data)); });
+void check_all(Communicator& comm, const Dataset& data, const std::string& what) {
+  agree(comm, [&] {
+    const auto [first, last] = share(comm, data);
+    const std::int64_t block = std::clamp<std::int64_t>((last - first) / 20, 1, 256);
+    ProgressOptions options;
+    options.title = "checking " + what + of_rank_0(comm.size());
+    options.total = last - first;
+    options.interval = 5 * block;
+    options.step = "sample";
+    const auto progress = comm.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
+    for (std::int64_t begin = first; begin < last; begin += block) {
+      const std::int64_t end = std::min(last, begin + block);
+      parallel_boxes("petaflow::check", static_cast<std::size_t>(end - begin), [&](int, std::size_t i) {
+        const std::int64_t sample = begin + static_cast<std::int64_t>(i);
+        check_samples(data, {sample, sample + 1});
+      });
+      if (progress) progress->update(end - first, end - first);
+    }
+  });
 }
 
 }  // namespace petaflow

@@ -20,7 +20,8 @@ std::unique_ptr<Dataset> open_data(Communicator& comm, Application& app, const s
 /// On all ranks: completes a set that was just opened (dataset.hpp).  Each rank reads its share of the samples.
 void complete(Communicator& comm, Dataset& data);
 
-/// On all ranks: each reads its share of the samples, so that unreadable or invalid ones are found.
-void check_all(Communicator& comm, const Dataset& data);
+/// On all ranks: each reads its share of the samples, so that unreadable or invalid ones are found.  Shows how far
+/// rank 0 is with the set `what` ("data.train").
+void check_all(Communicator& comm, const Dataset& data, const std::string& what);
 
 }  // namespace petaflow

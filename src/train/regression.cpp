@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "io/progress.hpp"
 
 namespace petaflow {
 namespace {
@@ -272,10 +273,11 @@ void to_json(nlohmann::json& json, const RegressionReport& report) {
 
 std::string regression_table(const RegressionReport& report) {
   if (report.group_means.empty())
-    return fmt::format("  {} samples", report.samples) + methods_table(report.single, report.parameters);
-  return fmt::format("  {} samples of {} {}, one by one", report.samples, report.groups, report.group_name) +
+    return "  " + format_count(report.samples, "sample") + methods_table(report.single, report.parameters);
+  const std::string groups = format_count(report.groups, report.group_name);
+  return fmt::format("  {} of {}, one by one", format_count(report.samples, "sample"), groups) +
          methods_table(report.single, report.parameters) +
-         fmt::format("\n  means over the samples of each of {} {}", report.groups, report.group_name) +
+         fmt::format("\n  means over the samples of each of {}", groups) +
          methods_table(report.group_means, report.parameters);
 }
 

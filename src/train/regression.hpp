@@ -40,7 +40,7 @@ struct RegressionSet {
 struct RegressionOptions {
   int replicas = 100;
   std::uint64_t seed = 0;
-  std::string group_name = "groups";  // for people: "universes"
+  std::string group_name = "group";  // for people: "universe"
 };
 
 struct ParameterScores {

@@ -27,7 +27,7 @@ void factorise(Matrix& a) {
     for (std::size_t j = 0; j <= i; ++j) {
       double sum = a.row(i)[j];
       for (std::size_t k = 0; k < j; ++k) sum -= a.row(i)[k] * a.row(j)[k];
-      if (i == j && !(sum > 0)) failure("the normal equations of a ridge regression are singular in feature {}", i);
+      if (i == j && !(sum > 0)) user_error("the normal equations of a ridge regression are singular in feature {}", i);
       a.row(i)[j] = i == j ? std::sqrt(sum) : sum / a.row(j)[j];
     }
   }

@@ -31,7 +31,8 @@ struct RidgeModel {
 /// @param features (N, F)
 /// @param targets  (N, T)
 /// @param group    (N)
-/// Throws a user error where a feature or target is not finite or all samples are of one group.
+/// Throws a user error where a feature or target is not finite, all samples are of one group, or the equations are
+/// singular.
 RidgeModel fit_ridge(std::span<const double> features, std::span<const float> targets,
                      std::span<const std::int64_t> group, const RidgeOptions& options = {});
 

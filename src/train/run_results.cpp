@@ -1,12 +1,11 @@
 #include "train/run_results.hpp"
 
-#include <filesystem>
-
 #include <nlohmann/json.hpp>
 
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "io/log.hpp"
+#include "io/progress.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/open_data.hpp"
@@ -19,19 +18,6 @@ nlohmann::json to_json(const StepTimes& times) {
   nlohmann::json json = nlohmann::json::array();
   for (const auto& [name, seconds] : parts(times)) json.push_back({{"part", name}, {"seconds", seconds}});
   return json;
-}
-
-/// Whether every file of data.test is there.
-bool has_test_set(const DataOptions& data) {
-  if (data.test.empty()) return false;
-  try {
-    for (const std::string& file : expand_files(data.test, "data.test")) {
-      if (!std::filesystem::exists(file)) return false;
-    }
-  } catch (const Error&) {  // a pattern that matches nothing
-    return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -67,7 +53,7 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
 }
 
 StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
-  const bool test = broadcast_text(*job.comm, job.is_root() && has_test_set(job.options.data) ? "test" : "") == "test";
+  const bool test = !job.options.data.test.empty();
   if (!test && validation == nullptr) return StopRequest::kNone;
   const Dataset* data = validation;
   std::unique_ptr<Dataset> opened;
@@ -78,9 +64,10 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
     }
     const Predictions predictions = predict(job, network, loss, *data);
     if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
+    const std::vector<Estimates> others = classical_estimates(job, *data);
     agree(*job.comm, [&] {
       if (!job.is_root()) return;
-      const Evaluation evaluation = job.app.evaluate(job.options, *data, predictions, Depth::kFull);
+      const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
       nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
                              {"files", test ? job.options.data.test : job.options.data.validation},
                              {"samples", data->size()},
@@ -92,7 +79,8 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
       for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
       write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
       if (!evaluation.table.empty()) {
-        job.say("on the {} samples of {}:\n{}", data->size(), test ? "data.test" : "data.validation", evaluation.table);
+        job.say("on the {} of {}:\n{}", format_count(data->size(), "sample"), test ? "data.test" : "data.validation",
+                evaluation.table);
       }
     });
   } catch (const AgreedError& error) {

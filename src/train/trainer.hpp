@@ -54,7 +54,8 @@ class Trainer {
   /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
   /// @param metrics  on rank 0; null elsewhere
   FitResult fit(MetricsLog* metrics);
-  /// The wall time in seconds of one step from the beginning of the data, after one to warm up; changes the weights.
+  /// The wall time in seconds of one step from the beginning of the data, after one to warm up unless that takes long;
+  /// changes the weights.
   double measure_step();
 
  private:
