@@ -8,7 +8,15 @@ namespace petaflow {
 #ifdef PETAFLOW_HAVE_ONEDNN
 extern const ConvImpl kConvOnednn, kConvOnednnBlocked;
 #endif
-extern const ConvImpl kConvKokkos, kConvNarrow, kConvWinograd;
+#ifdef PETAFLOW_HAVE_WINOGRAD
+extern const ConvImpl kConvWinograd;
+#else
+BoxRows winograd_rows(const ConvDesc&) { return {}; }
+#endif
+#ifdef PETAFLOW_HAVE_NARROW
+extern const ConvImpl kConvNarrow;
+#endif
+extern const ConvImpl kConvKokkos;
 
 std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                            std::int64_t pad_begin, std::int64_t pad_end) {
@@ -24,15 +32,24 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
 
 std::span<const ConvImpl> conv_impls(Pass pass) {
   static const std::vector<ConvImpl> data_passes = {
+#ifdef PETAFLOW_HAVE_WINOGRAD
       kConvWinograd,
+#endif
+#ifdef PETAFLOW_HAVE_NARROW
       kConvNarrow,
+#endif
 #ifdef PETAFLOW_HAVE_ONEDNN
       kConvOnednn,
 #endif
       kConvKokkos,
   };
   static const std::vector<ConvImpl> weights_pass = {
-      kConvWinograd,      kConvNarrow,
+#ifdef PETAFLOW_HAVE_WINOGRAD
+      kConvWinograd,
+#endif
+#ifdef PETAFLOW_HAVE_NARROW
+      kConvNarrow,
+#endif
 #ifdef PETAFLOW_HAVE_ONEDNN
       kConvOnednnBlocked, kConvOnednn,
 #endif
@@ -48,14 +65,16 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
   std::string known = "\"auto\", \"direct\"";
   for (const ConvImpl& impl : conv_impls(pass)) {
     known += fmt::format(", \"{}\"", impl.name);
-    if (forced != "auto" && !(forced == "direct" && impl.direct) && forced != impl.name) continue;
+    const bool transforms = impl.scope == ConvScope::kTransform;
+    if (forced != "auto" && !(forced == "direct" && !transforms) && forced != impl.name) continue;
     const std::string reason = impl.why_not(pass, boxes);
     if (reason.empty()) {
       choice.name = impl.name;
       choice.kernel = impl.make(pass, boxes);
       return choice;
     }
-    choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
+    if (impl.scope == ConvScope::kAny || forced == impl.name)
+      choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
   }
   if (!choice.refusals.empty()) {
     user_error("convolution \"{}\" was asked for, but it does not accept this layer in the {} pass: {}", forced,

@@ -94,13 +94,20 @@ class ConvKernel {
   virtual std::string detail() const = 0;
 };
 
+/// What an implementation is for.
+enum class ConvScope {
+  kAny,       // all that its library or its authors get to: where it refuses, the log says so
+  kSome,      // some layers only
+  kTransform  // some layers only, and not by the sums of products of the definition
+};
+
 /// One entry of a list.  All descs of a call differ only in extents and paddings.
 struct ConvImpl {
   const char* name;
   /// Empty where the implementation accepts, otherwise the reason in a few words.
   std::string (*why_not)(Pass pass, std::span<const ConvDesc> boxes);
   std::unique_ptr<ConvKernel> (*make)(Pass pass, std::span<const ConvDesc> boxes);
-  bool direct = true;  // sums the products of the definition
+  ConvScope scope = ConvScope::kAny;
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
@@ -109,7 +116,7 @@ std::span<const ConvImpl> conv_impls(Pass pass);
 struct ConvChoice {
   std::string name;
   std::unique_ptr<ConvKernel> kernel;
-  std::vector<std::string> refusals;  // "not onednn: ..." of those passed over
+  std::vector<std::string> refusals;  // "not onednn: ..." of those passed over that are for any layer
 };
 
 /// The first implementation that accepts, or the forced one.

@@ -10,6 +10,7 @@
 #include "kernels/register_blocks.hpp"
 
 namespace petaflow {
+namespace narrow {
 namespace {
 
 using lanes::Floats;
@@ -188,15 +189,14 @@ class NarrowKernel final : public ConvKernel {
 
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   const ConvDesc& desc = boxes.front();
-  if (!kOnHost) return "narrow: on the host only";
-  if (pass == Pass::kBackwardData) return "narrow: not for backward data";
-  if (desc.type != DType::kF32) return "narrow: for f32 only";
+  if (pass == Pass::kBackwardData) return "not for backward data";
+  if (desc.type != DType::kF32) return "for f32 only";
   if (desc.in_channels >= kLanes || desc.in_channels * desc.geometry.kernel.volume() > kMostSources)
-    return "narrow: for few input channels and taps only";
+    return "for few input channels and taps only";
   if (desc.geometry.groups != 1 || desc.out_channels % kLanes != 0)
-    return fmt::format("narrow: without groups and for multiples of {} output channels only", kLanes);
+    return fmt::format("without groups and for multiples of {} output channels only", kLanes);
   if (std::ranges::any_of(boxes, [](const ConvDesc& box) { return box.threads != 1; }))
-    return "narrow: on boxes for one thread only";
+    return "on boxes for one thread only";
   return {};
 }
 
@@ -205,8 +205,9 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 }  // namespace
+}  // namespace narrow
 
 extern const ConvImpl kConvNarrow;
-const ConvImpl kConvNarrow = {"narrow", why_not, make};
+const ConvImpl kConvNarrow = {"narrow", narrow::why_not, narrow::make, ConvScope::kSome};
 
 }  // namespace petaflow

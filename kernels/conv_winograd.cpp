@@ -14,14 +14,13 @@
 #include "kernels/winograd_transforms.hpp"
 
 namespace petaflow {
+namespace winograd {
 namespace {
 
 using lanes::Floats;
 using lanes::kBlock;
 using lanes::kLanes;
 using lanes::unrolled;
-using winograd::kEdge;
-using winograd::kPositions;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -156,13 +155,13 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
                          w = (block.tile + t) % across * tile_size - p.w.pad;
       for (std::int64_t c = 0; c < p.sources; c += kLanes) {
         float* to = rows + t * stride + c;
-        winograd::both_ways<kEdge, kEdge>(
-            [&](int row, auto& pixels) { load_row(plane, h + row, w, c, pixels); }, winograd::transform_source,
-            [&](int column, const auto& values) {
-              unrolled<kEdge>([&](auto row) {
-                lanes::store(to + (row * kEdge + column) * blocks.v_position, kLanes, values[row]);
-              });
-            });
+        both_ways<kEdge, kEdge>([&](int row, auto& pixels) { load_row(plane, h + row, w, c, pixels); },
+                                transform_source,
+                                [&](int column, const auto& values) {
+                                  unrolled<kEdge>([&](auto row) {
+                                    lanes::store(to + (row * kEdge + column) * blocks.v_position, kLanes, values[row]);
+                                  });
+                                });
       }
     }
   }
@@ -186,12 +185,12 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
           Floats in[kEdge];
           unrolled<kEdge>(
               [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
-          winograd::transform_result(in, half[row]);
+          transform_result(in, half[row]);
         }
         for (int column = 0; column < columns; ++column) {
           Floats in[kEdge], out[kTile];
           for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
-          winograd::transform_result(in, out);
+          transform_result(in, out);
           for (int row = 0; row < rows; ++row)
             lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[row]);
         }
@@ -214,12 +213,12 @@ void transform_gradients(const Problem& p, const Blocks& blocks, const Block& bl
         for (int row = 0; row < kTile; ++row) {
           Floats in[kTile];
           load_row(plane, h + row, w, c, in);
-          winograd::transform_gradient(in, half[row]);
+          transform_gradient(in, half[row]);
         }
         for (int column = 0; column < kEdge; ++column) {
           Floats in[kTile], out[kEdge];
           for (int row = 0; row < kTile; ++row) in[row] = half[row][column];
-          winograd::transform_gradient(in, out);
+          transform_gradient(in, out);
           unrolled<kEdge>(
               [&](auto row) { lanes::store(to + (row * kEdge + column) * blocks.m_position, kLanes, out[row]); });
         }
@@ -324,12 +323,12 @@ struct PackWeights {
     for (int row = 0; row < kTaps; ++row) {
       Floats in[kTaps];
       for (int k = 0; k < kTaps; ++k) in[k] = w[row * kTaps + k];
-      winograd::transform_weights(in, half[row]);
+      transform_weights(in, half[row]);
     }
     for (int column = 0; column < kEdge; ++column) {
       Floats in[kTaps], out[kEdge];
       for (int row = 0; row < kTaps; ++row) in[row] = half[row][column];
-      winograd::transform_weights(in, out);
+      transform_weights(in, out);
       for (int row = 0; row < kEdge; ++row)
         lanes::store(packed + (row * kEdge + column) * weights.order.position(), kLanes, out[row]);
     }
@@ -350,12 +349,12 @@ struct UnpackGradient {
       Floats in[kEdge];
       for (int column = 0; column < kEdge; ++column)
         lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
-      winograd::transform_weight_gradient(in, half[row]);
+      transform_weight_gradient(in, half[row]);
     }
     for (int column = 0; column < kTaps; ++column) {
       Floats in[kEdge], out[kTaps];
       for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
-      winograd::transform_weight_gradient(in, out);
+      transform_weight_gradient(in, out);
       for (int row = 0; row < kTaps; ++row) {
         for (int lane = 0; lane < kLanes; ++lane) to[weights.outside(at, lane, row * kTaps + column)] += out[row][lane];
       }
@@ -503,14 +502,11 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (!kOnHost) return "Winograd: on the host only";
-  if (desc.type != DType::kF32) return "Winograd: for f32 only";
-  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4))
-    return "Winograd: for 3 x 3 and 4 x 4 taps only";
-  if (g.stride != ones || g.dilation != ones || g.groups != 1)
-    return "Winograd: without stride, dilation and groups only";
+  if (desc.type != DType::kF32) return "for f32 only";
+  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4)) return "for 3 x 3 and 4 x 4 taps only";
+  if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
-    return fmt::format("Winograd: for multiples of {} channels only", kLanes);
+    return fmt::format("for multiples of {} channels only", kLanes);
   return {};
 }
 
@@ -521,12 +517,12 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
     const Problem p(desc, pass == Pass::kBackwardData);
     const std::int64_t tiles = p.tiles_h() * p.tiles_w();
     rows = std::max(rows, p.samples * p.d.targets * tiles);
-    if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "Winograd: most of its tiles lie outside";
+    if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "most of its tiles lie outside";
   }
   // Transformed weights are four times as large, and are read, or summed, by each thread for each box.
   constexpr std::int64_t kFewest = 48;
   const int threads = boxes.front().threads;
-  if (rows < kFewest * threads) return fmt::format("Winograd: {} tiles of a box are too few", rows);
+  if (rows < kFewest * threads) return fmt::format("{} tiles of a box are too few", rows);
   return {};
 }
 
@@ -536,9 +532,11 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 }  // namespace
+}  // namespace winograd
 
 BoxRows winograd_rows(const ConvDesc& whole) {
-  if (!why_not_layer(whole).empty()) return {};
+  using winograd::kEdge;
+  if (!winograd::why_not_layer(whole).empty()) return {};
   const ConvGeometry& g = whole.geometry;
   // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
   if (whole.in.d > 1 || whole.out.d > 1) return {1, 2 * g.kernel.d};
@@ -546,6 +544,6 @@ BoxRows winograd_rows(const ConvDesc& whole) {
 }
 
 extern const ConvImpl kConvWinograd;
-const ConvImpl kConvWinograd = {"winograd", why_not, make, false};
+const ConvImpl kConvWinograd = {"winograd", winograd::why_not, winograd::make, ConvScope::kTransform};
 
 }  // namespace petaflow
