@@ -64,6 +64,7 @@ struct ConvDesc {
 /// y, or of x in the backward data pass): multiples of `align`, `least` or more; 1 where they do not fit the layer.
 struct BoxRows {
   std::int64_t align = 1, least = 1;
+  bool fit = false;  // the transforms the layer
 };
 BoxRows winograd_rows(const ConvDesc& whole);
 

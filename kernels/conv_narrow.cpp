@@ -148,7 +148,8 @@ class NarrowKernel final : public ConvKernel {
     for_rows(desc, args, [&](const Row& row) {
       for (std::int64_t block = 0; block < order_.blocks(); ++block) {
         with_constant<lanes::kVectors>(order_.width(block) / kLanes, [&](auto vectors) {
-          constexpr int kMost = kBlockRows<vectors>;
+          // One register for each vector of the gradient, and one to spare.
+          constexpr int kMost = (lanes::kRegisters - vectors - 1) / vectors;
           if (pass_ == Pass::kForward) {
             in_pieces(row.end - row.begin, lanes::kPoints, [&](std::int64_t first, std::int64_t pixels) {
               with_constant<lanes::kPoints>(pixels, [&](auto count) {
@@ -157,8 +158,8 @@ class NarrowKernel final : public ConvKernel {
               });
             });
           } else {
-            in_pieces(sources, kMost + 3, [&](std::int64_t first, std::int64_t size) {
-              with_constant<kMost + 3>(size, [&](auto count) {
+            in_pieces(sources, kMost, [&](std::int64_t first, std::int64_t size) {
+              with_constant<kMost>(size, [&](auto count) {
                 correlate<count, vectors>(row, first, y_step, block * kBlock,
                                           args.sum + order_.block_begin(0, block) + first * vectors * kLanes);
               });

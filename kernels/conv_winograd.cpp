@@ -73,7 +73,7 @@ void correlate(const float* v, std::int64_t v_stride, const float* d, std::int64
   });
 }
 
-/// Weights or their gradient: 16 targets (lanes) of one tap in depth and one source per item, in PyTorch's order
+/// Weights or their gradient: kLanes targets of one tap in depth and one source per item, in PyTorch's order
 /// (target, source, tap, kTaps, kTaps) outside; `reversed`: source and target change places and the taps run backwards.
 template <int kTaps>
 struct Weights {
@@ -307,10 +307,11 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
     rows = std::max(rows, p.samples * p.d.targets * tiles);
     if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "most of its tiles lie outside";
   }
-  // Transformed weights are four times as large, and are read, or summed, by each thread for each box.
+  // Transformed weights are two to four times as large, and are read, or summed, by each thread for each box.
   constexpr std::int64_t kFewest = 48;
   const int threads = boxes.front().threads;
-  if (rows < kFewest * threads) return fmt::format("{} tiles of a box are too few", rows);
+  if (rows < kFewest * threads)
+    return fmt::format("{} tiles of a box are too few for {} thread(s), which take {} each", rows, threads, kFewest);
   return {};
 }
 
@@ -327,8 +328,8 @@ BoxRows winograd_rows(const ConvDesc& whole) {
   if (!winograd::why_not_layer(whole).empty()) return {};
   const ConvGeometry& g = whole.geometry;
   // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
-  if (whole.in.d > 1 || whole.out.d > 1) return {1, 2 * g.kernel.d};
-  return {kEdge + 1 - g.kernel.h, kEdge + 1 - g.kernel.h};
+  if (whole.in.d > 1 || whole.out.d > 1) return {1, 2 * g.kernel.d, true};
+  return {kEdge + 1 - g.kernel.h, kEdge + 1 - g.kernel.h, true};
 }
 
 extern const ConvImpl kConvWinograd;

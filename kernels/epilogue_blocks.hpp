@@ -1,6 +1,7 @@
 // The epilogue of blocks of channels: plain data and functions for host and devices, internal to epilogue.cpp.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -304,7 +305,7 @@ struct Blocks {
 
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION static std::size_t bytes_of_bits(int count) {
-    static_assert(kVectors * lanes::kLanes <= 64);
+    static_assert(kVectors * lanes::kLanes <= 64 && std::endian::native == std::endian::little);
     return kWhole ? kVectors * lanes::kLanes / 8 : static_cast<std::size_t>(count + 7) / 8;
   }
 

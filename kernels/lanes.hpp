@@ -1,5 +1,5 @@
 // A short vector of f32 that fills one register, and the register blocking that goes with it.  Portable C++ (the vector
-// extension of GCC and Clang on the host, an array on devices); the compiler chooses the instructions.
+// extension of GCC and Clang on the host, an array on devices).
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ namespace petaflow::lanes {
 
 #if !PETAFLOW_NATIVE_LANES
 inline constexpr int kLanes = 4;  // one 16-byte load per thread
-inline constexpr int kVectors = 1, kPoints = 4;
+inline constexpr int kVectors = 1, kPoints = 4, kRegisters = 16;
 #elif defined(__AVX512F__)
 inline constexpr int kLanes = 16;
-inline constexpr int kVectors = 2, kPoints = 12;  // 24 of 32 registers accumulate
+inline constexpr int kVectors = 2, kPoints = 12, kRegisters = 32;  // 24 of them accumulate
 #elif defined(__AVX__)
 inline constexpr int kLanes = 8;
-inline constexpr int kVectors = 2, kPoints = 6;  // 12 of 16
+inline constexpr int kVectors = 2, kPoints = 6, kRegisters = 16;  // 12 of them
 #else
 inline constexpr int kLanes = 4;
-inline constexpr int kVectors = 2, kPoints = 6;
+inline constexpr int kVectors = 2, kPoints = 6, kRegisters = 16;
 #endif
 
 /// Calls f(integral_constant<0>) ... f(integral_constant<count - 1>), so that indices are constants from the beginning.

@@ -53,7 +53,8 @@ struct Problem {
   std::int64_t tiles_w() const { return ceil_div(w.targets, tile()); }
 };
 
-/// Matrices of channels keep their rows apart by an odd number of cache lines.
+/// Floats between the rows of matrices of channels: no multiple of 256 bytes, which share few places of the first
+/// cache.
 inline std::int64_t row_stride(std::int64_t channels) { return channels * 4 % 256 == 0 ? channels + kLanes : channels; }
 
 /// Planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them.
@@ -81,8 +82,9 @@ struct Blocks {
     tiles = std::clamp<std::int64_t>(rows / planes, 1, plane_tiles);
     tiles = ceil_div(plane_tiles, ceil_div(plane_tiles, tiles));
     // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
-    v_position = (planes + p.d.taps - 1) * tiles * row_stride(p.sources) + 2 * kLanes;
-    m_position = planes * tiles * row_stride(p.targets) + 2 * kLanes;
+    const auto off_page = [](std::int64_t floats) { return ceil_div(floats, 1024) * 1024 + 2 * kLanes; };
+    v_position = off_page((planes + p.d.taps - 1) * tiles * row_stride(p.sources));
+    m_position = off_page(planes * tiles * row_stride(p.targets));
   }
 
   std::int64_t floats() const { return kPositions * (v_position + m_position); }

@@ -40,7 +40,7 @@ inline void transform_source(const Floats (&d)[kEdge], Floats (&v)[kEdge]) {
   v[5] = plus(d[5] + d[1], -(kA2 + kB2), d[3]);
 }
 
-/// y = A^T v, of which m = kOut.
+/// y = A^T v, m = kOut outputs.
 template <int kOut>
 void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
   static_assert(kOut == 3 || kOut == 4);
@@ -53,7 +53,7 @@ void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
   y[kOut - 1] += v[5];
 }
 
-/// v = A g, of which m = kIn.
+/// v = A g, of m = kIn gradients.
 template <int kIn>
 void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
   static_assert(kIn == 3 || kIn == 4);
@@ -71,7 +71,8 @@ void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
   v[5] = g[kIn - 1];
 }
 
-/// G (6, kTaps): rows p^k / product of the distances to the other points.
+/// G (6, kTaps): row j holds p_j^k / the product of p_j - p_l over the other finite points; the last row, of infinity,
+/// the highest power alone.
 template <int kTaps>
 constexpr std::array<std::array<float, kTaps>, kEdge> weight_matrix() {
   constexpr std::array<double, kEdge - 1> kPoints = {0, 2.0 / 3, -2.0 / 3, 1.5, -1.5};

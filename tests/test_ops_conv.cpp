@@ -80,7 +80,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
           }
           ConvArrays found = given;
           testing_support::run_conv<T>(impl, pass, c, boxes, found);
-          const bool transforms = std::string(impl.name) == "winograd";
+          const bool transforms = impl.scope == ConvScope::kTransform;
           const std::string what = fmt::format("{} {} {}, {} boxes for {} threads", impl.name, name_of(pass),
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           // The largest error of Winograd's transforms is a few times that of sums of products.
@@ -174,6 +174,11 @@ TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
                          Strides::of({1, 56, 56}, 128)};
   if (kOnHost) {
     EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, "winograd");
+    ConvDesc first = wide;
+    first.in_channels = 3;
+    first.x_strides = Strides::of(first.in, 3);
+    EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, "narrow");
+    EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&first, 1}, "auto").name, "narrow");
   }
   EXPECT_NE(choose_conv(Pass::kForward, {&wide, 1}, "direct").name, "winograd");
   try {

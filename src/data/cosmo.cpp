@@ -338,9 +338,9 @@ std::vector<std::int64_t> CosmoData::universes() const {
     if (path.extension() == ".gz") path.replace_extension();
     std::string name = path.replace_extension().string();
     if (index_.format == "npy") name.resize(file.size() - kNpyData.size());
-    if (const std::size_t end = name.find_last_not_of("0123456789"); index_.format != "universe" && end > 0 &&
-                                                                     end + 1 < name.size() && name[end] == '_' &&
-                                                                     std::isdigit(name[end - 1]) != 0) {
+    if (const std::size_t end = name.find_last_not_of("0123456789");
+        index_.format != "universe" && end > 0 && end + 1 < name.size() && name[end] == '_' &&
+        std::isdigit(static_cast<unsigned char>(name[end - 1])) != 0) {
       name.resize(end);
     }
     const std::int64_t number = numbers.try_emplace(name, std::ssize(numbers)).first->second;

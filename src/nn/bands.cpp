@@ -1,7 +1,6 @@
 #include "nn/bands.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include <unistd.h>
@@ -83,7 +82,7 @@ Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_byte
   const std::int64_t samples = conv_.n;
   std::int64_t height = static_cast<std::int64_t>(budget / v_bytes_per_row) / align * align;
   height = std::clamp<std::int64_t>(std::max(height, preferred.least), align, rows);
-  const std::int64_t enough = preferred.least > 1 ? slots_ : 4 * slots_;
+  const std::int64_t enough = preferred.fit ? slots_ : 4 * slots_;
   if (samples * ceil_div(rows, height) < enough) {
     height = std::max(align, ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
   }
@@ -136,15 +135,16 @@ Bands BandCutter::forward() const {
   };
   const double per_row = static_cast<double>(v_row_bytes_) *
                          std::min<double>(static_cast<double>(pool_stride), static_cast<double>(rows_.out));
-  const BoxRows rows{std::lcm(preferred_.align, pool_stride) / pool_stride, ceil_div(preferred_.least, pool_stride)};
+  const BoxRows rows{std::lcm(preferred_.align, pool_stride) / pool_stride, ceil_div(preferred_.least, pool_stride),
+                     preferred_.fit};
   return cut(y_rows, rows, per_row, make_box);
 }
 
 Bands BandCutter::backward_weights() const {
   const EpilogueDesc& desc = epilogue_.desc();
   const std::int64_t align = desc.v.d > 1 ? desc.pool.stride.d : desc.pool.stride.h;
-  return cut(rows_.out, {std::lcm(preferred_.align, align), preferred_.least}, static_cast<double>(v_row_bytes_),
-             [&](const RowRange& v) { return BandBox{x_under(v), v, {}}; });
+  return cut(rows_.out, {std::lcm(preferred_.align, align), preferred_.least, preferred_.fit},
+             static_cast<double>(v_row_bytes_), [&](const RowRange& v) { return BandBox{x_under(v), v, {}}; });
 }
 
 Bands BandCutter::backward_data() const {
@@ -156,7 +156,7 @@ Bands BandCutter::backward_data() const {
     return BandBox{x, v, {}};
   };
   const double per_row = static_cast<double>(v_row_bytes_) / static_cast<double>(rows_.stride);
-  return cut(rows_.in, {std::lcm(preferred_.align, rows_.stride), preferred_.least}, per_row, make_box);
+  return cut(rows_.in, {std::lcm(preferred_.align, rows_.stride), preferred_.least, preferred_.fit}, per_row, make_box);
 }
 
 }  // namespace petaflow

@@ -32,7 +32,7 @@ class BandCutter {
   /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist
   /// @param epilogue what follows it
   /// @param slots    there should be several boxes for each of them
-  /// @param kernels  without bands: one box per pass; which convolution may run decides about heights
+  /// @param kernels  without bands: one box per pass; `conv` says whether the heights that Winograd prefers count
   /// conv.threads: of the kernel of a whole box; 1: boxes are always better
   BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels);
 

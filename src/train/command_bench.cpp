@@ -76,7 +76,7 @@ nlohmann::json io_json(const IoRates& io, std::int64_t steps) {
 std::string io_text(const IoRates& io, std::int64_t steps) {
   const std::string held =
       io.held_bytes == 0 ? "" : fmt::format(" (data.cache_gb: {} are held in memory)", format_bytes(io.held_bytes));
-  const std::string bytes = std::isnan(io.bytes) ? "this kernel does not count the bytes read (/proc/self/io)"
+  const std::string bytes = std::isnan(io.bytes) ? "this kernel does not count the bytes read (/proc/self/task/*/io)"
                                                  : fmt::format("{:.0f} bytes read{}, {:.1f} MB/s", io.bytes, held,
                                                                1e-6 * io.bytes / io.seconds);
   return fmt::format(
