@@ -21,7 +21,7 @@ struct DataKeys {
 };
 
 struct EvaluateKeys {
-  std::int64_t replicas = 100;           // of the bootstrap
+  std::int64_t replicas = 400;           // of the bootstrap
   std::int64_t baseline_samples = 4000;  // of data.train that the classical methods are fitted to; 0: without them
 };
 

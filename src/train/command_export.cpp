@@ -1,4 +1,5 @@
-// export RUN -o F.safetensors: the weights under the names and in the layout of PyTorch.
+// export RUN -o F.safetensors: the weights under the names and in the layout of PyTorch, but that dense layers keep the
+// channels-last order of their input.
 #include <filesystem>
 
 #include <nlohmann/json.hpp>

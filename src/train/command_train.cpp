@@ -96,7 +96,9 @@ void warn_of_common_files(const Job& job) {
   for (const auto& [name, files] :
        {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
     const std::vector<std::string> common = common_files(data.train, *files);
-    if (!common.empty()) log_warning("{} and data.train have files in common: {}", name, fmt::join(common, ", "));
+    if (common.empty()) continue;
+    const std::string others = common.size() > 1 ? fmt::format(" and {} more", common.size() - 1) : "";
+    log_warning("{} and data.train have files in common: {}{}", name, common.front(), others);
   }
 }
 

@@ -69,11 +69,13 @@ std::vector<std::size_t> group_positions(const std::vector<std::int64_t>& group)
   return positions;
 }
 
-// How often each replica has each group.
+// How often each replica has each group.  Fewer groups say too little of errors: with two, half of the replicas hold
+// one of them twice.
+constexpr std::size_t kFewestGroups = 3;
 std::vector<std::vector<double>> draw_groups(const RegressionOptions& options, std::size_t groups) {
   std::vector<std::vector<double>> draws;
   const RandomStream stream = random_stream(options.seed, RandomPurpose::kBootstrap);
-  for (int r = 0; r < (groups > 1 ? options.replicas : 0); ++r) {
+  for (int r = 0; r < (groups >= kFewestGroups ? options.replicas : 0); ++r) {
     std::vector<double>& times = draws.emplace_back(groups, 0.0);
     RandomSequence draw(stream, static_cast<std::uint64_t>(r));
     for (std::size_t i = 0; i < groups; ++i) times[draw.below(static_cast<std::uint32_t>(groups))] += 1;
@@ -221,7 +223,8 @@ std::string methods_table(const std::vector<MethodScores>& methods, const std::v
       const ParameterScores& p = method.parameters[t];
       table += fmt::format("\n    {:<{}}  {:<20}{:<24}{}", method.method, width, percent(p.mean_relative_error),
                            to_string(p.rmse, digits_of(p.rmse)), to_string(p.r2, 3));
-      if (p.ratio) table += fmt::format("; {} has {} of this error", methods[0].method, to_string(*p.ratio, 3));
+      if (p.ratio && p.ratio->value)
+        table += fmt::format("; {} has {} of this error", methods[0].method, to_string(*p.ratio, 3));
     }
   }
   return table;
