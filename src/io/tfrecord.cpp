@@ -61,8 +61,10 @@ std::vector<std::string_view> tfrecords_in(std::string_view bytes, const std::st
   const auto check = [&](std::string_view checked, std::size_t at, const char* what) {
     const auto stored = number_at<std::uint32_t>(bytes, at), found = masked_crc32c(checked);
     if (stored != found) {
-      user_error("{}: record {}: the masked CRC-32C of its {} is {:08x}, but {:08x} is stored; the file is damaged, or no TFRecord file",
-                 path, records.size(), what, found, stored);
+      user_error(
+          "{}: record {}: the masked CRC-32C of its {} is {:08x}, but {:08x} is stored; the file is damaged, or no "
+          "TFRecord file",
+          path, records.size(), what, found, stored);
     }
   };
   for (std::size_t at = 0; at < bytes.size();) {
