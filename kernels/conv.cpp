@@ -30,32 +30,29 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
           window_output(in.w, g.kernel.w, g.stride.w, g.dilation.w, g.pad_begin.w, g.pad_end.w)};
 }
 
+namespace {
+
+std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass) {
+  std::vector<ConvImpl> impls;
+#ifdef PETAFLOW_HAVE_WINOGRAD
+  impls.push_back(kConvWinograd);
+#endif
+#ifdef PETAFLOW_HAVE_NARROW
+  impls.push_back(kConvNarrow);
+#endif
+#ifdef PETAFLOW_HAVE_ONEDNN
+  if (pass == Pass::kBackwardWeights) impls.push_back(kConvOnednnBlocked);
+  impls.push_back(kConvOnednn);
+#endif
+  impls.push_back(kConvKokkos);
+  return impls;
+}
+
+}  // namespace
+
 std::span<const ConvImpl> conv_impls(Pass pass) {
-  static const std::vector<ConvImpl> data_passes = {
-#ifdef PETAFLOW_HAVE_WINOGRAD
-      kConvWinograd,
-#endif
-#ifdef PETAFLOW_HAVE_NARROW
-      kConvNarrow,
-#endif
-#ifdef PETAFLOW_HAVE_ONEDNN
-      kConvOnednn,
-#endif
-      kConvKokkos,
-  };
-  static const std::vector<ConvImpl> weights_pass = {
-#ifdef PETAFLOW_HAVE_WINOGRAD
-      kConvWinograd,
-#endif
-#ifdef PETAFLOW_HAVE_NARROW
-      kConvNarrow,
-#endif
-#ifdef PETAFLOW_HAVE_ONEDNN
-      kConvOnednnBlocked, kConvOnednn,
-#endif
-      kConvKokkos,
-  };
-  static const std::array<std::span<const ConvImpl>, 3> per_pass = {data_passes, data_passes, weights_pass};
+  static const std::array<std::vector<ConvImpl>, 3> per_pass = {
+      list_impls(Pass::kForward), list_impls(Pass::kBackwardData), list_impls(Pass::kBackwardWeights)};
   return per_pass[static_cast<std::size_t>(pass)];
 }
 

@@ -107,19 +107,15 @@ struct PackWeights {
       for (int lane = 0; lane < kLanes; ++lane) w[tap][lane] = from[weights.outside(at, lane, tap)];
     }
     float* packed = to + weights.order.at(at.tap, at.source, at.target);
-    Floats half[kTaps][kEdge];
-    for (int row = 0; row < kTaps; ++row) {
-      Floats in[kTaps];
-      for (int k = 0; k < kTaps; ++k) in[k] = w[row * kTaps + k];
-      transform_weights(in, half[row]);
-    }
-    for (int column = 0; column < kEdge; ++column) {
-      Floats in[kTaps], out[kEdge];
-      for (int row = 0; row < kTaps; ++row) in[row] = half[row][column];
-      transform_weights(in, out);
-      for (int row = 0; row < kEdge; ++row)
-        lanes::store(packed + (row * kEdge + column) * weights.order.position(), kLanes, out[row]);
-    }
+    both_ways<kTaps, kEdge>(
+        [&](int row, auto& in) {
+          for (int k = 0; k < kTaps; ++k) in[k] = w[row * kTaps + k];
+        },
+        transform_weights<kTaps>,
+        [&](int column, const auto& out) {
+          for (int row = 0; row < kEdge; ++row)
+            lanes::store(packed + (row * kEdge + column) * weights.order.position(), kLanes, out[row]);
+        });
   }
 };
 
@@ -132,21 +128,18 @@ struct UnpackGradient {
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
     const float* packed = from + weights.order.at(at.tap, at.source, at.target);
-    Floats half[kEdge][kTaps];
-    for (int row = 0; row < kEdge; ++row) {
-      Floats in[kEdge];
-      for (int column = 0; column < kEdge; ++column)
-        lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
-      transform_weight_gradient(in, half[row]);
-    }
-    for (int column = 0; column < kTaps; ++column) {
-      Floats in[kEdge], out[kTaps];
-      for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
-      transform_weight_gradient(in, out);
-      for (int row = 0; row < kTaps; ++row) {
-        for (int lane = 0; lane < kLanes; ++lane) to[weights.outside(at, lane, row * kTaps + column)] += out[row][lane];
-      }
-    }
+    both_ways<kEdge, kTaps>(
+        [&](int row, auto& in) {
+          for (int column = 0; column < kEdge; ++column)
+            lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
+        },
+        transform_weight_gradient<kTaps>,
+        [&](int column, const auto& out) {
+          for (int row = 0; row < kTaps; ++row) {
+            for (int lane = 0; lane < kLanes; ++lane)
+              to[weights.outside(at, lane, row * kTaps + column)] += out[row][lane];
+          }
+        });
   }
 };
 
@@ -173,20 +166,20 @@ class WinogradKernel final : public ConvKernel {
            PackWeights<kTaps>{weights_, weights, packed_.data()});
   }
 
-  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[box].count();
     auto* scratch = reinterpret_cast<float*>(args.scratch);
     if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
     const bool sums = pass_ == Pass::kBackwardWeights;
-    in_parallel("petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
+    launch(context, "petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
       float* room = scratch + part * part_floats_;
       float* sum = sums ? room + blocks_floats_ : nullptr;
       if (sums) std::fill_n(sum, elements(), 0.0F);
       run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
     });
     if (!sums) return;
-    in_parallel("petaflow::conv::add_parts[winograd]", kPositions, [&](std::int64_t position) {
+    launch(context, "petaflow::conv::add_parts[winograd]", kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
         const float* from = scratch + part * part_floats_ + blocks_floats_;
@@ -212,12 +205,6 @@ class WinogradKernel final : public ConvKernel {
   static constexpr int kTile = kEdge + 1 - kTaps;
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
-
-  template <class F>
-  static void in_parallel(const char* label, std::int64_t items, const F& f) {
-    using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Static>>;
-    Kokkos::parallel_for(label, Policy(0, items), f);
-  }
 
   void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, float* v,
                   float* sum) const {

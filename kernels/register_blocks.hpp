@@ -8,6 +8,9 @@
 
 namespace petaflow {
 
+/// a / b, rounded up, of numbers that are not negative.
+constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 /// Rows of a block that is kVectors registers wide.
 template <int kVectors>
 inline constexpr int kBlockRows = lanes::kPoints * lanes::kVectors / kVectors;
@@ -24,7 +27,7 @@ KOKKOS_FORCEINLINE_FUNCTION void with_constant(std::int64_t n, const F& f) {
 /// f(begin, size) for pieces of [0, count) of nearly equal size, up to `most`.
 template <class F>
 KOKKOS_FORCEINLINE_FUNCTION void in_pieces(std::int64_t count, std::int64_t most, const F& f) {
-  const std::int64_t pieces = (count + most - 1) / most;
+  const std::int64_t pieces = ceil_div(count, most);
   for (std::int64_t i = 0; i < pieces; ++i) {
     const std::int64_t begin = count * i / pieces;
     f(begin, count * (i + 1) / pieces - begin);

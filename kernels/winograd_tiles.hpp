@@ -9,14 +9,13 @@
 #include <algorithm>
 
 #include "kernels/conv.hpp"
+#include "kernels/register_blocks.hpp"
 #include "kernels/winograd_transforms.hpp"
 
 namespace petaflow::winograd {
 
 using lanes::kLanes;
 using lanes::unrolled;
-
-inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// One direction: target o reads sources o - pad ... o - pad + taps - 1.
 struct Axis {
@@ -176,20 +175,17 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
         const float* from = m + (i * block.tiles + t) * stride + c;
         float* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
-        Floats half[kEdge][kTile];
-        for (int row = 0; row < kEdge; ++row) {
-          Floats in[kEdge];
-          unrolled<kEdge>(
-              [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
-          transform_result(in, half[row]);
-        }
-        for (int column = 0; column < columns; ++column) {
-          Floats in[kEdge], out[kTile];
-          for (int row = 0; row < kEdge; ++row) in[row] = half[row][column];
-          transform_result(in, out);
-          for (int row = 0; row < rows; ++row)
-            lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[row]);
-        }
+        both_ways<kEdge, kTile>(
+            [&](int row, auto& in) {
+              unrolled<kEdge>(
+                  [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
+            },
+            transform_result<kTile>,
+            [&](int column, const auto& out) {
+              if (column >= columns) return;
+              for (int row = 0; row < rows; ++row)
+                lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[row]);
+            });
       }
     }
   }
@@ -205,19 +201,13 @@ void transform_gradients(const Problem& p, const Blocks& blocks, const Block& bl
       const std::int64_t h = (block.tile + t) / across * kTile, w = (block.tile + t) % across * kTile;
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
         float* to = m + (i * block.tiles + t) * stride + c;
-        Floats half[kTile][kEdge];
-        for (int row = 0; row < kTile; ++row) {
-          Floats in[kTile];
-          load_row(plane, h + row, w, c, in);
-          transform_gradient(in, half[row]);
-        }
-        for (int column = 0; column < kEdge; ++column) {
-          Floats in[kTile], out[kEdge];
-          for (int row = 0; row < kTile; ++row) in[row] = half[row][column];
-          transform_gradient(in, out);
-          unrolled<kEdge>(
-              [&](auto row) { lanes::store(to + (row * kEdge + column) * blocks.m_position, kLanes, out[row]); });
-        }
+        both_ways<kTile, kEdge>([&](int row, auto& in) { load_row(plane, h + row, w, c, in); },
+                                transform_gradient<kTile>,
+                                [&](int column, const auto& out) {
+                                  unrolled<kEdge>([&](auto row) {
+                                    lanes::store(to + (row * kEdge + column) * blocks.m_position, kLanes, out[row]);
+                                  });
+                                });
       }
     }
   }

@@ -6,6 +6,7 @@
 #include "hep/hep_report.hpp"
 #include "hep/judgement.hpp"
 #include "hep/options.hpp"
+#include "hep/phi.hpp"
 #include "train/agree.hpp"
 
 namespace petaflow::hep {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/error.hpp"
+#include "kernels/register_blocks.hpp"
 
 namespace petaflow {
 
@@ -20,8 +21,6 @@ std::int64_t band_budget_bytes() {
 #endif
   return (cache > 0 ? cache : std::int64_t{1} << 20) / 2;
 }
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 bool same_box(const ConvDesc& a, const ConvDesc& b) {
   return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
