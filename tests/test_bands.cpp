@@ -1,0 +1,80 @@
+// Boxes of rows: they cover their pass, and where Winograd's transforms fit they cut no tile and hold several planes.
+#include <gtest/gtest.h>
+
+#include "base/context.hpp"
+#include "nn/bands.hpp"
+
+namespace petaflow {
+namespace {
+
+struct Layer {
+  ConvDesc conv;
+  EpilogueDesc epilogue;
+
+  /// Kernel and padding in the directions that the input has; maxima over pairs of rows follow.
+  Layer(std::int64_t in_channels, std::int64_t out_channels, const Extent& in, const ConvGeometry& geometry) {
+    conv.n = 2, conv.in_channels = in_channels, conv.out_channels = out_channels;
+    conv.in = in, conv.out = window_output(in, geometry), conv.geometry = geometry;
+    conv.x_strides = Strides::of(in, in_channels);
+    conv.y_strides = Strides::of(conv.out, out_channels);
+    conv.threads = 2;
+    const std::int64_t deep = in.d > 1 ? 2 : 1;
+    epilogue.pool = {PoolKind::kMax, {deep, 2, 2}, {deep, 2, 2}, {0, 0, 0}};
+    epilogue.v = {conv.n, out_channels, conv.out.d, conv.out.h, conv.out.w};
+    const Extent y = epilogue.pool.output(conv.out);
+    epilogue.y = {conv.n, out_channels, y.d, y.h, y.w};
+  }
+};
+
+/// Heights of the boxes of each sample, `rows` of a box being its partition; the boxes must follow each other.
+std::vector<std::int64_t> heights(const Bands& bands, RowRange BandBox::* rows, std::int64_t expected) {
+  std::vector<std::int64_t> result;
+  std::int64_t end = 0;
+  for (const BandBox& box : bands.boxes) {
+    const RowRange& range = box.*rows;
+    EXPECT_EQ(range.begin, end % expected) << "a gap or an overlap";
+    end = range.end;
+    result.push_back(range.rows());
+  }
+  EXPECT_EQ(end, expected);
+  return result;
+}
+
+/// All but the last box of a sample are multiples of `align` and `least` or more.
+void expect_heights(const std::vector<std::int64_t>& heights, std::int64_t rows, std::int64_t align,
+                    std::int64_t least) {
+  EXPECT_GT(heights.size(), 2U) << "nothing is cut";
+  std::int64_t begin = 0;
+  for (const std::int64_t height : heights) {
+    const bool last = begin + height == rows;
+    EXPECT_TRUE(last || (height % align == 0 && height >= least)) << height << " rows from " << begin;
+    begin = last ? 0 : begin + height;
+  }
+}
+
+TEST(BandCutter, CutsNoTileOfWinograd) {
+  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+  const Layer layer(128, 128, {1, 112, 112}, {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}});
+  const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
+  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
+  expect_heights(heights(cutter.forward(), &BandBox::v, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_weights(), &BandBox::v, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_data(), &BandBox::x, 112), 112, 4, 4);
+}
+
+TEST(BandCutter, TakesSeveralPlanesForWinograd) {
+  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+  const Layer layer(16, 32, {63, 63, 63}, {{4, 4, 4}});
+  const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
+  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
+  expect_heights(heights(cutter.forward(), &BandBox::v, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_weights(), &BandBox::v, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_data(), &BandBox::x, 63), 63, 1, 8);
+
+  KernelOptions direct;
+  direct.conv = "direct";
+  EXPECT_LT(BandCutter(layer.conv, epilogue, 2, direct).backward_weights().boxes.front().v.rows(), 8);
+}
+
+}  // namespace
+}  // namespace petaflow
