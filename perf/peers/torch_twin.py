@@ -2,13 +2,15 @@
 """The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml: full training steps on data in memory.
 
 usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
-Prints one line: parameters, median milliseconds per step and samples/s.  Best-tuned: run it with the allocator told to keep its
+       [--precision f32|bf16]
+Prints one line: parameters, median milliseconds per step, samples/s and the largest resident memory; bf16 is torch.autocast's.  Best-tuned: run it with the allocator told to keep its
 memory, as compare.sh does, in both layouts.
 
 Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in two places: its cubes
 are f32 and scaled (petaflow's are int16, scaled in each step), and its Adam and SGD with momentum are plain, without LARC.
 """
 import argparse
+import resource
 import statistics
 import sys
 import time
@@ -78,6 +80,7 @@ parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--steps", type=int, default=8)
 parser.add_argument("--dropout", type=float, default=0.5)
+parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
 parser.add_argument("--layout", choices=["channels_last", "plain"], default="channels_last")
 args = parser.parse_args()
 
@@ -99,10 +102,13 @@ times = []
 for step in range(args.steps + 2):
     start = time.perf_counter()
     optimizer.zero_grad(set_to_none=True)
-    loss_of(net(x), y).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
+        loss = loss_of(net(x), y)
+    loss.backward()
     optimizer.step()
     if step >= 2:
         times.append(time.perf_counter() - start)
 median = statistics.median(times)
-print(f"torch {torch.__version__} {args.network} {args.layout}: {parameters} parameters, batch {args.batch}, "
-      f"{1e3 * median:.1f} ms/step, {args.batch / median:.3f} samples/s")
+resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+print(f"torch {torch.__version__} {args.network} {args.precision} {args.layout}: {parameters} parameters, batch {args.batch}, "
+      f"{resident_mib:.0f} MiB resident, {1e3 * median:.1f} ms/step, {args.batch / median:.3f} samples/s")
