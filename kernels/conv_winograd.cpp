@@ -1,5 +1,6 @@
 // Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
-// the multiplications of a direct one.  Host only, f32.
+// the multiplications of a direct one.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to
+// bf16 for the products: the result's relative error is about 0.01 there.
 // Each of the 36 positions of a tile is a matrix product over the blocks of winograd_tiles.hpp.
 #include <algorithm>
 
@@ -18,7 +19,7 @@ using lanes::kBlock;
 /// Where the channels [k, k + width) of the targets begin in a position of the weights, (block of targets, tap, source,
 /// target in block).
 struct WeightOrder {
-  std::int64_t sources, targets, taps;  // taps in depth
+  std::int64_t sources, targets, taps;  // sources in numbers; taps in depth
 
   std::int64_t position() const { return taps * sources * targets; }
   std::int64_t block(std::int64_t k) const { return k * taps * sources; }
@@ -33,15 +34,15 @@ struct WeightOrder {
 };
 
 /// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u.
-template <int kRows, int kVectors>
-void multiply(const float* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order, const float* u,
+template <int kRows, int kVectors, class Number>
+void multiply(const Number* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order, const Number* u,
               float* m, std::int64_t m_stride) {
   Floats sum[kRows][kVectors] = {};
   for (std::int64_t tap = 0; tap < order.taps; ++tap, v += v_tap) {
-    const float* row[kRows];
+    const Number* row[kRows];
     unrolled<kRows>([&](auto r) { row[r] = v + r * v_stride; });
     for (std::int64_t c = 0; c < order.sources; ++c, u += kVectors * kLanes) {
-      Floats weight[kVectors];
+      lanes::Vector<Number> weight[kVectors];
       unrolled<kVectors>([&](auto i) { lanes::load(u + i * kLanes, weight[i]); });
       unrolled<kRows>(
           [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[r][i], row[r][c], weight[i]); }); });
@@ -53,12 +54,12 @@ void multiply(const float* v, std::int64_t v_stride, std::int64_t v_tap, const W
 }
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
-template <int kSources, int kVectors>
-void correlate(const float* v, std::int64_t v_stride, const float* d, std::int64_t d_stride, std::int64_t rows,
+template <int kSources, int kVectors, class Number>
+void correlate(const Number* v, std::int64_t v_stride, const Number* d, std::int64_t d_stride, std::int64_t rows,
                float* s) {
   Floats sum[kSources][kVectors] = {};
   for (std::int64_t r = 0; r < rows; ++r, v += v_stride, d += d_stride) {
-    Floats gradient[kVectors];
+    lanes::Vector<Number> gradient[kVectors];
     unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
     unrolled<kSources>(
         [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
@@ -73,12 +74,13 @@ void correlate(const float* v, std::int64_t v_stride, const float* d, std::int64
   });
 }
 
-/// Weights or their gradient: kLanes targets of one tap in depth and one source per item, in PyTorch's order
+/// Weights or their gradient: kLanes targets of one tap in depth and one number of sources per item, in PyTorch's order
 /// (target, source, tap, kTaps, kTaps) outside; `reversed`: source and target change places and the taps run backwards.
 template <int kTaps>
 struct Weights {
   WeightOrder order;
   bool reversed;
+  int held = 1;  // sources of a number
 
   std::int64_t items() const { return order.targets / kLanes * order.taps * order.sources; }
   struct Item {
@@ -87,34 +89,33 @@ struct Weights {
   Item item(std::int64_t i) const {
     return {i / order.sources / order.taps * kLanes, i / order.sources % order.taps, i % order.sources};
   }
-  std::int64_t outside(const Item& at, int lane, int tap) const {
-    const std::int64_t target = at.target + lane, area = kTaps * kTaps;
-    if (!reversed) return ((target * order.sources + at.source) * order.taps + at.tap) * area + tap;
-    return ((at.source * order.targets + target) * order.taps + order.taps - 1 - at.tap) * area + area - 1 - tap;
+  std::int64_t outside(const Item& at, int n, int lane, int tap) const {
+    const std::int64_t target = at.target + lane, source = at.source * held + n, area = kTaps * kTaps;
+    if (!reversed) return ((target * order.sources * held + source) * order.taps + at.tap) * area + tap;
+    return ((source * order.targets + target) * order.taps + order.taps - 1 - at.tap) * area + area - 1 - tap;
   }
 };
 
-template <int kTaps>
+template <int kTaps, class Number>
 struct PackWeights {
+  static constexpr int kHeld = std::is_same_v<Number, float> ? 1 : 2;
   Weights<kTaps> weights;
   const float* from;
-  float* to;
+  Number* to;
 
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
-    Floats w[kTaps * kTaps];
-    for (int tap = 0; tap < kTaps * kTaps; ++tap) {
-      for (int lane = 0; lane < kLanes; ++lane) w[tap][lane] = from[weights.outside(at, lane, tap)];
-    }
-    float* packed = to + weights.order.at(at.tap, at.source, at.target);
-    both_ways<kTaps, kEdge>(
-        [&](int row, auto& in) {
-          for (int k = 0; k < kTaps; ++k) in[k] = w[row * kTaps + k];
+    Number* packed = to + weights.order.at(at.tap, at.source, at.target);
+    both_ways<kTaps, kEdge, kHeld>(
+        [&](int n, int row, auto& in) {
+          for (int k = 0; k < kTaps; ++k) {
+            for (int lane = 0; lane < kLanes; ++lane) in[k][lane] = from[weights.outside(at, n, lane, row * kTaps + k)];
+          }
         },
         transform_weights<kTaps>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kEdge; ++row)
-            lanes::store(packed + (row * kEdge + column) * weights.order.position(), kLanes, out[row]);
+            store_number(packed + (row * kEdge + column) * weights.order.position(), out, row);
         });
   }
 };
@@ -128,8 +129,8 @@ struct UnpackGradient {
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
     const float* packed = from + weights.order.at(at.tap, at.source, at.target);
-    both_ways<kEdge, kTaps>(
-        [&](int row, auto& in) {
+    both_ways<kEdge, kTaps, 1>(
+        [&](int, int row, auto& in) {
           for (int column = 0; column < kEdge; ++column)
             lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
         },
@@ -137,25 +138,27 @@ struct UnpackGradient {
         [&](int column, const auto& out) {
           for (int row = 0; row < kTaps; ++row) {
             for (int lane = 0; lane < kLanes; ++lane)
-              to[weights.outside(at, lane, row * kTaps + column)] += out[row][lane];
+              to[weights.outside(at, 0, lane, row * kTaps + column)] += out[0][row][lane];
           }
         });
   }
 };
 
-template <int kTaps>
+template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
  public:
   WinogradKernel(Pass pass, std::span<const ConvDesc> boxes)
       : pass_(pass), threads_(boxes.front().threads), weights_{{}, pass == Pass::kBackwardData} {
+    const Packing packing = winograd::packing<T>(pass == Pass::kBackwardWeights);
     for (const ConvDesc& desc : boxes) {
       problems_.emplace_back(desc, weights_.reversed);
-      blocks_.emplace_back(problems_.back());
-      blocks_floats_ = std::max(blocks_floats_, blocks_.back().floats());
+      blocks_.emplace_back(problems_.back(), packing);
+      block_numbers_ = std::max(block_numbers_, blocks_.back().numbers());
     }
     const Problem& p = problems_.front();
-    weights_.order = {p.sources, p.targets, p.d.taps};
-    part_floats_ = blocks_floats_ + (threads_ > 1 && pass == Pass::kBackwardWeights ? elements() : 0);
+    weights_.order = {p.sources / packing.channels, p.targets, p.d.taps};
+    weights_.held = packing.channels;
+    part_numbers_ = block_numbers_ + (threads_ > 1 && pass == Pass::kBackwardWeights ? elements() : 0);
     if (pass != Pass::kBackwardWeights)
       packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
   }
@@ -163,18 +166,18 @@ class WinogradKernel final : public ConvKernel {
   void refresh(const Context& context, const float* weights) override {
     if (pass_ == Pass::kBackwardWeights) return;
     launch(context, "petaflow::conv::refresh[winograd]", weights_.items(),
-           PackWeights<kTaps>{weights_, weights, packed_.data()});
+           PackWeights<kTaps, Number>{weights_, weights, packed_.data()});
   }
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[box].count();
-    auto* scratch = reinterpret_cast<float*>(args.scratch);
+    auto* scratch = reinterpret_cast<Number*>(args.scratch);
     if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
     const bool sums = pass_ == Pass::kBackwardWeights;
     launch(context, "petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
-      float* room = scratch + part * part_floats_;
-      float* sum = sums ? room + blocks_floats_ : nullptr;
+      Number* room = scratch + part * part_numbers_;
+      float* sum = sums ? reinterpret_cast<float*>(room + block_numbers_) : nullptr;
       if (sums) std::fill_n(sum, elements(), 0.0F);
       run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
     });
@@ -182,14 +185,14 @@ class WinogradKernel final : public ConvKernel {
     launch(context, "petaflow::conv::add_parts[winograd]", kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
-        const float* from = scratch + part * part_floats_ + blocks_floats_;
+        const auto* from = reinterpret_cast<const float*>(scratch + part * part_numbers_ + block_numbers_);
         for (std::int64_t i = position * size; i < (position + 1) * size; ++i) args.sum[i] += from[i];
       }
     });
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(threads_ * part_floats_) * sizeof(float);
+    return static_cast<std::size_t>(threads_ * part_numbers_) * sizeof(Number);
   }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
@@ -201,43 +204,46 @@ class WinogradKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kTile, kTaps); }
 
  private:
-  using Packed = Kokkos::View<float*, Kokkos::HostSpace>;
+  using Number = winograd::Number<T>;
+  using Packed = Kokkos::View<Number*, Kokkos::HostSpace>;
   static constexpr int kTile = kEdge + 1 - kTaps;
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
 
-  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, float* v,
+  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number* v,
                   float* sum) const {
+    constexpr int kTiles = packing<T>(true).tiles;
     const Problem& p = problems_[box];
     const Blocks& blocks = blocks_[box];
-    float* m = v + kPositions * blocks.v_position;
-    auto* source = static_cast<float*>(weights_.reversed ? args.y : args.x);
-    auto* target = static_cast<float*>(weights_.reversed ? args.x : args.y);
+    Number* m = v + kPositions * blocks.v_position;
+    auto* source = static_cast<T*>(weights_.reversed ? args.y : args.x);
+    auto* target = static_cast<T*>(weights_.reversed ? args.x : args.y);
     for (std::int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
-      transform_sources(p, blocks, block, source, v);
       if (pass_ == Pass::kBackwardWeights) {
-        transform_gradients<kTile>(p, blocks, block, target, m);
+        transform_sources<kTiles>(p, blocks, block, source, v);
+        transform_gradients<kTile, kTiles>(p, blocks, block, target, m);
         correlate_positions(blocks, block, v, m, sum);
       } else {
-        multiply_positions(blocks, block, v, m);
-        write_targets<kTile>(p, blocks, block, m, target);
+        auto* sums = reinterpret_cast<float*>(m);
+        transform_sources<1>(p, blocks, block, source, v);
+        multiply_positions(blocks, block, v, sums);
+        write_targets<kTile>(p, blocks, block, sums, target);
       }
     }
   }
 
-  void multiply_positions(const Blocks& blocks, const Block& block, const float* v, float* m) const {
+  void multiply_positions(const Blocks& blocks, const Block& block, const Number* v, float* m) const {
     const WeightOrder& order = weights_.order;
-    const std::int64_t v_stride = row_stride(order.sources), m_stride = row_stride(order.targets);
     for (int position = 0; position < kPositions; ++position) {
-      const float* u = packed_.data() + position * order.position();
+      const Number* u = packed_.data() + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
         with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
           in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
             with_constant<lanes::kPoints>(rows, [&](auto count) {
-              multiply<count, vectors>(v + position * blocks.v_position + begin * v_stride, v_stride,
-                                       block.tiles * v_stride, order, u + order.block(k),
-                                       m + position * blocks.m_position + begin * m_stride + k, m_stride);
+              multiply<count, vectors>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
+                                       block.tiles * blocks.v_stride, order, u + order.block(k),
+                                       m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
             });
           });
         });
@@ -245,17 +251,18 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void correlate_positions(const Blocks& blocks, const Block& block, const float* v, const float* d, float* sum) const {
+  void correlate_positions(const Blocks& blocks, const Block& block, const Number* v, const Number* d,
+                           float* sum) const {
     const WeightOrder& order = weights_.order;
-    const std::int64_t v_stride = row_stride(order.sources), d_stride = row_stride(order.targets);
     for (int position = 0; position < kPositions; ++position) {
       for (std::int64_t tap = 0; tap < order.taps; ++tap) {
         for (std::int64_t k = 0; k < order.targets; k += kBlock) {
           with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
             in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
               with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-                correlate<count, vectors>(v + position * blocks.v_position + tap * block.tiles * v_stride + c, v_stride,
-                                          d + position * blocks.m_position + k, d_stride, block.planes * block.tiles,
+                correlate<count, vectors>(v + position * blocks.v_position + tap * block.rows * blocks.v_stride + c,
+                                          blocks.v_stride, d + position * blocks.m_position + k, blocks.m_stride,
+                                          block.planes * block.rows,
                                           sum + position * order.position() + order.at(tap, c, k));
               });
             });
@@ -271,13 +278,12 @@ class WinogradKernel final : public ConvKernel {
   std::vector<Problem> problems_;
   std::vector<Blocks> blocks_;
   Packed packed_;
-  std::int64_t blocks_floats_ = 0, part_floats_ = 0;  // of the blocks' transforms, and all that a thread needs
+  std::int64_t block_numbers_ = 0, part_numbers_ = 0;  // of a block's transforms, and all that a thread needs
 };
 
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (desc.type != DType::kF32) return "for f32 only";
   if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4)) return "for 3 x 3 and 4 x 4 taps only";
   if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
@@ -302,9 +308,14 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   return {};
 }
 
+template <class T>
+std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> boxes) {
+  if (boxes.front().geometry.kernel.h == 3) return std::make_unique<WinogradKernel<3, T>>(pass, boxes);
+  return std::make_unique<WinogradKernel<4, T>>(pass, boxes);
+}
+
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  if (boxes.front().geometry.kernel.h == 3) return std::make_unique<WinogradKernel<3>>(pass, boxes);
-  return std::make_unique<WinogradKernel<4>>(pass, boxes);
+  return boxes.front().type == DType::kF32 ? make_typed<float>(pass, boxes) : make_typed<Bf16>(pass, boxes);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // A short vector of f32 that fills one register, and the register blocking that goes with it.  Portable C++ (the vector
-// extension of GCC and Clang on the host, an array on devices).
+// extension of GCC and Clang on the host, an array on devices); AVX-512's instructions where they say what that cannot.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "base/dtype.hpp"
@@ -206,15 +207,79 @@ KOKKOS_INLINE_FUNCTION void multiply_add(Floats& sum, const Floats& a, const Flo
 #endif
 }
 
+#if PETAFLOW_NATIVE_LANES
+/// Rounds to bf16, to the nearest, ties to even; NaN stays NaN.
+inline HalfWords round_to_bf16(const Floats& value) {
+#if defined(__AVX512BF16__)
+  return __builtin_bit_cast(HalfWords, _mm512_cvtneps_pbh(__builtin_bit_cast(__m512, value)));
+#else
+  const Words word = __builtin_bit_cast(Words, value);
+  const Words rounded = word + (0x7FFFU + ((word >> 16) & 1U));
+  return __builtin_convertvector((value == value ? rounded : word | 0x00400000U) >> 16, HalfWords);
+#endif
+}
+
+/// True where one instruction multiplies and adds pairs of bf16.
+#if defined(__AVX512BF16__)
+inline constexpr bool kMultipliesPairs = true;
+#else
+inline constexpr bool kMultipliesPairs = false;
+#endif
+
+/// Two bf16 numbers of one operand that are multiplied with two of the other and added: the first in the lower half.
+enum class Bf16Pair : std::uint32_t {};
+
+/// kLanes pairs.
+struct Pairs {
+  Words bits;
+};
+
+/// kLanes numbers of what products take.
+template <class Number>
+using Vector = std::conditional_t<std::is_same_v<Number, Bf16Pair>, Pairs, Floats>;
+
+inline void load(const Bf16Pair* from, Pairs& to) { std::memcpy(&to.bits, from, sizeof to.bits); }
+
+/// Pairs of the lanes of two registers.
+inline Pairs pair(const Floats& first, const Floats& second) {
+  return {__builtin_convertvector(round_to_bf16(first), Words) | __builtin_convertvector(round_to_bf16(second), Words)
+                                                                     << 16};
+}
+
+/// Writes the first `count` lanes.
+inline void store(Bf16Pair* to, int count, const Pairs& value) {
+  std::memcpy(to, &value.bits, static_cast<std::size_t>(count) * sizeof *to);
+}
+
+/// sum += scale * value, pair by pair, in f32.
+inline void multiply_add(Floats& sum, Bf16Pair scale, const Pairs& value) {
+  const Words scales = Words{} + static_cast<std::uint32_t>(scale);
+#if defined(__AVX512BF16__)
+  sum =
+      __builtin_bit_cast(Floats, _mm512_dpbf16_ps(__builtin_bit_cast(__m512, sum), __builtin_bit_cast(__m512bh, scales),
+                                                  __builtin_bit_cast(__m512bh, value.bits)));
+#else
+  constexpr std::uint32_t kSecond = 0xFFFF0000U;
+  sum += __builtin_bit_cast(Floats, scales << 16) * __builtin_bit_cast(Floats, value.bits << 16);
+  sum += __builtin_bit_cast(Floats, scales & kSecond) * __builtin_bit_cast(Floats, value.bits & kSecond);
+#endif
+}
+#endif
+
 /// Writes the first `count` lanes, rounded to T.
 template <class T>
 KOKKOS_INLINE_FUNCTION void store(T* to, int count, const Floats& value) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (count == kLanes) {
+#if PETAFLOW_NATIVE_LANES
+  if (count == kLanes) {
+    if constexpr (sizeof(T) == sizeof(float)) {
       std::memcpy(to, &value, sizeof value);
-      return;
+    } else {
+      const HalfWords half = round_to_bf16(value);
+      std::memcpy(static_cast<void*>(to), &half, sizeof half);
     }
+    return;
   }
+#endif
   for (int i = 0; i < count; ++i) to[i] = static_cast<T>(value[i]);
 }
 

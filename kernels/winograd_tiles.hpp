@@ -3,10 +3,12 @@
 //
 // A block is some planes times some tiles of a plane.  Its source is transformed to V (position, plane, tile, channel),
 // where the planes are those that the taps in depth reach; rows (plane, tile) of one position are then rows of a
-// matrix, and a tap in depth shifts them by whole planes.
+// matrix, and a tap in depth shifts them by whole planes.  The matrices hold numbers of 32 bits: f32, or pairs of bf16
+// along what their product sums over, which are two channels, or two tiles where weights' gradients are summed.
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/conv.hpp"
 #include "kernels/register_blocks.hpp"
@@ -52,78 +54,98 @@ struct Problem {
   std::int64_t tiles_w() const { return ceil_div(w.targets, tile()); }
 };
 
-/// Floats between the rows of matrices of channels: no multiple of 256 bytes, which share few places of the first
-/// cache.
-inline std::int64_t row_stride(std::int64_t channels) { return channels * 4 % 256 == 0 ? channels + kLanes : channels; }
+template <class T>
+using Number = std::conditional_t<std::is_same_v<T, Bf16>, lanes::Bf16Pair, float>;
 
-/// Planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them.
+/// What a number holds: one of the two is 2 in bf16.
+struct Packing {
+  int channels = 1, tiles = 1;
+};
+template <class T>
+constexpr Packing packing(bool of_tiles) {
+  constexpr int kHeld = sizeof(Number<T>) / sizeof(T);
+  return of_tiles ? Packing{1, kHeld} : Packing{kHeld, 1};
+}
+
+/// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the first cache.
+inline std::int64_t row_stride(std::int64_t numbers) { return numbers * 4 % 256 == 0 ? numbers + kLanes : numbers; }
+
+/// Planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them, in `rows` rows of numbers.
 struct Block {
-  std::int64_t run, plane, planes, tile, tiles;
+  std::int64_t run, plane, planes, tile, tiles, rows;
 };
 
 /// How a box is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
 struct Blocks {
   std::int64_t runs, run_planes, plane_tiles;  // planes that follow each other, and tiles of each
   std::int64_t planes, tiles;                  // of a block, at most
-  std::int64_t v_position, m_position;         // floats of a position of V and of the target's tiles
+  std::int64_t v_stride, m_stride;             // numbers between the rows of V and of the target's tiles
+  std::int64_t v_position, m_position;         // and between their positions
+  int row_tiles;                               // tiles of a row
 
-  explicit Blocks(const Problem& p) {
+  Blocks(const Problem& p, const Packing& packing)
+      : v_stride(row_stride(p.sources / packing.channels)), m_stride(row_stride(p.targets)), row_tiles(packing.tiles) {
     // V and the target's tiles are written once and read once: they may live in the second and third cache.
     constexpr std::int64_t kBytes = std::int64_t{3} << 20;
     const bool deep = p.d.taps > 1;
     runs = deep ? p.samples : 1;
     run_planes = deep ? p.d.targets : p.samples * p.d.targets;
     plane_tiles = p.tiles_h() * p.tiles_w();
-    const std::int64_t rows = std::max<std::int64_t>(
-        lanes::kPoints, kBytes / (kPositions * 4 * (row_stride(p.sources) + row_stride(p.targets))));
+    const std::int64_t rows =
+        std::max<std::int64_t>(lanes::kPoints, kBytes * row_tiles / (kPositions * 4 * (v_stride + m_stride)));
     planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_tiles));
     planes = ceil_div(run_planes, ceil_div(run_planes, planes));
     tiles = std::clamp<std::int64_t>(rows / planes, 1, plane_tiles);
     tiles = ceil_div(plane_tiles, ceil_div(plane_tiles, tiles));
+    tiles = std::min(plane_tiles, ceil_div(tiles, row_tiles) * row_tiles);
     // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
-    const auto off_page = [](std::int64_t floats) { return ceil_div(floats, 1024) * 1024 + 2 * kLanes; };
-    v_position = off_page((planes + p.d.taps - 1) * tiles * row_stride(p.sources));
-    m_position = off_page(planes * tiles * row_stride(p.targets));
+    const auto off_page = [](std::int64_t numbers) { return ceil_div(numbers, 1024) * 1024 + 2 * kLanes; };
+    v_position = off_page((planes + p.d.taps - 1) * ceil_div(tiles, row_tiles) * v_stride);
+    m_position = off_page(planes * ceil_div(tiles, row_tiles) * m_stride);
   }
 
-  std::int64_t floats() const { return kPositions * (v_position + m_position); }
+  std::int64_t numbers() const { return kPositions * (v_position + m_position); }
   std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_tiles, tiles); }
   Block operator[](std::int64_t i) const {
     const std::int64_t across = ceil_div(plane_tiles, tiles), along = ceil_div(run_planes, planes);
     const std::int64_t tile = i % across * tiles, plane = i / across % along * planes;
-    return {i / across / along, plane, std::min(planes, run_planes - plane), tile, std::min(tiles, plane_tiles - tile)};
+    const std::int64_t some = std::min(tiles, plane_tiles - tile);
+    return {i / across / along, plane, std::min(planes, run_planes - plane), tile, some, ceil_div(some, row_tiles)};
   }
 };
 
 /// The plane of a tensor: a pointer to its first pixel and its extents.
+template <class T>
 struct Plane {
-  float* data;
+  T* data;
   std::int64_t h, w, h_stride, w_stride;
 };
 
 /// Plane `plane` of a run in the target, or in the source, where it may lie outside: data is null then.
-inline Plane target_plane(const Problem& p, float* target, std::int64_t run, std::int64_t plane) {
+template <class T>
+Plane<T> target_plane(const Problem& p, T* target, std::int64_t run, std::int64_t plane) {
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = p.d.taps > 1 ? plane : plane % p.d.targets;
   return {target + sample * p.target_n + d * p.d.target_stride, p.h.targets, p.w.targets, p.h.target_stride,
           p.w.target_stride};
 }
-inline Plane source_plane(const Problem& p, float* source, std::int64_t run, std::int64_t plane) {
+template <class T>
+Plane<T> source_plane(const Problem& p, T* source, std::int64_t run, std::int64_t plane) {
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = (p.d.taps > 1 ? plane : plane % p.d.targets) - p.d.pad;
-  float* data = d < 0 || d >= p.d.sources ? nullptr : source + sample * p.source_n + d * p.d.source_stride;
+  T* data = d < 0 || d >= p.d.sources ? nullptr : source + sample * p.source_n + d * p.d.source_stride;
   return {data, p.h.sources, p.w.sources, p.h.source_stride, p.w.source_stride};
 }
 
 /// Loads kCount neighbouring pixels of a row; those outside of the plane are zero.
-template <int kCount>
-KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane& plane, std::int64_t h, std::int64_t w, std::int64_t c,
+template <class T, int kCount>
+KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane<T>& plane, std::int64_t h, std::int64_t w, std::int64_t c,
                                           Floats (&to)[kCount]) {
   if (h < 0 || h >= plane.h) {
     for (Floats& pixel : to) pixel = Floats{};
     return;
   }
-  const float* from = plane.data + h * plane.h_stride + c;
+  const T* from = plane.data + h * plane.h_stride + c;
   if (w >= 0 && w + kCount <= plane.w) {
     unrolled<kCount>([&](auto i) { lanes::load(from + (w + i) * plane.w_stride, to[i]); });
   } else {
@@ -134,49 +156,66 @@ KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane& plane, std::int64_t h, st
   }
 }
 
-/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more.
-inline void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, float* source, float* v) {
-  const std::int64_t stride = row_stride(p.sources), tile_size = p.tile(), across = p.tiles_w();
+/// Where the tiles of a row begin; one that does not exist lies above the plane.
+template <int kTiles>
+struct Corners {
+  std::int64_t h[kTiles], w[kTiles];
+
+  Corners(const Problem& p, const Block& block, std::int64_t row, std::int64_t pad_h, std::int64_t pad_w) {
+    const std::int64_t across = p.tiles_w(), size = p.tile();
+    for (int n = 0; n < kTiles; ++n) {
+      const std::int64_t tile = row * kTiles + n;
+      h[n] = tile < block.tiles ? (block.tile + tile) / across * size - pad_h : -std::int64_t{kEdge};
+      w[n] = (block.tile + tile) % across * size - pad_w;
+    }
+  }
+};
+
+/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kTiles
+/// tiles.
+template <int kTiles, class T>
+void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<T>* v) {
+  using Stored = std::conditional_t<kTiles == 1, T, Number<T>>;  // pairs of channels are neighbours anyway
+  constexpr int kHeld = sizeof(Number<T>) / sizeof(Stored);
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
-    const Plane plane = source_plane(p, source, block.run, block.plane + i);
-    float* rows = v + i * block.tiles * stride;
+    const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
+    Number<T>* rows = v + i * block.rows * blocks.v_stride;
     if (plane.data == nullptr) {
       for (int position = 0; position < kPositions; ++position)
-        std::fill_n(rows + position * blocks.v_position, block.tiles * stride, 0.0F);
+        std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<T>{});
       continue;
     }
-    for (std::int64_t t = 0; t < block.tiles; ++t) {
-      const std::int64_t h = (block.tile + t) / across * tile_size - p.h.pad,
-                         w = (block.tile + t) % across * tile_size - p.w.pad;
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const Corners<kTiles> at(p, block, r, p.h.pad, p.w.pad);
       for (std::int64_t c = 0; c < p.sources; c += kLanes) {
-        float* to = rows + t * stride + c;
-        both_ways<kEdge, kEdge>([&](int row, auto& pixels) { load_row(plane, h + row, w, c, pixels); },
-                                transform_source,
-                                [&](int column, const auto& values) {
-                                  unrolled<kEdge>([&](auto row) {
-                                    lanes::store(to + (row * kEdge + column) * blocks.v_position, kLanes, values[row]);
-                                  });
-                                });
+        auto* to = reinterpret_cast<Stored*>(rows + r * blocks.v_stride) + c;
+        both_ways<kEdge, kEdge, kTiles>(
+            [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); }, transform_source,
+            [&](int column, const auto& values) {
+              unrolled<kEdge>([&](auto row) {
+                store_number(to + (row * kEdge + column) * blocks.v_position * kHeld, values, row);
+              });
+            });
       }
     }
   }
 }
 
 /// Writes the targets of a block from the sums m (position, plane, tile, channel).
-template <int kTile>
-void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, float* target) {
-  const std::int64_t stride = row_stride(p.targets), across = p.tiles_w();
+template <int kTile, class T>
+void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    const Plane plane = target_plane(p, target, block.run, block.plane + i);
+    const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
     for (std::int64_t t = 0; t < block.tiles; ++t) {
-      const std::int64_t h = (block.tile + t) / across * kTile, w = (block.tile + t) % across * kTile;
+      const Corners<1> at(p, block, t, 0, 0);
+      const std::int64_t h = at.h[0], w = at.w[0];
       const int rows = static_cast<int>(std::min<std::int64_t>(kTile, plane.h - h)),
                 columns = static_cast<int>(std::min<std::int64_t>(kTile, plane.w - w));
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
-        const float* from = m + (i * block.tiles + t) * stride + c;
-        float* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
-        both_ways<kEdge, kTile>(
-            [&](int row, auto& in) {
+        const float* from = m + (i * block.tiles + t) * blocks.m_stride + c;
+        T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
+        both_ways<kEdge, kTile, 1>(
+            [&](int, int row, auto& in) {
               unrolled<kEdge>(
                   [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
             },
@@ -184,30 +223,29 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
             [&](int column, const auto& out) {
               if (column >= columns) return;
               for (int row = 0; row < rows; ++row)
-                lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[row]);
+                lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[0][row]);
             });
       }
     }
   }
 }
 
-/// The tiles of the output gradient, transformed: D (position, plane, tile, channel).
-template <int kTile>
-void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, float* target, float* m) {
-  const std::int64_t stride = row_stride(p.targets), across = p.tiles_w();
+/// The tiles of the output gradient, transformed: D (position, plane, row of kTiles tiles, channel).
+template <int kTile, int kTiles, class T>
+void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, T* target, Number<T>* m) {
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    const Plane plane = target_plane(p, target, block.run, block.plane + i);
-    for (std::int64_t t = 0; t < block.tiles; ++t) {
-      const std::int64_t h = (block.tile + t) / across * kTile, w = (block.tile + t) % across * kTile;
+    const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+      const Corners<kTiles> at(p, block, r, 0, 0);
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
-        float* to = m + (i * block.tiles + t) * stride + c;
-        both_ways<kTile, kEdge>([&](int row, auto& in) { load_row(plane, h + row, w, c, in); },
-                                transform_gradient<kTile>,
-                                [&](int column, const auto& out) {
-                                  unrolled<kEdge>([&](auto row) {
-                                    lanes::store(to + (row * kEdge + column) * blocks.m_position, kLanes, out[row]);
-                                  });
-                                });
+        Number<T>* to = m + (i * block.rows + r) * blocks.m_stride + c;
+        both_ways<kTile, kEdge, kTiles>(
+            [&](int n, int row, auto& in) { load_row(plane, at.h[n] + row, at.w[n], c, in); },
+            transform_gradient<kTile>,
+            [&](int column, const auto& out) {
+              unrolled<kEdge>(
+                  [&](auto row) { store_number(to + (row * kEdge + column) * blocks.m_position, out, row); });
+            });
       }
     }
   }

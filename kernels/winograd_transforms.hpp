@@ -107,21 +107,37 @@ void transform_weight_gradient(const Floats (&u)[kEdge], Floats (&dw)[kTaps]) {
   });
 }
 
-/// The transform of both directions: `row(i, in)` gives a row of the kIn x kIn numbers, `transform` takes kIn to kOut
-/// numbers, and `column(j, out)` takes column j of the kOut x kOut results.
-template <int kIn, int kOut, class Row, class Transform, class Column>
+/// The transform of both directions, of kCount tiles side by side: `row(n, i, in)` gives row i of the kIn x kIn numbers
+/// of tile n, `transform` takes kIn to kOut numbers, and `column(j, out)` takes column j of the kOut x kOut results of
+/// each.
+template <int kIn, int kOut, int kCount, class Row, class Transform, class Column>
 KOKKOS_FORCEINLINE_FUNCTION void both_ways(const Row& row, const Transform& transform, const Column& column) {
-  Floats half[kIn][kOut];
-  for (int i = 0; i < kIn; ++i) {
-    Floats in[kIn];
-    row(i, in);
-    transform(in, half[i]);
+  Floats half[kCount][kIn][kOut];
+  for (int n = 0; n < kCount; ++n) {
+    for (int i = 0; i < kIn; ++i) {
+      Floats in[kIn];
+      row(n, i, in);
+      transform(in, half[n][i]);
+    }
   }
   for (int j = 0; j < kOut; ++j) {
-    Floats in[kIn], out[kOut];
-    for (int i = 0; i < kIn; ++i) in[i] = half[i][j];
-    transform(in, out);
+    Floats out[kCount][kOut];
+    for (int n = 0; n < kCount; ++n) {
+      Floats in[kIn];
+      for (int i = 0; i < kIn; ++i) in[i] = half[n][i][j];
+      transform(in, out[n]);
+    }
     column(j, out);
+  }
+}
+
+/// Writes result i of a column: of one tile, rounded to Stored, or pairs of two tiles.
+template <class Stored, int kCount, int kOut>
+KOKKOS_FORCEINLINE_FUNCTION void store_number(Stored* to, const Floats (&out)[kCount][kOut], int i) {
+  if constexpr (kCount == 1) {
+    lanes::store(to, lanes::kLanes, out[0][i]);
+  } else {
+    lanes::store(to, lanes::kLanes, lanes::pair(out[0][i], out[1][i]));
   }
 }
 

@@ -107,9 +107,6 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.batch = 10;
   EXPECT_NE(message(options, 1).find("a batch of 10 and 4 shards"), std::string::npos);
   options = {};
-  options.precision = "bf16";
-  EXPECT_NE(message(options, 1).find("bf16"), std::string::npos);
-  options = {};
   options.stop.patience = 3;
   EXPECT_NE(message(options, 1).find("data.validation"), std::string::npos);
 }

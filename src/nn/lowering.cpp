@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "nn/conv_stage.hpp"
+#include "nn/convert_stage.hpp"
 #include "nn/dense_stage.hpp"
 #include "nn/epilogue_stage.hpp"
 
@@ -70,7 +71,8 @@ class Builder {
         parameters_(parameters),
         options_(options),
         context_(context),
-        shape_(graph.sample().with_batch(options.batch)) {}
+        shape_(graph.sample().with_batch(options.batch)),
+        type_(graph.sample_type()) {}
 
   std::vector<LoweredStage> build() {
     Lowering lowering;
@@ -80,6 +82,7 @@ class Builder {
     }
     for (Lowering::Entry& entry : lowering.entries()) add(entry);
     finish();
+    convert(DType::kF32, "output");
     return std::move(stages_);
   }
 
@@ -93,13 +96,14 @@ class Builder {
       fusion_.linear = &entry;
     } else if (auto* own = std::get_if<StageOp>(&entry.operation)) {
       finish();
+      if (type_ == DType::kBf16) convert(DType::kF32, node.name);
       const Shape out = node.output.with_batch(options_.batch);
       StageSetup setup{node.name, shape_, {}, options_};
       const std::vector<ParamSpec> specs = node.layer->parameters(node.input);
       for (const ParamSpec& spec : specs) setup.parameters.push_back(*parameter(entry.layer, spec.name));
       own->stage->setup(setup, context_);
-      emit({node.name, {entry.layer}, shape_, out, std::move(own->stage), 0, seen_parameters_});
-      shape_ = out;
+      const DType type = own->stage->output_type();
+      emit({node.name, {entry.layer}, shape_, out, type, std::move(own->stage), 0, seen_parameters_});
       seen_parameters_ = seen_parameters_ || std::ranges::any_of(specs, &ParamSpec::trained);
       return;
     } else {
@@ -139,7 +143,13 @@ class Builder {
 
   void finish() {
     if (!fusion_.started) return;
-    LoweredStage lowered{fusion_.name, fusion_.layers, fusion_.input, fusion_.epilogue.y, nullptr, 0, seen_parameters_};
+    if (fusion_.linear != nullptr) {
+      const bool conv = std::holds_alternative<ConvOp>(fusion_.linear->operation);
+      convert(conv ? options_.precision : DType::kF32, fusion_.name);
+    }
+    fusion_.epilogue.type = type_;
+    LoweredStage lowered{fusion_.name,    fusion_.layers, fusion_.input, fusion_.epilogue.y, type_, nullptr, 0,
+                         seen_parameters_};
     if (fusion_.linear == nullptr) {
       lowered.stage = std::make_unique<EpilogueStage>(fusion_.name, fusion_.epilogue, options_.backward);
     } else {
@@ -158,6 +168,7 @@ class Builder {
         desc.geometry = conv->geometry;
         desc.x_strides = Strides::of(desc.in, desc.in_channels);
         desc.y_strides = Strides::of(desc.out, desc.out_channels);
+        desc.type = type_;
         lowered.stage = std::make_unique<ConvStage>(
             ConvStage::Options{node.name, desc, fusion_.epilogue, weight, bias, options_.backward, seen_parameters_,
                                options_.fixed_order, options_.kernels},
@@ -170,18 +181,30 @@ class Builder {
       }
       seen_parameters_ = true;
     }
-    shape_ = lowered.output;
     emit(std::move(lowered));
     fusion_ = Fusion{};
   }
 
-  void emit(LoweredStage stage) { stages_.push_back(std::move(stage)); }
+  // What the stage `reader` reads must be of this type.
+  void convert(DType type, const std::string& reader) {
+    if (type_ == type) return;
+    PETAFLOW_REQUIRE(type_ != DType::kI16, "{} reads whole numbers", reader);
+    const std::string name = fmt::format("{} in {}", reader, name_of(type));
+    emit({name, {}, shape_, shape_, type, std::make_unique<ConvertStage>(name), 0, seen_parameters_});
+  }
+
+  void emit(LoweredStage stage) {
+    shape_ = stage.output;
+    type_ = stage.type;
+    stages_.push_back(std::move(stage));
+  }
 
   const Graph& graph_;
   const std::vector<StageParameter>& parameters_;
   const NetworkOptions& options_;
   const Context& context_;
-  Shape shape_;                   // what the next operation reads
+  Shape shape_;  // what the next operation reads
+  DType type_;
   bool seen_parameters_ = false;  // an earlier stage has parameters to train, so gradients must reach it
   Fusion fusion_;
   std::vector<LoweredStage> stages_;

@@ -58,6 +58,7 @@ struct LoweredStage {
   std::string name;                 // "conv1 + relu + pool + dropout"
   std::vector<std::size_t> layers;  // the nodes fused into it
   Shape input, output;              // with the batch
+  DType type = DType::kF32;         // of the output and its gradient
   std::unique_ptr<Stage> stage;
   double forward_flop = 0;  // of the batch
   bool wants_dx = true;     // false: nothing before it has parameters to train

@@ -59,7 +59,7 @@ class BlockList {
   std::vector<MemoryBlock> blocks_;
 };
 
-std::size_t bytes_of(const Shape& shape, DType type = DType::kF32) {
+std::size_t bytes_of(const Shape& shape, DType type) {
   return static_cast<std::size_t>(shape.elements()) * size_of(type);
 }
 
@@ -92,13 +92,14 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     // y is read by the next stage, forward and perhaps backward; the last one is the network's output.
     const bool keep = options.backward && !last && lowered[index + 1].stage->backward_needs_input();
     const auto label = [&](const char* what) { return fmt::format("{}::{}", stage.name, what); };
-    of[index].y = last ? blocks.add_persistent(label("output"), bytes_of(stage.output))
-                       : blocks.add(label("output"), bytes_of(stage.output), i, keep ? backward - 1 : i + 1);
+    const std::size_t y_bytes = bytes_of(stage.output, stage.type);
+    of[index].y = last ? blocks.add_persistent(label("output"), y_bytes)
+                       : blocks.add(label("output"), y_bytes, i, keep ? backward - 1 : i + 1);
     of[index].forward_scratch = blocks.add(label("forward scratch"), stage.stage->forward_scratch_bytes(), i, i);
     if (!options.backward) continue;
     of[index].saved = blocks.add(label("saved"), stage.stage->saved_bytes(), i, backward);
-    of[index].dy = last ? blocks.add_persistent(label("output gradient"), bytes_of(stage.output))
-                        : blocks.add(label("output gradient"), bytes_of(stage.output), backward - 1, backward);
+    of[index].dy = last ? blocks.add_persistent(label("output gradient"), y_bytes)
+                        : blocks.add(label("output gradient"), y_bytes, backward - 1, backward);
     of[index].backward_scratch =
         blocks.add(label("backward scratch"), stage.stage->backward_scratch_bytes(), backward, backward);
   }
@@ -112,11 +113,11 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     LoweredStage& stage = lowered[index];
     StageBuffers& buffers = stage.stage->buffers;
     buffers.x = x;
-    buffers.y = Tensor::dense(stage.output, DType::kF32, arena_.block(of[index].y));
+    buffers.y = Tensor::dense(stage.output, stage.type, arena_.block(of[index].y));
     buffers.forward_scratch = arena_.block(of[index].forward_scratch);
     if (options.backward) {
       buffers.dx = stage.wants_dx ? dx : Tensor{};
-      buffers.dy = Tensor::dense(stage.output, DType::kF32, arena_.block(of[index].dy));
+      buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
       buffers.saved = arena_.block(of[index].saved);
       buffers.backward_scratch = arena_.block(of[index].backward_scratch);
     }

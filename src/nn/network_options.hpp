@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/dtype.hpp"
+
 namespace petaflow {
 
 /// Which implementation computes what; "auto" takes the first of the list that accepts, "direct" the first convolution
@@ -15,7 +17,9 @@ struct KernelOptions {
 };
 
 struct NetworkOptions {
-  std::int64_t batch = 1;    // slots of one forward and backward pass
+  std::int64_t batch = 1;  // slots of one forward and backward pass
+  DType precision =
+      DType::kF32;           // of activations and gradients between convolutions; all others, weights and sums are f32
   bool backward = true;      // false: inference only, less memory
   bool fixed_order = false;  // the same order of all sums, and so the same bits, on any number of threads
   KernelOptions kernels;

@@ -53,6 +53,8 @@ class Stage {
   /// buffers.
   virtual std::int64_t forward_rank_sum() const { return 0; }
   virtual std::int64_t backward_rank_sum() const { return 0; }
+  /// What y holds, of stages that layers bring; x is f32, or of the network's input.
+  virtual DType output_type() const { return DType::kF32; }
   /// Renews packed copies of the weights.
   virtual void refresh(const Context&) {}
   /// y = stage(x).

@@ -92,10 +92,8 @@ int command_summary(Job& job) {
   job.load_input();
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());
-    NetworkOptions options;
-    options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
-    options.fixed_order = job.options.train.deterministic;
-    options.kernels = job.options.kernels;
+    NetworkOptions options =
+        network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
     options.runs = false;
     const Network network(graph, options, job.context);
     print(job, job.line.json ? to_json(graph, network).dump(2) : to_text(graph, network));

@@ -36,11 +36,9 @@ TrainedNetwork load_trained(Job& job) {
   trained.provenance = checkpoint.provenance;
   job.load_text(checkpoint.config, trained.path);
   agree(*job.comm, [&] {
-    NetworkOptions options;
-    options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
+    NetworkOptions options =
+        network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
     options.backward = false;
-    options.fixed_order = job.options.train.deterministic;
-    options.kernels = job.options.kernels;
     trained.loss = job.app.loss();
     trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);

@@ -5,7 +5,7 @@
 namespace petaflow {
 
 void declare(Schema& schema, CommonOptions& options) {
-  schema.add("precision", options.precision);
+  schema.add("precision", options.precision, one_of({"f32", "bf16"}));
   schema.add("mllog", options.mllog);
 
   schema.add("run.name", options.run.name);
@@ -71,10 +71,16 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("kernels.bands", options.kernels.bands);
 }
 
+NetworkOptions network_options(const CommonOptions& options, std::int64_t batch) {
+  NetworkOptions network;
+  network.batch = batch;
+  network.precision = options.precision == "bf16" ? DType::kBf16 : DType::kF32;
+  network.fixed_order = options.train.deterministic;
+  network.kernels = options.kernels;
+  return network;
+}
+
 void check(const CommonOptions& options, int ranks) {
-  if (options.precision != "f32") {
-    user_error("precision \"{}\" is not supported: petaflow computes in \"f32\"", options.precision);
-  }
   const TrainOptions& train = options.train;
   if (train.deterministic) {
     if (train.batch % train.shards != 0) {

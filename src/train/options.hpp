@@ -90,13 +90,16 @@ struct CommonOptions {
   LogOptions log;
   CheckpointOptions checkpoint;
   CommOptions comm;
-  std::string precision = "f32";
-  bool mllog = false;  // event lines of MLPerf in the run folder
+  std::string precision = "f32";  // or "bf16"
+  bool mllog = false;             // event lines of MLPerf in the run folder
   KernelOptions kernels;
 };
 
 /// Binds the keys to the options, which must outlive the schema.
 void declare(Schema& schema, CommonOptions& options);
+
+/// @param batch  slots of a pass
+NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
 
 /// What the checks of single keys cannot see; throws user errors.
 /// @param ranks that train together

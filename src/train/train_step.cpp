@@ -54,11 +54,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
       inputs_(share_.pass, loss.targets(graph.output())) {
   context_.training = true;
   context_.step = inputs_.state();
-  NetworkOptions network;
-  network.batch = share_.pass;
-  network.fixed_order = options.train.deterministic;
-  network.kernels = options.kernels;
-  network_ = std::make_unique<Network>(graph, network, context_);
+  network_ = std::make_unique<Network>(graph, network_options(options, share_.pass), context_);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   exchange_ = make_gradient_exchange(comm, options, network_->parameters());

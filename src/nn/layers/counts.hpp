@@ -1,4 +1,4 @@
-// First layer of networks on counts: whole numbers of 16 bits become f32.
+// First layer of networks on counts: whole numbers of 16 bits become f32 or bf16.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,8 @@ enum class CountScale {
            // where that is 0
 };
 
-/// x (N, C, D, H, W) i16, not negative -> y f32 of the same shape.  Without gradient: it must be the first layer.
+/// x (N, C, D, H, W) i16, not negative -> y of the same shape in the network's precision.  Without gradient: it must be
+/// the first layer.
 class Counts final : public Layer {
  public:
   explicit Counts(CountScale scale) : scale_(scale) {}
@@ -34,32 +35,42 @@ class Counts final : public Layer {
       Kokkos::deep_copy(logs_, logs);
     }
 
+    void setup(const StageSetup& setup, const Context&) override { type_ = setup.options.precision; }
+    DType output_type() const override { return type_; }
+
     void forward(const Context& context) override {
-      if (scale_ == CountScale::kLog1p) return take_logs(context);
-      const std::int64_t size = buffers.x.shape.sample_size();
-      for (std::int64_t n = 0; n < buffers.x.shape.n; ++n) {
-        divide(context, buffers.x.as<std::int16_t>() + n * size, buffers.y.as<float>() + n * size, size);
-      }
+      type_ == DType::kF32 ? scale_into<float>(context) : scale_into<Bf16>(context);
     }
     void backward(const Context& /*context*/, float* /*gradient*/) override {}
     std::string describe_backward_data() const override { return "-"; }
 
+    template <class T>
+    void scale_into(const Context& context) const {
+      auto* y = buffers.y.as<T>();
+      if (scale_ == CountScale::kLog1p) return take_logs(context, y);
+      const std::int64_t size = buffers.x.shape.sample_size();
+      for (std::int64_t n = 0; n < buffers.x.shape.n; ++n) {
+        divide(context, buffers.x.as<std::int16_t>() + n * size, y + n * size, size);
+      }
+    }
+
     // Public: kernels of CUDA may not be in private functions.
-    void take_logs(const Context& context) const {
+    template <class T>
+    void take_logs(const Context& context, T* y) const {
       const std::int64_t count = buffers.x.shape.elements();
       const auto* x = buffers.x.as<std::int16_t>();
-      auto* y = buffers.y.as<float>();
       const Logs logs = logs_;
       launch(
           context, "petaflow::counts::log1p[kokkos]", (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {
             for (std::int64_t i = run * kRun; i < (run + 1) * kRun && i < count; ++i) {
               const auto n = static_cast<std::size_t>(x[i]);
-              y[i] = n < logs.extent(0) ? logs(n) : std::log1p(static_cast<float>(x[i]));
+              y[i] = static_cast<T>(n < logs.extent(0) ? logs(n) : std::log1p(static_cast<float>(x[i])));
             }
           });
     }
 
-    static void divide(const Context& context, const std::int16_t* x, float* y, std::int64_t size) {
+    template <class T>
+    static void divide(const Context& context, const std::int16_t* x, T* y, std::int64_t size) {
       using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
       std::int64_t total = 0;  // exact, in whatever order
       Kokkos::parallel_reduce(
@@ -68,7 +79,7 @@ class Counts final : public Layer {
       const float scale = total > 0 ? static_cast<float>(static_cast<double>(size) / static_cast<double>(total)) : 0.0F;
       launch(
           context, "petaflow::counts::divide[kokkos]", size,
-          KOKKOS_LAMBDA(std::int64_t i) { y[i] = static_cast<float>(x[i]) * scale; });
+          KOKKOS_LAMBDA(std::int64_t i) { y[i] = static_cast<T>(static_cast<float>(x[i]) * scale); });
     }
 
    private:
@@ -76,6 +87,7 @@ class Counts final : public Layer {
     static constexpr std::int64_t kRun = 4096;  // numbers of a work item
 
     CountScale scale_;
+    DType type_ = DType::kF32;
     Logs logs_{"petaflow::counts::logs", 1024};  // of 0, 1, 2, ...: most counts are small
   };
 
