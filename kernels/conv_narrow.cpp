@@ -1,7 +1,10 @@
 // Forward and backward weights of convolutions with few input channels, as first layers have: one sum over all taps and
-// channels, with a pointer for each of them.  Host only, f32, one box at a time in the calling thread.
+// channels, with a pointer for each of them.  Host only, one box at a time in the calling thread.
+//
+// What the pixels of a row of y read is copied into lines, one for each tap in depth and height, with zeros where there
+// is no pixel, so that all pixels are alike.  Products take f32 or pairs of bf16 (lanes::Number): forward pairs
+// neighbours of a line, backward weights two pixels of y.
 #include <algorithm>
-#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
@@ -15,109 +18,80 @@ namespace {
 
 using lanes::Floats;
 using lanes::kBlock;
+using lanes::kHeld;
 using lanes::kLanes;
+using lanes::Number;
 using lanes::unrolled;
 using portable::PackedOrder;
 using portable::PackWeights;
 
 constexpr std::int64_t kMostSources = 160;  // taps times channels
 
-/// What the pixels [begin, end) of a row of y read: source s (tap, channel) of pixel begin + i is at[s][i step].
-struct Row {
-  const float* const* at;
-  std::int64_t begin, end, step;
-  float* y;  // pixel `begin`
+std::int64_t padded_bytes(std::int64_t bytes) { return ceil_div(bytes, 64) * 64; }
+
+/// The lines of a convolution.
+struct LineShape {
+  std::int64_t count, taps, channels;  // lines; what a pixel reads of each
+  std::int64_t step;                   // elements between the pixels of y
+  std::int64_t elements;               // of a line
+
+  LineShape(const ConvDesc& desc, int held)
+      : count(desc.geometry.kernel.d * desc.geometry.kernel.h),
+        taps(desc.geometry.kernel.w),
+        channels(desc.in_channels),
+        step(desc.geometry.stride.w * channels),
+        // Pixels of y come in numbers, and a last tap may be half a number.
+        elements((ceil_div(desc.out.w, held) * held - 1) * step + taps * channels + held - 1) {}
+  std::int64_t run() const { return taps * channels; }
 };
 
-/// Calls f(row) for all pixels of a box: long rows where every tap lies inside, single pixels at the ends.
-template <class F>
-void for_rows(const ConvDesc& desc, const ConvArgs& args, const F& f) {
+/// Copies line `line` of a row of y: pixels from -pad on.
+template <class T>
+void copy_line(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh,
+               std::int64_t line, T* to) {
   const ConvGeometry& g = desc.geometry;
-  const auto* x = static_cast<const float*>(args.x);
-  auto* y = static_cast<float*>(args.y);
-  const std::int64_t step = g.stride.w * desc.x_strides.w, reach = (g.kernel.w - 1) * g.dilation.w - g.pad_begin.w;
-  // Pixels [lo, hi) read inside: 0 <= o stride - pad, o stride + reach < in.w.
-  const std::int64_t hi_end = desc.in.w - reach;
-  const std::int64_t hi = std::clamp<std::int64_t>(hi_end <= 0 ? 0 : (hi_end - 1) / g.stride.w + 1, 0, desc.out.w);
-  const std::int64_t lo = std::min(hi, (g.pad_begin.w + g.stride.w - 1) / g.stride.w);
-  thread_local std::vector<float> zeros;  // what a row outside reads
-  zeros.assign(static_cast<std::size_t>(std::max<std::int64_t>(1, hi - lo) * step), 0.0F);
-
-  const float* at[kMostSources];
-  float edge[kMostSources];
-  const float* at_edge[kMostSources];
-  for (std::int64_t s = 0; s < kMostSources; ++s) at_edge[s] = edge + s;
-  for (std::int64_t row = 0; row < desc.n * desc.out.d * desc.out.h; ++row) {
-    const std::int64_t oh = row % desc.out.h, od = row / desc.out.h % desc.out.d,
-                       sample = row / desc.out.h / desc.out.d;
-    float* to = y + sample * desc.y_strides.n + od * desc.y_strides.d + oh * desc.y_strides.h;
-    // Calls f(s, line, iw) for all sources: where their row begins (null: outside) and which pixel pixel `o` reads
-    // there.
-    const auto for_sources = [&](std::int64_t o, const auto& source) {
-      std::int64_t s = 0;
-      for (std::int64_t td = 0; td < g.kernel.d; ++td) {
-        for (std::int64_t th = 0; th < g.kernel.h; ++th) {
-          const std::int64_t id = od * g.stride.d + td * g.dilation.d - g.pad_begin.d,
-                             ih = oh * g.stride.h + th * g.dilation.h - g.pad_begin.h;
-          const bool inside = id >= 0 && id < desc.in.d && ih >= 0 && ih < desc.in.h;
-          const float* line =
-              inside ? x + sample * desc.x_strides.n + id * desc.x_strides.d + ih * desc.x_strides.h : nullptr;
-          for (std::int64_t tw = 0; tw < g.kernel.w; ++tw) {
-            const std::int64_t iw = o * g.stride.w + tw * g.dilation.w - g.pad_begin.w;
-            for (std::int64_t c = 0; c < desc.in_channels; ++c) source(s++, line == nullptr ? nullptr : line + c, iw);
-          }
-        }
-      }
-    };
-    if (lo < hi) {
-      for_sources(lo, [&](std::int64_t s, const float* line, std::int64_t iw) {
-        at[s] = line == nullptr ? zeros.data() : line + iw * desc.x_strides.w;
-      });
-      f(Row{at, lo, hi, step, to + lo * desc.y_strides.w});
-    }
-    for (std::int64_t o = 0; o < desc.out.w; ++o) {
-      if (o == lo) o = hi;
-      if (o >= desc.out.w) break;
-      for_sources(o, [&](std::int64_t s, const float* line, std::int64_t iw) {
-        edge[s] = line == nullptr || iw < 0 || iw >= desc.in.w ? 0.0F : line[iw * desc.x_strides.w];
-      });
-      f(Row{at_edge, o, o + 1, step, to + o * desc.y_strides.w});
-    }
-  }
+  const std::int64_t id = od * g.stride.d + line / g.kernel.h * g.dilation.d - g.pad_begin.d,
+                     ih = oh * g.stride.h + line % g.kernel.h * g.dilation.h - g.pad_begin.h;
+  const bool inside = id >= 0 && id < desc.in.d && ih >= 0 && ih < desc.in.h;
+  const std::int64_t before = inside ? std::min(g.pad_begin.w * shape.channels, shape.elements) : shape.elements,
+                     count = std::min(desc.in.w * shape.channels, shape.elements - before);
+  std::fill_n(to, before, T{});
+  if (count > 0) std::copy_n(x + id * desc.x_strides.d + ih * desc.x_strides.h, count, to + before);
+  std::fill(to + before + std::max<std::int64_t>(0, count), to + shape.elements, T{});
 }
 
 /// kPixels pixels from `first` of a row, kVectors registers of channels of y.
-template <int kPixels, int kVectors>
-void convolve(const Row& row, std::int64_t first, std::int64_t y_step, std::int64_t sources, const float* weights,
-              std::int64_t channel) {
+template <int kPixels, int kVectors, class T>
+void convolve(const T* const* at, std::int64_t first, std::int64_t step, std::int64_t sources, const Number<T>* weights,
+              T* y, std::int64_t y_step) {
   Floats sum[kPixels][kVectors] = {};
   for (std::int64_t s = 0; s < sources; ++s, weights += kVectors * kLanes) {
-    const float* from = row.at[s] + first * row.step;
-    Floats weight[kVectors];
+    const T* from = at[s] + first * step;
+    lanes::Vector<Number<T>> weight[kVectors];
     unrolled<kVectors>([&](auto v) { lanes::load(weights + v * kLanes, weight[v]); });
     unrolled<kPixels>([&](auto p) {
-      const float value = from[p * row.step];
+      Number<T> value;
+      std::memcpy(&value, from + p * step, sizeof value);
       unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[p][v], value, weight[v]); });
     });
   }
   unrolled<kPixels>([&](auto p) {
-    unrolled<kVectors>(
-        [&](auto v) { lanes::store(row.y + (first + p) * y_step + channel + v * kLanes, kLanes, sum[p][v]); });
+    unrolled<kVectors>([&](auto v) { lanes::store(y + (first + p) * y_step + v * kLanes, kLanes, sum[p][v]); });
   });
 }
 
-/// Sources [first, first + kSources) times kVectors registers of channels of dy, over a row.
-template <int kSources, int kVectors>
-void correlate(const Row& row, std::int64_t first, std::int64_t y_step, std::int64_t channel, float* gradient) {
+/// Sources [first, first + kSources) times kVectors registers of channels of dy, over the numbers of a row.
+template <int kSources, int kVectors, class N>
+void correlate(const N* const* at, std::int64_t first, std::int64_t step, std::int64_t count, const N* dy,
+               std::int64_t dy_step, float* gradient) {
   Floats sum[kSources][kVectors];
   unrolled<kSources>([&](auto s) {
     unrolled<kVectors>([&](auto v) { lanes::load(gradient + (s * kVectors + v) * kLanes, sum[s][v]); });
   });
-  const float* from[kSources];
-  unrolled<kSources>([&](auto s) { from[s] = row.at[first + s]; });
-  const float* dy = row.y + channel;
-  for (std::int64_t i = 0; i < (row.end - row.begin) * row.step; i += row.step, dy += y_step) {
-    Floats value[kVectors];
+  const N* from[kSources];
+  unrolled<kSources>([&](auto s) { from[s] = at[first + s]; });
+  for (std::int64_t i = 0; i < count * step; i += step, dy += dy_step) {
+    lanes::Vector<N> value[kVectors];
     unrolled<kVectors>([&](auto v) { lanes::load(dy + v * kLanes, value[v]); });
     unrolled<kSources>(
         [&](auto s) { unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[s][v], from[s][i], value[v]); }); });
@@ -127,49 +101,68 @@ void correlate(const Row& row, std::int64_t first, std::int64_t y_step, std::int
   });
 }
 
+/// Weights (out, in, taps) for forward: [block of targets][line][number of a run][target in block].
+template <class T>
+struct PackRuns {
+  PackedOrder order;
+  std::int64_t lines, run;
+  const float* from;
+  Number<T>* to;
+
+  std::int64_t numbers() const { return ceil_div(run, kHeld<T>); }
+  std::int64_t elements() const { return lines * numbers() * order.targets; }
+
+  void operator()(std::int64_t i) const {
+    const std::int64_t target = i % order.targets, number = i / order.targets % numbers(),
+                       line = i / order.targets / numbers(), block = target / kBlock;
+    const auto weight = [&](std::int64_t e) {
+      if (e >= run) return 0.0F;
+      const std::int64_t tap = line * run / order.sources + e / order.sources;
+      return from[(target * order.sources + e % order.sources) * order.taps + tap];
+    };
+    to[block * kBlock * lines * numbers() + (line * numbers() + number) * order.width(block) + target % kBlock] =
+        lanes::number<T>(weight(number * kHeld<T>), weight(number * kHeld<T> + 1));
+  }
+};
+
+template <class T>
 class NarrowKernel final : public ConvKernel {
  public:
   NarrowKernel(Pass pass, std::span<const ConvDesc> boxes) : pass_(pass), boxes_(boxes.begin(), boxes.end()) {
     const ConvDesc& desc = boxes_.front();
     order_ = {1, desc.in_channels, desc.out_channels, desc.geometry.kernel.volume()};
-    if (pass == Pass::kForward)
-      packed_ = Packed("petaflow::conv::weights[narrow]", static_cast<std::size_t>(order_.elements()));
+    for (const ConvDesc& box : boxes_) shapes_.emplace_back(box, pass == Pass::kForward ? 1 : kHeld<T>);
+    for (std::size_t i = 0; i < boxes_.size(); ++i) {
+      line_bytes_ = std::max(line_bytes_, padded_bytes(shapes_[i].elements * static_cast<std::int64_t>(sizeof(T))));
+      number_bytes_ = std::max(number_bytes_, padded_bytes(shapes_[i].elements * 4));
+      row_bytes_ = std::max(row_bytes_, ceil_div(boxes_[i].out.w, kHeld<T>) * desc.out_channels * 4);
+    }
+    if (pass == Pass::kForward) packed_ = Packed("petaflow::conv::weights[narrow]", pack(nullptr).elements());
   }
 
   void refresh(const Context& context, const float* weights) override {
     if (pass_ != Pass::kForward) return;
-    launch(context, "petaflow::conv::refresh[narrow]", order_.elements(),
-           PackWeights<false>{order_, false, weights, packed_.data()});
+    launch(context, "petaflow::conv::refresh[narrow]", pack(weights).elements(), pack(weights));
   }
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
-    const std::int64_t sources = order_.taps * order_.sources, y_step = desc.y_strides.w;
-    for_rows(desc, args, [&](const Row& row) {
-      for (std::int64_t block = 0; block < order_.blocks(); ++block) {
-        with_constant<lanes::kVectors>(order_.width(block) / kLanes, [&](auto vectors) {
-          // One register for each vector of the gradient, and one to spare.
-          constexpr int kMost = (lanes::kRegisters - vectors - 1) / vectors;
-          if (pass_ == Pass::kForward) {
-            in_pieces(row.end - row.begin, lanes::kPoints, [&](std::int64_t first, std::int64_t pixels) {
-              with_constant<lanes::kPoints>(pixels, [&](auto count) {
-                convolve<count, vectors>(row, first, y_step, sources, packed_.data() + order_.block_begin(0, block),
-                                         block * kBlock);
-              });
-            });
-          } else {
-            in_pieces(sources, kMost, [&](std::int64_t first, std::int64_t size) {
-              with_constant<kMost>(size, [&](auto count) {
-                correlate<count, vectors>(row, first, y_step, block * kBlock,
-                                          args.sum + order_.block_begin(0, block) + first * vectors * kLanes);
-              });
-            });
-          }
-        });
-      }
-    });
+    const Strides &xs = desc.x_strides, &ys = desc.y_strides;
+    for (std::int64_t row = 0; row < desc.n * desc.out.d * desc.out.h; ++row) {
+      const std::int64_t oh = row % desc.out.h, od = row / desc.out.h % desc.out.d,
+                         sample = row / desc.out.h / desc.out.d;
+      const T* x = static_cast<const T*>(args.x) + sample * xs.n;
+      T* y = static_cast<T*>(args.y) + sample * ys.n + od * ys.d + oh * ys.h;
+      pass_ == Pass::kForward ? forward(desc, shapes_[box], x, od, oh, y, args.scratch)
+                              : backward(desc, shapes_[box], x, od, oh, y, args.scratch, args.sum);
+    }
   }
 
+  std::size_t scratch_bytes() const override {
+    const std::int64_t lines = shapes_.front().count;
+    return static_cast<std::size_t>(pass_ == Pass::kForward ? lines * line_bytes_
+                                                            : line_bytes_ + lines * number_bytes_ + row_bytes_);
+  }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -180,20 +173,101 @@ class NarrowKernel final : public ConvKernel {
   std::string detail() const override { return "narrow"; }
 
  private:
-  using Packed = Kokkos::View<float*, Kokkos::HostSpace>;
+  using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
+
+  PackRuns<T> pack(const float* weights) const {
+    const LineShape& shape = shapes_.front();
+    return {order_, shape.count, shape.run(), weights, packed_.data()};
+  }
+
+  void forward(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh, T* y,
+               std::byte* scratch) const {
+    const T* at[kMostSources];
+    std::int64_t sources = 0;
+    for (std::int64_t line = 0; line < shape.count; ++line) {
+      auto* to = reinterpret_cast<T*>(scratch + line * line_bytes_);
+      copy_line(desc, shape, x, od, oh, line, to);
+      for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = to + e;
+    }
+    for_blocks([&](std::int64_t block, auto vectors) {
+      in_pieces(desc.out.w, lanes::kPoints, [&](std::int64_t first, std::int64_t pixels) {
+        with_constant<lanes::kPoints>(pixels, [&](auto count) {
+          convolve<count, vectors>(at, first, shape.step, sources, packed_.data() + block * kBlock * sources,
+                                   y + block * kBlock, desc.y_strides.w);
+        });
+      });
+    });
+  }
+
+  void backward(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh, const T* dy,
+                std::byte* scratch, float* sum) const {
+    const Number<T>* at[kMostSources];
+    std::int64_t sources = 0;
+    for (std::int64_t line = 0; line < shape.count; ++line) {
+      auto* to = reinterpret_cast<Number<T>*>(scratch + line_bytes_ + line * number_bytes_);
+      if constexpr (kHeld<T> == 1) {
+        copy_line(desc, shape, x, od, oh, line, to);
+      } else {
+        auto* single = reinterpret_cast<T*>(scratch);
+        copy_line(desc, shape, x, od, oh, line, single);
+        lanes::pair_elements(single, single + shape.step, shape.elements - shape.step, to);
+      }
+      for (std::int64_t e = 0; e < shape.run(); ++e) at[sources++] = to + e;
+    }
+    const Number<T>* row;
+    std::int64_t row_step = desc.y_strides.w;
+    if constexpr (kHeld<T> == 1) {
+      row = dy;
+    } else {
+      auto* pairs = reinterpret_cast<Number<T>*>(scratch + line_bytes_ + shape.count * number_bytes_);
+      row = pairs;
+      row_step = order_.targets;
+      for (std::int64_t o = 0; o < desc.out.w; o += 2, pairs += row_step) {
+        const T* first = dy + o * desc.y_strides.w;
+        for (std::int64_t k = 0; k < row_step; k += kLanes) {
+          Floats one, two = {};
+          lanes::load(first + k, one);
+          if (o + 1 < desc.out.w) lanes::load(first + desc.y_strides.w + k, two);
+          lanes::store(pairs + k, kLanes, lanes::pair(one, two));
+        }
+      }
+    }
+    for_blocks([&](std::int64_t block, auto vectors) {
+      // One register for each vector of the gradient, and one to spare.
+      constexpr int kMost = (lanes::kRegisters - vectors - 1) / vectors;
+      in_pieces(sources, kMost, [&](std::int64_t first, std::int64_t size) {
+        with_constant<kMost>(size, [&](auto count) {
+          correlate<count, vectors>(at, first, shape.step * kHeld<T>, ceil_div(desc.out.w, kHeld<T>),
+                                    row + block * kBlock, row_step,
+                                    sum + order_.block_begin(0, block) + first * vectors * kLanes);
+        });
+      });
+    });
+  }
+
+  /// f(block, its registers) for the blocks of channels of y.
+  template <class F>
+  void for_blocks(const F& f) const {
+    for (std::int64_t block = 0; block < order_.blocks(); ++block) {
+      with_constant<lanes::kVectors>(order_.width(block) / kLanes, [&](auto vectors) { f(block, vectors); });
+    }
+  }
 
   Pass pass_;
   std::vector<ConvDesc> boxes_;
+  std::vector<LineShape> shapes_;
   PackedOrder order_;
   Packed packed_;
+  std::int64_t line_bytes_ = 0, number_bytes_ = 0, row_bytes_ = 0;  // of elements, of numbers, of the pairs of dy
 };
 
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   const ConvDesc& desc = boxes.front();
   if (pass == Pass::kBackwardData) return "not for backward data";
-  if (desc.type != DType::kF32) return "for f32 only";
   if (desc.in_channels >= kLanes || desc.in_channels * desc.geometry.kernel.volume() > kMostSources)
     return "for few input channels and taps only";
+  if (desc.geometry.dilation.w != 1 || desc.x_strides.w != desc.in_channels)
+    return "for neighbouring pixels of a dense tensor only";
   if (desc.geometry.groups != 1 || desc.out_channels % kLanes != 0)
     return fmt::format("without groups and for multiples of {} output channels only", kLanes);
   if (std::ranges::any_of(boxes, [](const ConvDesc& box) { return box.threads != 1; }))
@@ -202,7 +276,8 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  return std::make_unique<NarrowKernel>(pass, boxes);
+  if (boxes.front().type == DType::kF32) return std::make_unique<NarrowKernel<float>>(pass, boxes);
+  return std::make_unique<NarrowKernel<Bf16>>(pass, boxes);
 }
 
 }  // namespace

@@ -34,15 +34,15 @@ struct WeightOrder {
 };
 
 /// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u.
-template <int kRows, int kVectors, class Number>
-void multiply(const Number* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order, const Number* u,
-              float* m, std::int64_t m_stride) {
+template <int kRows, int kVectors, class T>
+void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order,
+              const Number<T>* u, float* m, std::int64_t m_stride) {
   Floats sum[kRows][kVectors] = {};
   for (std::int64_t tap = 0; tap < order.taps; ++tap, v += v_tap) {
-    const Number* row[kRows];
+    const Number<T>* row[kRows];
     unrolled<kRows>([&](auto r) { row[r] = v + r * v_stride; });
     for (std::int64_t c = 0; c < order.sources; ++c, u += kVectors * kLanes) {
-      lanes::Vector<Number> weight[kVectors];
+      lanes::Vector<Number<T>> weight[kVectors];
       unrolled<kVectors>([&](auto i) { lanes::load(u + i * kLanes, weight[i]); });
       unrolled<kRows>(
           [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[r][i], row[r][c], weight[i]); }); });
@@ -54,12 +54,12 @@ void multiply(const Number* v, std::int64_t v_stride, std::int64_t v_tap, const 
 }
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
-template <int kSources, int kVectors, class Number>
-void correlate(const Number* v, std::int64_t v_stride, const Number* d, std::int64_t d_stride, std::int64_t rows,
+template <int kSources, int kVectors, class T>
+void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, std::int64_t d_stride, std::int64_t rows,
                float* s) {
   Floats sum[kSources][kVectors] = {};
   for (std::int64_t r = 0; r < rows; ++r, v += v_stride, d += d_stride) {
-    lanes::Vector<Number> gradient[kVectors];
+    lanes::Vector<Number<T>> gradient[kVectors];
     unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
     unrolled<kSources>(
         [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
@@ -96,17 +96,16 @@ struct Weights {
   }
 };
 
-template <int kTaps, class Number>
+template <int kTaps, class T>
 struct PackWeights {
-  static constexpr int kHeld = std::is_same_v<Number, float> ? 1 : 2;
   Weights<kTaps> weights;
   const float* from;
-  Number* to;
+  Number<T>* to;
 
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
-    Number* packed = to + weights.order.at(at.tap, at.source, at.target);
-    both_ways<kTaps, kEdge, kHeld>(
+    Number<T>* packed = to + weights.order.at(at.tap, at.source, at.target);
+    both_ways<kTaps, kEdge, kHeld<T>>(
         [&](int n, int row, auto& in) {
           for (int k = 0; k < kTaps; ++k) {
             for (int lane = 0; lane < kLanes; ++lane) in[k][lane] = from[weights.outside(at, n, lane, row * kTaps + k)];
@@ -166,17 +165,17 @@ class WinogradKernel final : public ConvKernel {
   void refresh(const Context& context, const float* weights) override {
     if (pass_ == Pass::kBackwardWeights) return;
     launch(context, "petaflow::conv::refresh[winograd]", weights_.items(),
-           PackWeights<kTaps, Number>{weights_, weights, packed_.data()});
+           PackWeights<kTaps, T>{weights_, weights, packed_.data()});
   }
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[box].count();
-    auto* scratch = reinterpret_cast<Number*>(args.scratch);
+    auto* scratch = reinterpret_cast<Number<T>*>(args.scratch);
     if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
     const bool sums = pass_ == Pass::kBackwardWeights;
     launch(context, "petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
-      Number* room = scratch + part * part_numbers_;
+      Number<T>* room = scratch + part * part_numbers_;
       float* sum = sums ? reinterpret_cast<float*>(room + block_numbers_) : nullptr;
       if (sums) std::fill_n(sum, elements(), 0.0F);
       run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
@@ -192,7 +191,7 @@ class WinogradKernel final : public ConvKernel {
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(threads_ * part_numbers_) * sizeof(Number);
+    return static_cast<std::size_t>(threads_ * part_numbers_) * sizeof(Number<T>);
   }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
@@ -204,18 +203,17 @@ class WinogradKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kTile, kTaps); }
 
  private:
-  using Number = winograd::Number<T>;
-  using Packed = Kokkos::View<Number*, Kokkos::HostSpace>;
+  using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
   static constexpr int kTile = kEdge + 1 - kTaps;
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
 
-  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number* v,
+  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v,
                   float* sum) const {
     constexpr int kTiles = packing<T>(true).tiles;
     const Problem& p = problems_[box];
     const Blocks& blocks = blocks_[box];
-    Number* m = v + kPositions * blocks.v_position;
+    Number<T>* m = v + kPositions * blocks.v_position;
     auto* source = static_cast<T*>(weights_.reversed ? args.y : args.x);
     auto* target = static_cast<T*>(weights_.reversed ? args.x : args.y);
     for (std::int64_t i = begin; i < end; ++i) {
@@ -233,17 +231,18 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void multiply_positions(const Blocks& blocks, const Block& block, const Number* v, float* m) const {
+  void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, float* m) const {
     const WeightOrder& order = weights_.order;
     for (int position = 0; position < kPositions; ++position) {
-      const Number* u = packed_.data() + position * order.position();
+      const Number<T>* u = packed_.data() + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
         with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
           in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
             with_constant<lanes::kPoints>(rows, [&](auto count) {
-              multiply<count, vectors>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
-                                       block.tiles * blocks.v_stride, order, u + order.block(k),
-                                       m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
+              multiply<count, vectors, T>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
+                                          block.tiles * blocks.v_stride, order, u + order.block(k),
+                                          m + position * blocks.m_position + begin * blocks.m_stride + k,
+                                          blocks.m_stride);
             });
           });
         });
@@ -251,7 +250,7 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void correlate_positions(const Blocks& blocks, const Block& block, const Number* v, const Number* d,
+  void correlate_positions(const Blocks& blocks, const Block& block, const Number<T>* v, const Number<T>* d,
                            float* sum) const {
     const WeightOrder& order = weights_.order;
     for (int position = 0; position < kPositions; ++position) {
@@ -260,10 +259,10 @@ class WinogradKernel final : public ConvKernel {
           with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
             in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
               with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-                correlate<count, vectors>(v + position * blocks.v_position + tap * block.rows * blocks.v_stride + c,
-                                          blocks.v_stride, d + position * blocks.m_position + k, blocks.m_stride,
-                                          block.planes * block.rows,
-                                          sum + position * order.position() + order.at(tap, c, k));
+                correlate<count, vectors, T>(v + position * blocks.v_position + tap * block.rows * blocks.v_stride + c,
+                                             blocks.v_stride, d + position * blocks.m_position + k, blocks.m_stride,
+                                             block.planes * block.rows,
+                                             sum + position * order.position() + order.at(tap, c, k));
               });
             });
           });

@@ -234,9 +234,16 @@ struct Pairs {
   Words bits;
 };
 
-/// kLanes numbers of what products take.
-template <class Number>
-using Vector = std::conditional_t<std::is_same_v<Number, Bf16Pair>, Pairs, Floats>;
+/// What products of elements of T take: f32 itself, or pairs.
+template <class T>
+using Number = std::conditional_t<std::is_same_v<T, Bf16>, Bf16Pair, float>;
+/// Elements of a number.
+template <class T>
+inline constexpr int kHeld = sizeof(Number<T>) / sizeof(T);
+
+/// kLanes numbers.
+template <class N>
+using Vector = std::conditional_t<std::is_same_v<N, Bf16Pair>, Pairs, Floats>;
 
 inline void load(const Bf16Pair* from, Pairs& to) { std::memcpy(&to.bits, from, sizeof to.bits); }
 
@@ -244,6 +251,22 @@ inline void load(const Bf16Pair* from, Pairs& to) { std::memcpy(&to.bits, from, 
 inline Pairs pair(const Floats& first, const Floats& second) {
   return {__builtin_convertvector(round_to_bf16(first), Words) | __builtin_convertvector(round_to_bf16(second), Words)
                                                                      << 16};
+}
+
+/// The number of an element of T, or of two of bf16.
+template <class T>
+Number<T> number(float first, [[maybe_unused]] float second) {
+  if constexpr (kHeld<T> == 1) {
+    return first;
+  } else {
+    return Bf16Pair{Bf16(first).bits | static_cast<std::uint32_t>(Bf16(second).bits) << 16};
+  }
+}
+
+/// Pairs of the elements of two arrays.
+inline void pair_elements(const Bf16* first, const Bf16* second, std::int64_t count, Bf16Pair* to) {
+  for (std::int64_t i = 0; i < count; ++i)
+    to[i] = Bf16Pair{first[i].bits | static_cast<std::uint32_t>(second[i].bits) << 16};
 }
 
 /// Writes the first `count` lanes.

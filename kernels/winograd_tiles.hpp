@@ -16,7 +16,9 @@
 
 namespace petaflow::winograd {
 
+using lanes::kHeld;
 using lanes::kLanes;
+using lanes::Number;
 using lanes::unrolled;
 
 /// One direction: target o reads sources o - pad ... o - pad + taps - 1.
@@ -54,17 +56,13 @@ struct Problem {
   std::int64_t tiles_w() const { return ceil_div(w.targets, tile()); }
 };
 
-template <class T>
-using Number = std::conditional_t<std::is_same_v<T, Bf16>, lanes::Bf16Pair, float>;
-
 /// What a number holds: one of the two is 2 in bf16.
 struct Packing {
   int channels = 1, tiles = 1;
 };
 template <class T>
 constexpr Packing packing(bool of_tiles) {
-  constexpr int kHeld = sizeof(Number<T>) / sizeof(T);
-  return of_tiles ? Packing{1, kHeld} : Packing{kHeld, 1};
+  return of_tiles ? Packing{1, kHeld<T>} : Packing{kHeld<T>, 1};
 }
 
 /// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the first cache.
@@ -176,7 +174,7 @@ struct Corners {
 template <int kTiles, class T>
 void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<T>* v) {
   using Stored = std::conditional_t<kTiles == 1, T, Number<T>>;  // pairs of channels are neighbours anyway
-  constexpr int kHeld = sizeof(Number<T>) / sizeof(Stored);
+  constexpr int kStored = sizeof(Number<T>) / sizeof(Stored);
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
     const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
     Number<T>* rows = v + i * block.rows * blocks.v_stride;
@@ -193,7 +191,7 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
             [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); }, transform_source,
             [&](int column, const auto& values) {
               unrolled<kEdge>([&](auto row) {
-                store_number(to + (row * kEdge + column) * blocks.v_position * kHeld, values, row);
+                store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
               });
             });
       }
