@@ -27,7 +27,9 @@ using portable::PackWeights;
 
 constexpr std::int64_t kMostSources = 160;  // taps times channels
 
-std::int64_t padded_bytes(std::int64_t bytes) { return ceil_div(bytes, 64) * 64; }
+std::size_t padded_bytes(std::int64_t count, std::size_t size) {
+  return (static_cast<std::size_t>(count) * size + 63) / 64 * 64;
+}
 
 /// The lines of a convolution.
 struct LineShape {
@@ -45,19 +47,43 @@ struct LineShape {
   std::int64_t run() const { return taps * channels; }
 };
 
-/// Copies line `line` of a row of y: pixels from -pad on.
+/// A row of a tensor, which may lie outside.
+struct RowAt {
+  std::int64_t sample = 0, d = INT64_MIN, h = 0;
+  bool operator==(const RowAt&) const = default;
+};
+
+/// The row of x that a line of a row of y copies.
+RowAt source_of(const ConvGeometry& g, const RowAt& y, std::int64_t line) {
+  return {y.sample, y.d * g.stride.d + line / g.kernel.h * g.dilation.d - g.pad_begin.d,
+          y.h * g.stride.h + line % g.kernel.h - g.pad_begin.h};
+}
+
+/// Copies a row of x from pixel -pad on.
 template <class T>
-void copy_line(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh,
-               std::int64_t line, T* to) {
+void copy_line(const ConvDesc& desc, const LineShape& shape, const T* x, const RowAt& row, T* to) {
   const ConvGeometry& g = desc.geometry;
-  const std::int64_t id = od * g.stride.d + line / g.kernel.h * g.dilation.d - g.pad_begin.d,
-                     ih = oh * g.stride.h + line % g.kernel.h * g.dilation.h - g.pad_begin.h;
-  const bool inside = id >= 0 && id < desc.in.d && ih >= 0 && ih < desc.in.h;
+  const bool inside = row.d >= 0 && row.d < desc.in.d && row.h >= 0 && row.h < desc.in.h;
   const std::int64_t before = inside ? std::min(g.pad_begin.w * shape.channels, shape.elements) : shape.elements,
                      count = std::min(desc.in.w * shape.channels, shape.elements - before);
   std::fill_n(to, before, T{});
-  if (count > 0) std::copy_n(x + id * desc.x_strides.d + ih * desc.x_strides.h, count, to + before);
+  if (count > 0) {
+    const Strides& strides = desc.x_strides;
+    std::copy_n(x + row.sample * strides.n + row.d * strides.d + row.h * strides.h, count, to + before);
+  }
   std::fill(to + before + std::max<std::int64_t>(0, count), to + shape.elements, T{});
+}
+
+/// Pairs of neighbouring pixels of a row of y; behind the last one is zero.
+inline void pair_pixels(const ConvDesc& desc, const Bf16* y, lanes::Bf16Pair* to) {
+  for (std::int64_t o = 0; o < desc.out.w; o += 2, y += 2 * desc.y_strides.w, to += desc.out_channels) {
+    for (std::int64_t k = 0; k < desc.out_channels; k += kLanes) {
+      Floats first, second = {};
+      lanes::load(y + k, first);
+      if (o + 1 < desc.out.w) lanes::load(y + desc.y_strides.w + k, second);
+      lanes::store(to + k, kLanes, lanes::pair(first, second));
+    }
+  }
 }
 
 /// kPixels pixels from `first` of a row, kVectors registers of channels of y.
@@ -130,14 +156,17 @@ class NarrowKernel final : public ConvKernel {
  public:
   NarrowKernel(Pass pass, std::span<const ConvDesc> boxes) : pass_(pass), boxes_(boxes.begin(), boxes.end()) {
     const ConvDesc& desc = boxes_.front();
+    const bool forward = pass == Pass::kForward;
     order_ = {1, desc.in_channels, desc.out_channels, desc.geometry.kernel.volume()};
-    for (const ConvDesc& box : boxes_) shapes_.emplace_back(box, pass == Pass::kForward ? 1 : kHeld<T>);
-    for (std::size_t i = 0; i < boxes_.size(); ++i) {
-      line_bytes_ = std::max(line_bytes_, padded_bytes(shapes_[i].elements * static_cast<std::int64_t>(sizeof(T))));
-      number_bytes_ = std::max(number_bytes_, padded_bytes(shapes_[i].elements * 4));
-      row_bytes_ = std::max(row_bytes_, ceil_div(boxes_[i].out.w, kHeld<T>) * desc.out_channels * 4);
+    for (const ConvDesc& box : boxes_) {
+      const LineShape& shape = shapes_.emplace_back(box, forward ? 1 : kHeld<T>);
+      line_bytes_ = std::max(line_bytes_, padded_bytes(shape.elements, forward ? sizeof(T) : sizeof(Number<T>)));
+      if (forward || kHeld<T> == 1) continue;
+      element_bytes_ = std::max(element_bytes_, padded_bytes(shape.elements, sizeof(T)));
+      row_bytes_ = std::max(row_bytes_, padded_bytes(ceil_div(box.out.w, 2) * box.out_channels, sizeof(Number<T>)));
     }
-    if (pass == Pass::kForward) packed_ = Packed("petaflow::conv::weights[narrow]", pack(nullptr).elements());
+    if (forward)
+      packed_ = Packed("petaflow::conv::weights[narrow]", static_cast<std::size_t>(pack(nullptr).elements()));
   }
 
   void refresh(const Context& context, const float* weights) override {
@@ -147,22 +176,16 @@ class NarrowKernel final : public ConvKernel {
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
-    const Strides &xs = desc.x_strides, &ys = desc.y_strides;
+    const Strides& strides = desc.y_strides;
+    RowAt held[kMostSources] = {};
     for (std::int64_t row = 0; row < desc.n * desc.out.d * desc.out.h; ++row) {
-      const std::int64_t oh = row % desc.out.h, od = row / desc.out.h % desc.out.d,
-                         sample = row / desc.out.h / desc.out.d;
-      const T* x = static_cast<const T*>(args.x) + sample * xs.n;
-      T* y = static_cast<T*>(args.y) + sample * ys.n + od * ys.d + oh * ys.h;
-      pass_ == Pass::kForward ? forward(desc, shapes_[box], x, od, oh, y, args.scratch)
-                              : backward(desc, shapes_[box], x, od, oh, y, args.scratch, args.sum);
+      const RowAt at{row / desc.out.h / desc.out.d, row / desc.out.h % desc.out.d, row % desc.out.h};
+      T* y = static_cast<T*>(args.y) + at.sample * strides.n + at.d * strides.d + at.h * strides.h;
+      pass_ == Pass::kForward ? forward(box, args, at, held, y) : backward(box, args, at, held, y);
     }
   }
 
-  std::size_t scratch_bytes() const override {
-    const std::int64_t lines = shapes_.front().count;
-    return static_cast<std::size_t>(pass_ == Pass::kForward ? lines * line_bytes_
-                                                            : line_bytes_ + lines * number_bytes_ + row_bytes_);
-  }
+  std::size_t scratch_bytes() const override { return elements_at() + element_bytes_ + row_bytes_; }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -180,15 +203,43 @@ class NarrowKernel final : public ConvKernel {
     return {order_, shape.count, shape.run(), weights, packed_.data()};
   }
 
-  void forward(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh, T* y,
-               std::byte* scratch) const {
+  /// The scratch: lines, elements of one line, pairs of a row of dy.
+  std::size_t elements_at() const { return static_cast<std::size_t>(shapes_.front().count) * line_bytes_; }
+
+  /// f(line) for the lines of the row `at` of y, in their order.  A row of x that the row of y before has read is held
+  /// in its place.
+  template <class Stored, class F>
+  void for_lines(std::size_t box, const ConvArgs& args, const RowAt& at, RowAt* held, const F& f) const {
+    const ConvDesc& desc = boxes_[box];
+    const LineShape& shape = shapes_[box];
+    const std::int64_t taps = desc.geometry.kernel.h;
+    const T* x = static_cast<const T*>(args.x);
+    for (std::int64_t line = 0; line < shape.count; ++line) {
+      const RowAt row = source_of(desc.geometry, at, line);
+      const std::int64_t place = line / taps * taps + (row.h % taps + taps) % taps;
+      auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * line_bytes_);
+      if (held[place] != row) {
+        held[place] = row;
+        if constexpr (std::is_same_v<Stored, T>) {
+          copy_line(desc, shape, x, row, to);
+        } else {
+          auto* elements = reinterpret_cast<T*>(args.scratch + elements_at());
+          copy_line(desc, shape, x, row, elements);
+          lanes::pair_elements(elements, elements + shape.step, shape.elements - shape.step, to);
+        }
+      }
+      f(to);
+    }
+  }
+
+  void forward(std::size_t box, const ConvArgs& args, const RowAt& row, RowAt* held, T* y) const {
+    const ConvDesc& desc = boxes_[box];
+    const LineShape& shape = shapes_[box];
     const T* at[kMostSources];
     std::int64_t sources = 0;
-    for (std::int64_t line = 0; line < shape.count; ++line) {
-      auto* to = reinterpret_cast<T*>(scratch + line * line_bytes_);
-      copy_line(desc, shape, x, od, oh, line, to);
-      for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = to + e;
-    }
+    for_lines<T>(box, args, row, held, [&](const T* line) {
+      for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = line + e;
+    });
     for_blocks([&](std::int64_t block, auto vectors) {
       in_pieces(desc.out.w, lanes::kPoints, [&](std::int64_t first, std::int64_t pixels) {
         with_constant<lanes::kPoints>(pixels, [&](auto count) {
@@ -199,38 +250,23 @@ class NarrowKernel final : public ConvKernel {
     });
   }
 
-  void backward(const ConvDesc& desc, const LineShape& shape, const T* x, std::int64_t od, std::int64_t oh, const T* dy,
-                std::byte* scratch, float* sum) const {
+  void backward(std::size_t box, const ConvArgs& args, const RowAt& row_at, RowAt* held, const T* dy) const {
+    const ConvDesc& desc = boxes_[box];
+    const LineShape& shape = shapes_[box];
     const Number<T>* at[kMostSources];
     std::int64_t sources = 0;
-    for (std::int64_t line = 0; line < shape.count; ++line) {
-      auto* to = reinterpret_cast<Number<T>*>(scratch + line_bytes_ + line * number_bytes_);
-      if constexpr (kHeld<T> == 1) {
-        copy_line(desc, shape, x, od, oh, line, to);
-      } else {
-        auto* single = reinterpret_cast<T*>(scratch);
-        copy_line(desc, shape, x, od, oh, line, single);
-        lanes::pair_elements(single, single + shape.step, shape.elements - shape.step, to);
-      }
-      for (std::int64_t e = 0; e < shape.run(); ++e) at[sources++] = to + e;
-    }
+    for_lines<Number<T>>(box, args, row_at, held, [&](const Number<T>* line) {
+      for (std::int64_t e = 0; e < shape.run(); ++e) at[sources++] = line + e;
+    });
     const Number<T>* row;
     std::int64_t row_step = desc.y_strides.w;
     if constexpr (kHeld<T> == 1) {
       row = dy;
     } else {
-      auto* pairs = reinterpret_cast<Number<T>*>(scratch + line_bytes_ + shape.count * number_bytes_);
+      auto* pairs = reinterpret_cast<Number<T>*>(args.scratch + elements_at() + element_bytes_);
+      pair_pixels(desc, dy, pairs);
       row = pairs;
       row_step = order_.targets;
-      for (std::int64_t o = 0; o < desc.out.w; o += 2, pairs += row_step) {
-        const T* first = dy + o * desc.y_strides.w;
-        for (std::int64_t k = 0; k < row_step; k += kLanes) {
-          Floats one, two = {};
-          lanes::load(first + k, one);
-          if (o + 1 < desc.out.w) lanes::load(first + desc.y_strides.w + k, two);
-          lanes::store(pairs + k, kLanes, lanes::pair(one, two));
-        }
-      }
     }
     for_blocks([&](std::int64_t block, auto vectors) {
       // One register for each vector of the gradient, and one to spare.
@@ -239,7 +275,7 @@ class NarrowKernel final : public ConvKernel {
         with_constant<kMost>(size, [&](auto count) {
           correlate<count, vectors>(at, first, shape.step * kHeld<T>, ceil_div(desc.out.w, kHeld<T>),
                                     row + block * kBlock, row_step,
-                                    sum + order_.block_begin(0, block) + first * vectors * kLanes);
+                                    args.sum + order_.block_begin(0, block) + first * vectors * kLanes);
         });
       });
     });
@@ -258,7 +294,7 @@ class NarrowKernel final : public ConvKernel {
   std::vector<LineShape> shapes_;
   PackedOrder order_;
   Packed packed_;
-  std::int64_t line_bytes_ = 0, number_bytes_ = 0, row_bytes_ = 0;  // of elements, of numbers, of the pairs of dy
+  std::size_t line_bytes_ = 0, element_bytes_ = 0, row_bytes_ = 0;
 };
 
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
@@ -266,7 +302,7 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   if (pass == Pass::kBackwardData) return "not for backward data";
   if (desc.in_channels >= kLanes || desc.in_channels * desc.geometry.kernel.volume() > kMostSources)
     return "for few input channels and taps only";
-  if (desc.geometry.dilation.w != 1 || desc.x_strides.w != desc.in_channels)
+  if (desc.geometry.dilation.h != 1 || desc.geometry.dilation.w != 1 || desc.x_strides.w != desc.in_channels)
     return "for neighbouring pixels of a dense tensor only";
   if (desc.geometry.groups != 1 || desc.out_channels % kLanes != 0)
     return fmt::format("without groups and for multiples of {} output channels only", kLanes);

@@ -12,6 +12,7 @@
 #include "layer_cases.hpp"
 #include "nn/network.hpp"
 #include "nn/parallel.hpp"
+#include "op_support.hpp"
 #include "train/optimizer.hpp"
 
 namespace petaflow {
@@ -68,15 +69,15 @@ std::int64_t memory_index(const Shape& s, std::int64_t i) {
 // A network of the probe and the case's layers, with the waves of make_layer_golden.py in it.
 class Fixture {
  public:
-  Fixture(const cases::LayerCase& c, const KernelOptions& kernels, bool training = true, bool fixed_order = false,
+  Fixture(const cases::LayerCase& c, NetworkOptions options, bool training = true,
           int threads = HostSpace().concurrency()) {
     context.threads = threads;
     context.training = training;
     Graph graph(c.x);
     graph.add<Probe>("probe", c.x.with_batch(1));
     c.add(graph);
-    network = std::make_unique<Network>(
-        graph, NetworkOptions{.batch = c.x.n, .fixed_order = fixed_order, .kernels = kernels}, context);
+    options.batch = c.x.n;
+    network = std::make_unique<Network>(graph, options, context);
     samples.resize(static_cast<std::size_t>(c.x.n));
     std::iota(samples.begin(), samples.end(), 100);
     state.sample = samples.data();
@@ -163,7 +164,7 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
   if (found == golden.end()) return;
   for (const std::string conv : {"auto", "kokkos"}) {
     for (const int cut : {0, 1, 2}) {  // in bands, whole, in the order of any number of threads
-      Fixture f(GetParam(), KernelOptions{conv, "auto", cut != 1}, true, cut == 2);
+      Fixture f(GetParam(), {.fixed_order = cut == 2, .kernels = {conv, "auto", cut != 1}});
       const std::string how = fmt::format("{} cut {}", conv, cut);
       const std::vector<float> gradient = f.gradient();
       expect_golden((*found)["y"], planar(f.network->output().shape, f.network->output().as<float>()), how + " y");
@@ -175,6 +176,43 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
         expect_golden((*found)["dparameters"][index++], {first, first + p.spec.elements()}, how + " " + p.name);
       }
       ASSERT_EQ(index, (*found)["dparameters"].size());
+    }
+  }
+}
+
+std::vector<double> to_double(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+// Activations, gradients and products in bf16, against f32: each rounding costs 2^-9 of a value, Winograd's transforms
+// a few times as much, and a maximum may be found elsewhere.
+TEST_P(Layers, AgreeWithF32InBf16) {
+  Fixture exact(GetParam(), {});
+  const std::vector<double> y = to_double(exact.forward()), gradient = to_double(exact.gradient());
+  const std::string name = GetParam().name;
+  const bool convolves = name.find("conv") != std::string::npos;
+  const bool smooth = std::set<std::string>{"conv", "conv_k1_stride_2", "batch_norm_conv_3d"}.contains(name);
+  for (const std::string conv : {"auto", "direct", "kokkos"}) {
+    for (const bool bands : {true, false}) {
+      Fixture f(GetParam(), {.precision = DType::kBf16, .kernels = {conv, "auto", bands}});
+      const double of_y = testing_support::relative_l2(to_double(f.forward()), y),
+                   of_gradient = testing_support::relative_l2(to_double(f.gradient()), gradient);
+      const std::string how = fmt::format("{}, {}", conv, bands ? "bands" : "whole");
+      EXPECT_LE(of_y, conv == "auto" ? 0.03 : 0.01) << how;
+      EXPECT_LE(of_gradient, smooth ? 0.02 : 0.5) << how;
+      EXPECT_EQ(of_y > 1e-4 || of_gradient > 1e-4, convolves) << how << ": bf16 is for convolutions";
+    }
+  }
+}
+
+TEST(Wide, ConvolutionsAreTransformed) {
+  for (const cases::LayerCase& c : cases::kLayerCases) {
+    if (std::string(c.name).find("conv_wide") == std::string::npos || !kOnHost) continue;
+    for (const DType precision : {DType::kF32, DType::kBf16}) {
+      Fixture f(c, {.precision = precision, .kernels = {}});
+      for (const StageReport& stage : f.network->report()) {
+        if (stage.kind != StageKind::kConvolution) continue;
+        for (const std::string& pass : {stage.forward, stage.backward_data, stage.backward_weights})
+          EXPECT_EQ(pass.find("winograd"), 0U) << c.name << ": " << pass;
+      }
     }
   }
 }
@@ -423,7 +461,7 @@ TEST(BatchNorm, SumsDoNotDependOnThreadsWhereTheOrderIsFixed) {
   c.x = {3, 21, 4, 9, 7};
   std::vector<float> results[2];
   for (const int threads : {1, 3}) {
-    Fixture f(c, {}, true, true, threads);
+    Fixture f(c, {.fixed_order = true, .kernels = {}}, true, threads);
     float* const x = f.network->input().as<float>();
     // Large values that cancel: what is left of the small ones shows the order of the sum.
     for (std::int64_t i = 0; i < c.x.elements(); ++i) {

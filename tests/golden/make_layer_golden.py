@@ -58,6 +58,8 @@ CASES = {
     "conv_conv": ((8, 4, 18, 9), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), nn.Conv2d(8, 4, 3, 1, 1)]),
     "conv_3d": ((2, 3, 8, 5, 6), [nn.Conv3d(3, 16, 3, 1, 1), nn.LeakyReLU(0.01), nn.AvgPool3d(2)]),
     "conv_3d_max": ((1, 4, 9, 8, 6), [nn.Conv3d(4, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
+    "conv_wide": ((2, 16, 24, 36), [nn.Conv2d(16, 16, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]),
+    "conv_wide_3d": ((2, 16, 4, 12, 20), [nn.Conv3d(16, 16, 3, 1, 1), nn.LeakyReLU(0.3), nn.AvgPool3d(2)]),
     "batch_norm": ((3, 5, 4, 6), [nn.BatchNorm2d(5)]),
     "batch_norm_plain": ((3, 5, 4, 6), [nn.BatchNorm2d(5, affine=False)]),
     "batch_norm_conv_3d": ((3, 4, 4, 5, 6), [nn.BatchNorm3d(4, affine=False), nn.Conv3d(4, 8, 3, 1, 1)]),
