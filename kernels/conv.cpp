@@ -1,12 +1,16 @@
 // The shape formula of windows and the choice among the convolutions of this build.
 #include "kernels/conv.hpp"
 
+#include <utility>
+
 #include "base/error.hpp"
+#include "kernels/lanes.hpp"
 
 namespace petaflow {
 
 #ifdef PETAFLOW_HAVE_ONEDNN
 extern const ConvImpl kConvOnednn, kConvOnednnBlocked;
+bool onednn_multiplies_tiles();
 #endif
 #ifdef PETAFLOW_HAVE_WINOGRAD
 extern const ConvImpl kConvWinograd;
@@ -32,35 +36,54 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
 
 namespace {
 
-std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass) {
-  std::vector<ConvImpl> impls;
+bool has_tiles() {
+#ifdef PETAFLOW_HAVE_ONEDNN
+  return onednn_multiplies_tiles();
+#else
+  return false;
+#endif
+}
+
+std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type) {
+  std::vector<ConvImpl> own, library;
 #ifdef PETAFLOW_HAVE_WINOGRAD
-  impls.push_back(kConvWinograd);
+  own.push_back(kConvWinograd);
 #endif
 #ifdef PETAFLOW_HAVE_NARROW
-  impls.push_back(kConvNarrow);
+  own.push_back(kConvNarrow);
 #endif
 #ifdef PETAFLOW_HAVE_ONEDNN
-  if (pass == Pass::kBackwardWeights) impls.push_back(kConvOnednnBlocked);
-  impls.push_back(kConvOnednn);
+  if (pass == Pass::kBackwardWeights) library.push_back(kConvOnednnBlocked);
+  library.push_back(kConvOnednn);
 #endif
-  impls.push_back(kConvKokkos);
-  return impls;
+  // Own kernels multiply vectors, at 4 % of the rate of tiles.
+  if (type == DType::kBf16 && has_tiles()) std::swap(own, library);
+  own.insert(own.end(), library.begin(), library.end());
+  own.push_back(kConvKokkos);
+  return own;
 }
 
 }  // namespace
 
-std::span<const ConvImpl> conv_impls(Pass pass) {
-  static const std::array<std::vector<ConvImpl>, 3> per_pass = {
-      list_impls(Pass::kForward), list_impls(Pass::kBackwardData), list_impls(Pass::kBackwardWeights)};
-  return per_pass[static_cast<std::size_t>(pass)];
+std::span<const ConvImpl> conv_impls(Pass pass, DType type) {
+  using Lists = std::array<std::vector<ConvImpl>, 3>;
+  const auto make = [](DType of) {
+    return Lists{list_impls(Pass::kForward, of), list_impls(Pass::kBackwardData, of),
+                 list_impls(Pass::kBackwardWeights, of)};
+  };
+  static const Lists f32 = make(DType::kF32), bf16 = make(DType::kBf16);
+  return (type == DType::kBf16 ? bf16 : f32)[static_cast<std::size_t>(pass)];
+}
+
+std::string bf16_products() {
+  return has_tiles() ? "AMX tiles" : lanes::kMultipliesPairs ? "AVX512_BF16" : "f32 arithmetic";
 }
 
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
   std::string known = "\"auto\", \"direct\"";
-  for (const ConvImpl& impl : conv_impls(pass)) {
+  for (const ConvImpl& impl : conv_impls(pass, boxes.front().type)) {
     known += fmt::format(", \"{}\"", impl.name);
     const bool transforms = impl.scope == ConvScope::kTransform;
     if (forced != "auto" && !(forced == "direct" && !transforms) && forced != impl.name) continue;

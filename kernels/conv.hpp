@@ -112,7 +112,10 @@ struct ConvImpl {
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
-std::span<const ConvImpl> conv_impls(Pass pass);
+std::span<const ConvImpl> conv_impls(Pass pass, DType type = DType::kF32);
+
+/// What multiplies bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there is no instruction for it.
+std::string bf16_products();
 
 struct ConvChoice {
   std::string name;

@@ -376,6 +376,11 @@ std::unique_ptr<ConvKernel> make_blocked(Pass pass, std::span<const ConvDesc> bo
 
 }  // namespace
 
+bool onednn_multiplies_tiles() {
+  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx ||
+         dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx_fp16;
+}
+
 extern const ConvImpl kConvOnednn;
 extern const ConvImpl kConvOnednnBlocked;
 const ConvImpl kConvOnednn{"onednn", why_not_nhwc, make_nhwc};

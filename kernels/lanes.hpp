@@ -34,6 +34,13 @@ inline constexpr int kLanes = 4;
 inline constexpr int kVectors = 2, kPoints = 6, kRegisters = 16;
 #endif
 
+/// True where one instruction multiplies and adds pairs of bf16.
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512BF16__)
+inline constexpr bool kMultipliesPairs = true;
+#else
+inline constexpr bool kMultipliesPairs = false;
+#endif
+
 /// Calls f(integral_constant<0>) ... f(integral_constant<count - 1>), so that indices are constants from the beginning.
 template <class F, int... kIndex>
 KOKKOS_FORCEINLINE_FUNCTION void unrolled(const F& f, std::integer_sequence<int, kIndex...>) {
@@ -218,13 +225,6 @@ inline HalfWords round_to_bf16(const Floats& value) {
   return __builtin_convertvector((value == value ? rounded : word | 0x00400000U) >> 16, HalfWords);
 #endif
 }
-
-/// True where one instruction multiplies and adds pairs of bf16.
-#if defined(__AVX512BF16__)
-inline constexpr bool kMultipliesPairs = true;
-#else
-inline constexpr bool kMultipliesPairs = false;
-#endif
 
 /// Two bf16 numbers of one operand that are multiplied with two of the other and added: the first in the lower half.
 enum class Bf16Pair : std::uint32_t {};

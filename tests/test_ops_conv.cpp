@@ -65,7 +65,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
       for (const std::int64_t height : {1, 3, 12, 1000}) {
         divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
       }
-      for (const ConvImpl& impl : conv_impls(pass)) {
+      for (const ConvImpl& impl : conv_impls(pass, kDTypeOf<T>)) {
         std::vector<double> first;  // of the divisions
         for (const std::vector<PlacedBox>& boxes : divisions) {
           std::vector<ConvDesc> descs;
@@ -167,20 +167,25 @@ TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
     }
     EXPECT_EQ(choose_conv(pass, {&desc, 1}, "auto").refusals.size(), passed_over);
   }
-  const ConvDesc wide = {1,
-                         128,
-                         128,
-                         {1, 56, 56},
-                         {1, 56, 56},
-                         {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}},
-                         Strides::of({1, 56, 56}, 128),
-                         Strides::of({1, 56, 56}, 128)};
+  ConvDesc wide = {1,
+                   128,
+                   128,
+                   {1, 56, 56},
+                   {1, 56, 56},
+                   {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}},
+                   Strides::of({1, 56, 56}, 128),
+                   Strides::of({1, 56, 56}, 128)};
   if (kOnHost) {
     EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, "winograd");
     ConvDesc first = wide;
     first.in_channels = 3;
     first.x_strides = Strides::of(first.in, 3);
     EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, "narrow");
+    const bool tiles = bf16_products() == "AMX tiles";
+    wide.type = first.type = DType::kBf16;
+    EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, tiles ? "onednn" : "winograd");
+    EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, tiles ? "onednn" : "narrow");
+    wide.type = first.type = DType::kF32;
     EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&first, 1}, "auto").name, "narrow");
   }
   EXPECT_NE(choose_conv(Pass::kForward, {&wide, 1}, "direct").name, "winograd");

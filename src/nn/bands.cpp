@@ -40,7 +40,8 @@ std::int64_t Bands::largest_v_bytes() const {
 
 BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels)
     : conv_(conv), epilogue_(epilogue), slots_(slots), bands_(kernels.bands && kOnHost) {
-  if (kernels.conv == "auto" || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
+  const bool transforms = conv_impls(Pass::kForward, conv.type).front().scope == ConvScope::kTransform;
+  if ((kernels.conv == "auto" && transforms) || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
   const ConvGeometry& g = conv.geometry;
   const bool deep = conv.out.d > 1 || conv.in.d > 1;
   rows_ = deep ? Direction{conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d}

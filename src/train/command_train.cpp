@@ -13,6 +13,7 @@
 #include "data/files.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
+#include "kernels/conv.hpp"
 #include "train/agree.hpp"
 #include "train/binding.hpp"
 #include "train/commands.hpp"
@@ -85,6 +86,7 @@ void say_what_runs(const Job& job, const Dataset& train, const Dataset* validati
           format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
+  if (job.options.precision == "bf16") job.say("convolutions in bf16, products by {}", bf16_products());
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
   }
