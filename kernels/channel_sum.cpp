@@ -1,4 +1,5 @@
-// Each part of the pixels has its own sums, which are then added in the order of the parts.
+// Each part of the pixels has its own sums, which are then added in the order of the parts; a part adds some pixels in
+// f32 and these sums in double, so that sums of millions of pixels keep the precision of f32.
 #include "kernels/channel_sum.hpp"
 
 #include "kernels/launch.hpp"
@@ -14,18 +15,27 @@ struct SumChannelPart {
   const T* v;
   float* sums;  // (parts, channels)
 
-  // All channels of a part on the host, where the loop over them vectorises; one channel on a device.
+  // Channels of an item: several on the host, where the loop over them vectorises.
+  static constexpr std::int64_t kWidth = kOnHost ? 64 : 1;
+  static constexpr std::int64_t kInF32 = 256;  // pixels
+
+  KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (channels + kWidth - 1) / kWidth; }
+  std::int64_t items() const { return parts * blocks(); }
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
-    const std::int64_t width = kOnHost ? channels : 1, per_part = channels / width;
-    const std::int64_t part = item / per_part, c0 = item % per_part * width;
-    float* sum = sums + part * channels + c0;
-    for (std::int64_t c = 0; c < width; ++c) sum[c] = 0;
-    for (std::int64_t p = pixels * part / parts; p < pixels * (part + 1) / parts; ++p) {
-      const T* pixel = v + p * channels + c0;
-      for (std::int64_t c = 0; c < width; ++c) sum[c] += static_cast<float>(pixel[c]);
+    const std::int64_t part = item / blocks(), c0 = item % blocks() * kWidth;
+    const std::int64_t width = channels - c0 < kWidth ? channels - c0 : kWidth;
+    const std::int64_t end = pixels * (part + 1) / parts;
+    double total[kWidth] = {};
+    for (std::int64_t begin = pixels * part / parts; begin < end; begin += kInF32) {
+      float some[kWidth] = {};
+      for (std::int64_t p = begin; p < end && p < begin + kInF32; ++p) {
+        const T* pixel = v + p * channels + c0;
+        for (std::int64_t c = 0; c < width; ++c) some[c] += static_cast<float>(pixel[c]);
+      }
+      for (std::int64_t c = 0; c < width; ++c) total[c] += static_cast<double>(some[c]);
     }
+    for (std::int64_t c = 0; c < width; ++c) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
   }
-  std::int64_t items() const { return kOnHost ? parts : parts * channels; }
 };
 
 struct AddChannelParts {

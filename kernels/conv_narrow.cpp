@@ -1,5 +1,5 @@
 // Forward and backward weights of convolutions with few input channels, as first layers have: one sum over all taps and
-// channels, with a pointer for each of them.  Host only, one box at a time in the calling thread.
+// channels, with a pointer for each of them.  Host only.
 //
 // What the pixels of a row of y read is copied into lines, one for each tap in depth and height, with zeros where there
 // is no pixel, so that all pixels are alike.  Products take f32 or pairs of bf16 (lanes::Number): forward pairs
@@ -174,18 +174,27 @@ class NarrowKernel final : public ConvKernel {
     launch(context, "petaflow::conv::refresh[narrow]", pack(weights).elements(), pack(weights));
   }
 
-  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
-    const Strides& strides = desc.y_strides;
-    RowAt held[kMostSources] = {};
-    for (std::int64_t row = 0; row < desc.n * desc.out.d * desc.out.h; ++row) {
-      const RowAt at{row / desc.out.h / desc.out.d, row / desc.out.h % desc.out.d, row % desc.out.h};
-      T* y = static_cast<T*>(args.y) + at.sample * strides.n + at.d * strides.d + at.h * strides.h;
-      pass_ == Pass::kForward ? forward(box, args, at, held, y) : backward(box, args, at, held, y);
-    }
+    const std::int64_t rows = desc.n * desc.out.d * desc.out.h, parts = desc.threads;
+    const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * part_bytes(); };
+    launch(context, desc.threads, "petaflow::conv::parts[narrow]", parts, [&](std::int64_t part) {
+      const std::int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
+      if (pass_ == Pass::kForward) {
+        run_rows(box, {args.x, args.y, nullptr, own(part)}, begin, end);
+      } else {
+        sum_rows(box, {args.x, args.y, sums(own(part)), own(part)}, begin, end);
+      }
+    });
+    if (pass_ == Pass::kForward) return;
+    launch(context, desc.threads, "petaflow::conv::add_parts[narrow]", order_.elements(), [&](std::int64_t i) {
+      double total = 0;
+      for (std::int64_t part = 0; part < parts; ++part) total += exact_sums(own(part))[i];
+      args.sum[i] += static_cast<float>(total);
+    });
   }
 
-  std::size_t scratch_bytes() const override { return elements_at() + element_bytes_ + row_bytes_; }
+  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(boxes_.front().threads) * part_bytes(); }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -203,7 +212,35 @@ class NarrowKernel final : public ConvKernel {
     return {order_, shape.count, shape.run(), weights, packed_.data()};
   }
 
-  /// The scratch: lines, elements of one line, pairs of a row of dy.
+  void run_rows(std::size_t box, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
+    const ConvDesc& desc = boxes_[box];
+    const Strides& strides = desc.y_strides;
+    RowAt held[kMostSources] = {};
+    for (std::int64_t row = begin; row < end; ++row) {
+      const RowAt at{row / desc.out.h / desc.out.d, row / desc.out.h % desc.out.d, row % desc.out.h};
+      T* y = static_cast<T*>(args.y) + at.sample * strides.n + at.d * strides.d + at.h * strides.h;
+      pass_ == Pass::kForward ? forward(box, args, at, held, y) : backward(box, args, at, held, y);
+    }
+  }
+
+  /// The gradient of many rows: some are summed in f32, and these sums in double.
+  void sum_rows(std::size_t box, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
+    constexpr std::int64_t kInF32 = 32;
+    double* exact = exact_sums(args.scratch);
+    std::fill_n(exact, order_.elements(), 0.0);
+    for (std::int64_t row = begin; row < end; row += kInF32) {
+      std::fill_n(args.sum, order_.elements(), 0.0F);
+      run_rows(box, args, row, std::min(end, row + kInF32));
+      for (std::int64_t i = 0; i < order_.elements(); ++i) exact[i] += static_cast<double>(args.sum[i]);
+    }
+  }
+
+  /// The scratch of a part: lines, elements of one line, pairs of a row of dy; its sums.
+  std::size_t part_bytes() const { return rows_bytes() + (pass_ == Pass::kBackwardWeights ? 3 * sum_bytes() : 0); }
+  std::size_t rows_bytes() const { return elements_at() + element_bytes_ + row_bytes_; }
+  std::size_t sum_bytes() const { return padded_bytes(order_.elements(), sizeof(float)); }
+  float* sums(std::byte* part) const { return reinterpret_cast<float*>(part + rows_bytes()); }
+  double* exact_sums(std::byte* part) const { return reinterpret_cast<double*>(part + rows_bytes() + sum_bytes()); }
   std::size_t elements_at() const { return static_cast<std::size_t>(shapes_.front().count) * line_bytes_; }
 
   /// f(line) for the lines of the row `at` of y, in their order.  A row of x that the row of y before has read is held
@@ -306,8 +343,6 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
     return "for neighbouring pixels of a dense tensor only";
   if (desc.geometry.groups != 1 || desc.out_channels % kLanes != 0)
     return fmt::format("without groups and for multiples of {} output channels only", kLanes);
-  if (std::ranges::any_of(boxes, [](const ConvDesc& box) { return box.threads != 1; }))
-    return "on boxes for one thread only";
   return {};
 }
 

@@ -203,6 +203,17 @@ TEST_P(Layers, AgreeWithF32InBf16) {
   }
 }
 
+// The output and the gradient of the input, which the probe sums over the batch.
+TEST_P(Layers, InBandsAndWholeGiveTheSameBits) {
+  Fixture bands(GetParam(), {}), whole(GetParam(), {.kernels = {.bands = false}});
+  EXPECT_EQ(bands.forward(), whole.forward());
+  const std::vector<float> in_bands = bands.gradient(), in_one = whole.gradient();
+  const auto size = static_cast<std::size_t>(GetParam().x.sample_size());
+  EXPECT_TRUE(std::equal(in_bands.begin(), in_bands.begin() + static_cast<std::ptrdiff_t>(size), in_one.begin()));
+  // Here sums cancel; test_networks holds those of real layers to 1e-6.
+  EXPECT_LE(testing_support::relative_l2(to_double(in_bands), to_double(in_one)), 5e-6);
+}
+
 TEST(Wide, ConvolutionsAreTransformed) {
   for (const cases::LayerCase& c : cases::kLayerCases) {
     if (std::string(c.name).find("conv_wide") == std::string::npos || !kOnHost) continue;

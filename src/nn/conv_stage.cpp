@@ -31,7 +31,13 @@ struct AddTo {
 }  // namespace
 
 std::size_t ConvStage::PassPlan::slot_bytes() const {
-  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float)) + bias_bytes;
+  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float)) +
+         align_up(exact_elements * sizeof(double)) + bias_bytes;
+}
+
+double* ConvStage::PassPlan::exact(std::byte* slot) const {
+  return reinterpret_cast<double*>(slot + align_up(v_bytes) + align_up(kernel_bytes) +
+                                   align_up(sum_elements * sizeof(float)));
 }
 
 ConvStage::ConvStage(const Options& options, const Context& context)
@@ -59,8 +65,14 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
   if (pass == Pass::kBackwardWeights) {
     result.sum_elements =
         static_cast<std::size_t>(result.choice.kernel->gradient_elements() + options_.conv.out_channels);
-    if (bands.whole())
+    if (bands.whole()) {
       result.bias_bytes = align_up(channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
+    } else {
+      // Small gradients are those of first layers, whose many boxes would add up to sums less precise than f32.
+      constexpr std::size_t kSmall = 16384;
+      result.exact_elements =
+          result.sum_elements <= kSmall ? result.sum_elements : static_cast<std::size_t>(options_.conv.out_channels);
+    }
   }
   result.bands = std::move(bands);
   return result;
@@ -166,12 +178,18 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     parallel_slots(plan.label, slots, [&](int index) {
       float* sum = sum_of(index);
       std::fill_n(sum, elements + channels, 0.0F);
+      double* exact = plan.exact(slot(index));
+      float* last = sum + plan.sum_elements - plan.exact_elements;
+      std::fill_n(exact, plan.exact_elements, 0.0);
       for (std::size_t i = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots);
            i < boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots); ++i) {
         const BandBox& box = plan.bands.boxes[i];
         restore.backward(context, box.v, slot(index), sum + elements);
         correlate(box, index);
+        for (std::size_t e = 0; e < plan.exact_elements; ++e) exact[e] += static_cast<double>(last[e]);
+        std::fill_n(last, plan.exact_elements, 0.0F);
       }
+      for (std::size_t e = 0; e < plan.exact_elements; ++e) last[e] = static_cast<float>(exact[e]);
     });
     float* total = sum_of(0);
     for (int index = 1; index < slots; ++index) {

@@ -49,9 +49,12 @@ class ConvStage final : public Stage {
     std::string label;
     std::size_t v_bytes = 0;       // buffer of one box of v
     std::size_t kernel_bytes = 0;  // scratch of the kernel
-    std::size_t sum_elements = 0;  // gradient sum and bias sum of one slot (backward weights)
-    std::size_t bias_bytes = 0;    // scratch of the bias sum of a whole box
+    // Of one slot, backward weights:
+    std::size_t sum_elements = 0;    // gradient sum and bias sum
+    std::size_t exact_elements = 0;  // the last ones of them, whose sums over boxes are kept in double
+    std::size_t bias_bytes = 0;      // scratch of the bias sum of a whole box
     std::size_t slot_bytes() const;
+    double* exact(std::byte* slot) const;
   };
   PassPlan plan(Pass pass, Bands bands) const;
   std::string describe(const PassPlan& plan) const;

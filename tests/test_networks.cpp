@@ -1,0 +1,84 @@
+// The networks of the papers at their full size: in bands, whole, and in bf16.
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cosmoflow/model.hpp"
+#include "hep/model.hpp"
+#include "nn/network.hpp"
+#include "op_support.hpp"
+
+namespace petaflow {
+namespace {
+
+struct Case {
+  const char* name;
+  std::int64_t batch;
+  Graph graph;
+};
+
+Case hep_case() { return {"hep", 2, hep::model({}, {1, 3, 1, 224, 224})}; }
+
+Case cosmoflow_case(const char* kind, std::int64_t channels, std::int64_t outputs) {
+  cosmoflow::ModelOptions options;
+  options.kind = kind;
+  Graph graph({1, channels, 128, 128, 128});
+  cosmoflow::add_network(graph, options, outputs);
+  return {kind, 1, std::move(graph)};
+}
+
+/// One forward and backward pass of random numbers.
+struct OnePass {
+  std::vector<double> y;
+  std::vector<std::vector<double>> gradients;  // of the parameters
+  std::vector<std::string> names;
+
+  OnePass(const Case& c, const NetworkOptions& given) {
+    NetworkOptions options = given;
+    options.batch = c.batch;
+    Context context;
+    const std::vector<std::int64_t> samples = {7, 8};
+    StepState state;
+    state.sample = samples.data();
+    context.step = &state;
+    context.training = true;
+    Network network(c.graph, options, context);
+    network.initialise(context, 3);
+    const auto fill = [](const Tensor& t, std::uint32_t seed) {
+      for (std::int64_t i = 0; i < t.shape.elements(); ++i)
+        t.as<float>()[i] = testing_support::number(static_cast<std::uint32_t>(i), seed);
+    };
+    fill(network.input(), 1);
+    fill(network.output_gradient(), 2);
+    network.forward(context);
+    const auto* out = network.output().as<float>();
+    y.assign(out, out + network.output().shape.elements());
+    std::vector<float> gradient(static_cast<std::size_t>(network.parameter_elements()));
+    network.backward(context, gradient.data());
+    for (const Parameter& p : network.parameters()) {
+      names.push_back(p.name);
+      gradients.emplace_back(gradient.begin() + p.offset, gradient.begin() + p.offset + p.spec.elements());
+    }
+  }
+};
+
+TEST(Networks, GiveTheSameInBandsAndWholeAndNearlySoInBf16) {
+  for (const Case& c : std::array{hep_case(), cosmoflow_case("sc18", 1, 3), cosmoflow_case("mlperf", 4, 4)}) {
+    const OnePass bands(c, {}), whole(c, {.kernels = {.bands = false}});
+    EXPECT_EQ(bands.y, whole.y) << c.name;
+    for (std::size_t i = 0; i < bands.names.size(); ++i) {
+      // Sums over millions of pixels of signs that cancel; a bias has no factor to give its terms different sizes.
+      const double most = bands.names[i].ends_with("/bias") ? 5e-6 : 1e-6;
+      EXPECT_LE(testing_support::relative_l2(whole.gradients[i], bands.gradients[i]), most)
+          << c.name << " " << bands.names[i];
+    }
+    const OnePass bf16(c, {.precision = DType::kBf16, .kernels = {}});
+    EXPECT_LE(testing_support::relative_l2(bf16.y, bands.y), 0.02) << c.name;
+    EXPECT_NE(bf16.y, bands.y) << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
