@@ -45,8 +45,8 @@ exec 8>build/deps.lock
 flock -n 8 || { say "Waiting for another installation in this checkout"; flock 8; }
 
 # ---- 1. Distribution packages -----------------------------------------------------------------------------------------------
-required=(g++ cmake ninja-build git ca-certificates libopenmpi-dev openmpi-bin libhdf5-dev libgtest-dev libbenchmark-dev
-          libtomlplusplus-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libisal-dev libfftw3-dev)
+required=(g++ cmake ninja-build git ca-certificates libopenmpi-dev openmpi-bin libhdf5-dev libgtest-dev libtomlplusplus-dev
+          libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libisal-dev libfftw3-dev)
 [ $packages = 0 ] || install_packages "${required[@]}"
 
 # ---- Is everything done already? ----------------------------------------------------------------------------------------------

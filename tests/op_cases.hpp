@@ -18,6 +18,7 @@ struct ConvCase {
   std::int64_t x_gap = 0, y_gap = 0;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
 
 /// The same padding on both sides.
@@ -85,6 +86,7 @@ struct GemmCase {
   std::int64_t gap = 0;
 };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(const GemmCase& c, std::ostream* out) { *out << c.name; }
 
 inline const GemmCase kGemmCases[] = {

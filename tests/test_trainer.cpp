@@ -347,10 +347,24 @@ TEST(Fit, SaysWhyItEnded) {
   EXPECT_EQ(end({0.5, 0.4, 0.5, 0.6}, 0.9, 2), FitEnd::kPatience);
 }
 
-TEST(Peak, IsThatOfAProcessor) {
-  const double gflops = measure_peak_gflops(Context());
-  EXPECT_GT(gflops, 1);
-  EXPECT_LT(gflops, 1e5);
+TEST(Peaks, AreThoseOfAProcessor) {
+  const Peaks peaks = measure_peaks(Context());
+  EXPECT_GT(peaks.f32_fma, 1);
+#ifdef __AVX512BF16__
+  EXPECT_GT(peaks.bf16_dot, 1);
+#endif
+  for (const double gflops : {peaks.f32_fma, peaks.bf16_dot, peaks.bf16_tile}) EXPECT_LT(gflops, 1e5);
+  const double gbs = measure_triad_gbs(Context());
+  EXPECT_GT(gbs, 0.1);
+  EXPECT_LT(gbs, 1e4);
+}
+
+TEST(Peaks, OfAPrecisionIsThatOfItsFastestInstruction) {
+  EXPECT_EQ((Peaks{100, 0, 0}.of("bf16")), 100);  // widened to f32
+  EXPECT_EQ((Peaks{100, 200, 0}.of("bf16")), 200);
+  EXPECT_EQ((Peaks{100, 50, 3000}.of("bf16")), 3000);
+  EXPECT_EQ((Peaks{100, 200, 3000}.of("f32")), 100);
+  EXPECT_EQ((Peaks{100, 200, 0}.describe()), "100 GFLOP/s by f32 multiply-adds, 200 by bf16 dot products");
 }
 
 }  // namespace

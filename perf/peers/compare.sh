@@ -1,60 +1,109 @@
 #!/usr/bin/env bash
-# Times training steps of whole networks in petaflow and in PyTorch (f32, tuned allocator, both layouts) in turn, several
-# rounds; prints the rates and the ratio to the better layout of each round, and at the end the median ratios with their
-# ranges.  Needs a quiet machine and a Python with PyTorch.
-#   perf/peers/compare.sh [ROUNDS] [PYTHON] [NETWORK...]      networks: hep cosmoflow cosmoflow_mlperf (default: all)
+# Times training steps of whole networks in petaflow and in PyTorch in turn, several rounds, and prints a table: samples/s,
+# how many times as fast as PyTorch petaflow is, and peak resident memory; medians, with their ranges.  PyTorch runs as a
+# user starts with it (default: plain layout, untouched allocator) and best-tuned: an allocator that keeps its memory, in
+# both layouts, of which the faster one of each round counts.  Needs a quiet machine.
+#   perf/peers/compare.sh [--rounds N] [--precision f32|bf16] [--python PYTHON] [NETWORK...]
+#     --rounds      5 by default
+#     --precision   of both sides: f32 by default; bf16 in PyTorch is autocast
+#     --python      a Python with PyTorch; by default setup.sh makes one in build/peers
+#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all
+# Threads: OMP_NUM_THREADS, or all cores.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-rounds=${1:-5} python=${2:-python3}
-known=(hep cosmoflow cosmoflow_mlperf)
-networks=("${@:3}")
-[ ${#networks[@]} -gt 0 ] || networks=("${known[@]}")
-threads=${OMP_NUM_THREADS:-$(nproc)}
 declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1)
+known=(hep cosmoflow cosmoflow_mlperf)
+rounds=5 precision=f32 python='' networks=()
+steps=8
+threads=${OMP_NUM_THREADS:-$(nproc)}
 
 die() { echo "compare.sh: $*" >&2; exit 1; }
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "rounds: $rounds is no number above 0"
-"$python" -c 'import torch' || die "$python has no PyTorch (Debian: apt-get install python3-torch)"
-for network in "${networks[@]}"; do
-  [ -n "${batches[$network]:-}" ] || die "network $network is unknown; there are ${known[*]}"
-  [ -x "build/host/bin/${network%_*}" ] || die "build/host/bin/${network%_*} is not built"
+while [ $# -gt 0 ]; do
+  case $1 in
+    --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --rounds | --precision | --python) [ $# -gt 1 ] || die "$1 needs a value"; declare "${1#--}=$2"; shift ;;
+    -*) die "option $1 is unknown; see --help" ;;
+    *) [ -n "${batches[$1]:-}" ] || die "network $1 is unknown; there are ${known[*]}"; networks+=("$1") ;;
+  esac
+  shift
 done
+[ ${#networks[@]} -gt 0 ] || networks=("${known[@]}")
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds must be a number above 0, found $rounds"
+[[ $precision =~ ^(f32|bf16)$ ]] || die "--precision must be f32 or bf16, found $precision"
+for network in "${networks[@]}"; do
+  [ -x "build/host/bin/${network%_*}" ] || die "build/host/bin/${network%_*} is not built; cmake --preset host && cmake --build build/host"
+done
+if [ -z "$python" ]; then
+  perf/peers/setup.sh || die "without PyTorch there is no comparison; --python names a Python that has it"
+  python=build/peers/bin/python
+fi
+torch=$("$python" -c 'import torch; print(torch.__version__)') || die "$python cannot import torch"
 
+untuned=(env -u MALLOC_MMAP_THRESHOLD_ -u MALLOC_TRIM_THRESHOLD_ -u MALLOC_TOP_PAD_)
 # The allocator keeps what it has: PyTorch loses up to half of its step to page faults otherwise.
 tuned=(env MALLOC_MMAP_THRESHOLD_=17179869184 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456)
-steps=8
 
-ours() {  # NETWORK: samples/s
-  OMP_NUM_THREADS=$threads "build/host/bin/${1%_*}" bench "inputs/$1.toml" "train.batch=${batches[$1]}" --steps $steps --json |
-    "$python" -c 'import json, sys; print("%.3f" % json.load(sys.stdin)["samples_per_s"])'
+# Both print: samples/s, MiB of peak resident memory.
+ours() {  # NETWORK
+  local json
+  json=$("${untuned[@]}" OMP_NUM_THREADS="$threads" "build/host/bin/${1%_*}" bench "inputs/$1.toml" \
+    "train.batch=${batches[$1]}" "precision=$precision" --steps $steps --json) || return 1
+  "$python" -c 'import json, sys; r = json.load(sys.stdin); print("%.3f %.0f" % (r["samples_per_s"], r["peak_resident_bytes"] / 2**20))' \
+    <<<"$json"
 }
-theirs() {  # NETWORK LAYOUT: a line that ends with samples/s
-  "${tuned[@]}" "$python" perf/peers/torch_twin.py "$1" --batch "${batches[$1]}" --threads "$threads" --steps $steps --layout "$2"
+theirs() {  # NETWORK LAYOUT ENVIRONMENT...
+  "${@:3}" "$python" perf/peers/torch_twin.py "$1" --batch "${batches[$1]}" --threads "$threads" --steps $steps --layout "$2" \
+    --precision "$precision" | sed -En 's/.* ([0-9]+) MiB resident.* ([0-9.]+) samples\/s$/\2 \1/p'
 }
-median_and_range() {  # NUMBER...
-  printf '%s\n' "$@" | sort -g |
-    awk '{ v[NR] = $1 } END { printf "%.2f (%.2f to %.2f)", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[1], v[NR] }'
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
+median() {  # DIGITS NUMBER...: median (range)
+  printf '%s\n' "${@:2}" | sort -g |
+    awk -v f="%.$1f" '{ v[NR] = $1 } END { printf f " (" f " - " f ")", (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2, v[1], v[NR] }'
 }
+
+# column NETWORK NAME VALUE: appends; the values of a column stand in one text, separated by blanks.
+declare -A table=()
+column() { table[$1,$2]+=" $3"; }
 
 processor=$(lscpu | sed -n 's/^Model name: *//p')
-echo "$processor, $threads threads"
-declare -A ratios=()
-for network in "${networks[@]}"; do
-  for ((round = 1; round <= rounds; ++round)); do
-    rate=$(ours "$network") best=0
-    for layout in channels_last plain; do
-      line=$(theirs "$network" $layout)
-      echo "$network, round $round: $line"
-      line=${line% samples/s}
-      best=$(awk -v a="$best" -v b="${line##* }" 'BEGIN { print (a > b ? a : b) }')
-    done
-    ratio=$(awk -v a="$rate" -v b="$best" 'BEGIN { printf "%.3f", a / b }')
-    ratios[$network]+=" $ratio"
-    echo "$network, round $round: petaflow $rate samples/s, ratio $ratio"
+echo "$processor, $threads threads, $precision, PyTorch $torch"
+for ((round = 1; round <= rounds; ++round)); do
+  for network in "${networks[@]}"; do
+    pair=$(ours "$network")
+    read -r rate memory <<<"$pair"
+    pair=$(theirs "$network" plain "${untuned[@]}")
+    read -r default_rate default_memory <<<"$pair"
+    pair=$(theirs "$network" channels_last "${tuned[@]}")
+    read -r last_rate last_memory <<<"$pair"
+    pair=$(theirs "$network" plain "${tuned[@]}")
+    read -r plain_rate plain_memory <<<"$pair"
+    best_rate=$last_rate best_memory=$last_memory layout=channels_last
+    if awk -v a="$plain_rate" -v b="$last_rate" 'BEGIN { exit !(a > b) }'; then
+      best_rate=$plain_rate best_memory=$plain_memory layout=plain
+    fi
+    column "$network" rate "$rate"; column "$network" memory "$memory"
+    column "$network" default_rate "$default_rate"; column "$network" default_memory "$default_memory"
+    column "$network" best_rate "$best_rate"; column "$network" best_memory "$best_memory"
+    column "$network" layout $layout
+    column "$network" to_default "$(ratio "$rate" "$default_rate")"; column "$network" to_best "$(ratio "$rate" "$best_rate")"
+    echo "round $round, $network: petaflow $rate samples/s, $memory MiB; PyTorch default $default_rate, $default_memory;" \
+      "tuned channels_last $last_rate, $last_memory; tuned plain $plain_rate, $plain_memory"
   done
 done
+
+cell() {  # NETWORK NAME DIGITS
+  local values
+  read -ra values <<<"${table[$1,$2]}"
+  median "$3" "${values[@]}"
+}
 echo
+echo "$processor, $threads threads, $precision, PyTorch $torch, $rounds rounds: median (range)"
+echo
+echo "| network, batch | petaflow, samples/s | PyTorch default | PyTorch best-tuned | ratio to default | ratio to best-tuned | MiB resident: petaflow | PyTorch default | PyTorch best-tuned |"
+echo "|---|---|---|---|---|---|---|---|---|"
 for network in "${networks[@]}"; do
-  read -ra all <<<"${ratios[$network]}"
-  echo "$network, batch ${batches[$network]}: petaflow is $(median_and_range "${all[@]}") times as fast as PyTorch (median and range of $rounds rounds; $processor)"
+  layouts=$(tr ' ' '\n' <<<"${table[$network,layout]}" | sed '/^$/d' | sort -u | paste -sd/)
+  echo "| $network, ${batches[$network]} | $(cell "$network" rate 2) | $(cell "$network" default_rate 2) | $(cell "$network" best_rate 2), $layouts |" \
+    "$(cell "$network" to_default 2) | $(cell "$network" to_best 2) |" \
+    "$(cell "$network" memory 0) | $(cell "$network" default_memory 0) | $(cell "$network" best_memory 0) |"
 done

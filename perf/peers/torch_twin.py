@@ -3,8 +3,8 @@
 
 usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
        [--precision f32|bf16]
-Prints one line: parameters, median milliseconds per step, samples/s and the largest resident memory; bf16 is torch.autocast's.  Best-tuned: run it with the allocator told to keep its
-memory, as compare.sh does, in both layouts.
+Prints one line: parameters, largest resident memory, median milliseconds per step, samples/s; bf16 is torch.autocast's.
+Best-tuned: run it with the allocator told to keep its memory, as compare.sh does, in both layouts.
 
 Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in two places: its cubes
 are f32 and scaled (petaflow's are int16, scaled in each step), and its Adam and SGD with momentum are plain, without LARC.

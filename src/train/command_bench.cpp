@@ -136,7 +136,9 @@ int command_bench(Job& job) {
   }
   const Network& network = step->network();
   const StepTimes times = mean_times(*job.comm, step->times());
-  const double median_s = median(seconds), peak = measure_peak_gflops(job.context);
+  const std::size_t resident_bytes = peak_resident_bytes();
+  const Peaks peaks = measure_peaks(job.context);
+  const double median_s = median(seconds), peak = peaks.of(job.options.precision);
   const double samples_per_s = static_cast<double>(job.options.train.batch) / median_s;
   const double gflops = 1e-9 * samples_per_s * flop_per_sample(network);
   const std::int64_t passes = steps * step->share().passes;
@@ -144,26 +146,31 @@ int command_bench(Job& job) {
     nlohmann::json json = {{"samples_per_s", samples_per_s},
                            {"ms_per_step", 1e3 * median_s},
                            {"gflops", gflops},
-                           {"peak_gflops", peak},
+                           {"precision", job.options.precision},
+                           {"peak_gflops", peak},  // in that precision
+                           {"peak_gflops_f32_fma", peaks.f32_fma},
+                           {"peak_gflops_bf16_dot", peaks.bf16_dot},
+                           {"peak_gflops_bf16_tile", peaks.bf16_tile},
                            {"batch", job.options.train.batch},
                            {"ranks", job.comm->size()},
                            {"threads_per_rank", job.context.threads},
                            {"steps", steps},
                            {"arena_bytes", network.arena_bytes()},
-                           {"peak_resident_bytes", peak_resident_bytes()},
+                           {"peak_resident_bytes", resident_bytes},
                            {"stages", stage_json(network, passes, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
     if (train) json["io"] = io_json(io, steps);
     print(job, json.dump(2));
     return kDone;
   }
-  print(job, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
-                         "{} x {}; this processor reaches {:.0f} GFLOP/s\ntime per rank: {}\n{}\n{}\n\n"
-                         "peak resident memory of rank 0: {}",
-                         samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
-                         format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"), peak,
-                         describe(times), train ? io_text(io, steps) + "\n" : "", stage_table(network, passes, peak),
-                         format_bytes(peak_resident_bytes())));
+  print(job,
+        fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
+                    "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
+                    "peak resident memory of rank 0: {}",
+                    samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
+                    format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"),
+                    job.options.precision, peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
+                    stage_table(network, passes, peak), format_bytes(resident_bytes)));
   return kDone;
 }
 

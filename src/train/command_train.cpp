@@ -127,8 +127,9 @@ void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) 
           format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
           rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
   job.say("time per rank: {}", describe(result.times));
-  job.say("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s ({}):\n{}",
-          format_count(step.network().batch(), "sample"), peak, format_count(job.context.threads, "thread"),
+  job.say("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s in {} ({}):\n{}",
+          format_count(step.network().batch(), "sample"), peak, job.options.precision,
+          format_count(job.context.threads, "thread"),
           stage_table(step.network(), rates.steps * step.share().passes, peak));
 }
 
@@ -267,7 +268,7 @@ int command_train(Job& job) {
   write_mllog_settings(job, train->size(), validation.get());
   const FitResult result = trainer->fit(metrics.get());
   if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
-  const double peak = measure_peak_gflops(job.context);
+  const double peak = measure_peaks(job.context).of(job.options.precision);
   if (result.rates.steps > 0) say_rates(job, result, *step, peak);
   return leave_results(job, result, *step, *loss, validation.get(), peak);
 }

@@ -7,7 +7,7 @@
 namespace petaflow {
 
 /// On rank 0, performance.json: how the training ended, rates, where the time went, the stages.
-/// @param peak_gflops  of the threads of rank 0
+/// @param peak_gflops  of the threads of rank 0, in the precision of the run
 void write_performance(const Job& job, const FitResult& result, TrainStep& step, double peak_gflops);
 
 /// On all ranks, evaluation.json: the trained network judged on data.test where its files are there, else on

@@ -1,0 +1,438 @@
+// bench [LIST...]: every implementation of convolutions, epilogues, matrix products and the optimizer on lists of
+// layers, beside what the processor can do.
+//   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <Kokkos_Core.hpp>
+
+#include "base/error.hpp"
+#include "io/progress.hpp"
+#include "kernels/gemm.hpp"
+#include "kernels/optimizer_step.hpp"
+#include "layer_list.hpp"
+#include "nn/bands.hpp"
+#include "nn/parallel.hpp"
+#include "op_cases.hpp"
+#include "train/binding.hpp"
+#include "train/peak.hpp"
+
+namespace petaflow::perf {
+namespace {
+
+constexpr const char* kCases = "cases";
+constexpr Pass kPasses[] = {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights};
+
+struct Options {
+  std::vector<std::string> lists = {kCases, "perf/shapes/hep.txt", "perf/shapes/cosmoflow.txt",
+                                    "perf/shapes/cosmoflow_mlperf.txt"};
+  std::string precision = "f32", filter;
+  double seconds = 0.2;
+  bool refused = false;
+};
+
+/// Numbers in [0.5, 1), written first by all threads.  64-byte aligned.
+class Array {
+ public:
+  Array(DType type, std::int64_t elements)
+      : bytes_(Kokkos::view_alloc(std::string("petaflow::bench"), Kokkos::WithoutInitializing),
+               static_cast<std::size_t>(elements) * size_of(type)) {
+    std::byte* const to = bytes_.data();
+    using Policy = Kokkos::RangePolicy<HostSpace, Kokkos::Schedule<Kokkos::Static>, Kokkos::IndexType<std::int64_t>>;
+    Kokkos::parallel_for("petaflow::bench::fill", Policy(0, elements), [=](std::int64_t i) {
+      const float value = 0.5F + static_cast<float>(i * 37 % 64) / 128;
+      if (type == DType::kF32) {
+        reinterpret_cast<float*>(to)[i] = value;
+      } else {
+        reinterpret_cast<Bf16*>(to)[i] = Bf16(value);
+      }
+    });
+  }
+
+  std::byte* data() const { return bytes_.data(); }
+  float* floats() const { return reinterpret_cast<float*>(bytes_.data()); }
+
+ private:
+  Kokkos::View<std::byte*, Kokkos::HostSpace> bytes_;
+};
+
+/// An array of `bytes` or more for each thread.
+class Slots {
+ public:
+  Slots(DType type, int slots, std::size_t bytes)
+      : stride_((bytes + 4095) / 4096 * 4096),
+        memory_(type, static_cast<std::int64_t>(stride_ / size_of(type)) * slots) {}
+  std::byte* operator[](int slot) const { return memory_.data() + static_cast<std::size_t>(slot) * stride_; }
+
+ private:
+  std::size_t stride_;
+  Array memory_;
+};
+
+/// What a line says beside its time.
+struct Work {
+  std::string shape, pass, implementation;
+  std::size_t boxes = 1;
+  double flop = 0, bytes = 0;  // bytes: to and from memory at least
+  std::string detail;
+
+  std::string form() const { return boxes == 1 ? "whole" : fmt::format("{} boxes", boxes); }
+  /// What --filter searches.
+  std::string path() const {
+    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, boxes == 1 ? "whole" : "boxes");
+  }
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+/// Boxes on `threads` threads, each with a box of f(slot, box index).  Fixed: a slot has always the same boxes, as sums
+/// of weights' gradients need it.
+template <class F>
+void for_boxes(const Bands& bands, int threads, bool fixed, const F& f) {
+  const std::size_t boxes = bands.boxes.size();
+  if (!fixed) {
+    parallel_boxes("petaflow::bench", boxes, f);
+    return;
+  }
+  const auto slots = std::min(static_cast<std::size_t>(threads), boxes);
+  parallel_slots("petaflow::bench", static_cast<int>(slots), [&](int slot) {
+    const auto s = static_cast<std::size_t>(slot);
+    for (std::size_t i = boxes * s / slots; i < boxes * (s + 1) / slots; ++i) f(slot, i);
+  });
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, const std::regex& filter)
+      : options_(options),
+        filter_(filter),
+        type_(options.precision == "bf16" ? DType::kBf16 : DType::kF32),
+        peaks_(measure_peaks(context_)),
+        triad_gbs_(measure_triad_gbs(context_)) {
+    state_.learning_rate = 1e-3F;
+    context_.step = &state_;
+    fmt::print("{}, {}, {}; it reaches {}, {:.1f} GB/s in a triad\n", own_binding(0, context_.threads).processor,
+               format_count(context_.threads, "thread"), options_.precision, peaks_.describe(), triad_gbs_);
+    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9} {:>8} {:>7} {:>7} {:>8}  {}\n", "shape", "pass", "implementation",
+               "runs as", "ms", "GFLOP/s", "of peak", "GB/s", "of triad", "what runs");
+  }
+
+  void run_cases() {
+    for (const cases::ConvCase& c : cases::kConvCases) {
+      ConvLayer layer{c.name, describe(c.n, c.in_channels, c.out_channels, c.in, c.geometry), {}};
+      layer.conv.x_strides = Strides::of(layer.conv.in, c.in_channels + c.x_gap);
+      layer.conv.y_strides = Strides::of(layer.conv.out, c.out_channels + c.y_gap);
+      layer.epilogue = follow(layer.conv, PoolKind::kNone, {});
+      convolution(kCases, layer);
+    }
+    for (const cases::GemmCase& c : cases::kGemmCases) {
+      product(fmt::format("{}/{}", kCases, c.name), "gemm",
+              {c.m, c.n, c.k, c.transpose_a, c.transpose_b, (c.transpose_a ? c.m : c.k) + c.gap,
+               (c.transpose_b ? c.k : c.n) + c.gap, c.n + c.gap, c.beta});
+    }
+  }
+
+  void run_list(const LayerList& list) {
+    for (const ConvLayer& layer : list.convolutions) {
+      convolution(list.name, layer);
+      epilogue(list.name, layer);
+    }
+    for (const auto& [name, n, in, out] : list.dense) {  // as the stage of dense layers does
+      const std::string shape = list.name + "/" + name;
+      product(shape, "forward", {n, out, in, false, true, in, in, out});
+      product(shape, "backward_data", {n, in, out, false, false, out, in, in});
+      product(shape, "backward_weights", {out, in, n, true, false, out, in, in});
+    }
+    optimizer(list);
+  }
+
+  /// Says how many were refused; an error where there was nothing to time.
+  void finish() const {
+    if (refused_ > 0 && !options_.refused) fmt::print("{} refused; --refused says why\n", refused_);
+    if (timed_ + refused_ == 0) {
+      user_error("--filter \"{}\" lets nothing through; it searches texts such as hep/conv2/forward/winograd/boxes",
+                 options_.filter);
+    }
+  }
+
+ private:
+  bool wanted(const Work& work) const { return std::regex_search(work.path(), filter_); }
+
+  void refuse(const Work& work, const std::string& reason) {
+    ++refused_;
+    if (!options_.refused) return;
+    fmt::print("{:<26} {:<16} {:<15} {:<11} refused: {}\n", work.shape, work.pass, work.implementation, work.form(),
+               reason);
+  }
+
+  template <class F>
+  void measure(const Work& work, const F& run) {
+    constexpr std::size_t kFewest = 3, kMost = 1000;
+    run();  // touches memory
+    std::vector<double> seconds;
+    const Kokkos::Timer whole;
+    while (seconds.size() < kFewest || (whole.seconds() < options_.seconds && seconds.size() < kMost)) {
+      context_.space.fence();
+      const Kokkos::Timer timer;
+      run();
+      context_.space.fence();
+      seconds.push_back(timer.seconds());
+    }
+    ++timed_;
+    const double s = median(seconds), gflops = 1e-9 * work.flop / s, gbs = 1e-9 * work.bytes / s;
+    const bool computes = work.flop > 0;
+    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9.4f} {:>8} {:>7} {:>7.1f} {:>6.0f} %  {}\n", work.shape, work.pass,
+               work.implementation, work.form(), 1e3 * s, computes ? fmt::format("{:.1f}", gflops) : "-",
+               computes ? fmt::format("{:.0f} %", 100 * gflops / peaks_.of(options_.precision)) : "-", gbs,
+               100 * gbs / triad_gbs_, work.detail);
+    std::fflush(stdout);
+  }
+
+  /// All implementations, on whole tensors and in the boxes that a network cuts for them.
+  void convolution(const std::string& list, const ConvLayer& layer) {
+    ConvDesc conv = layer.conv;
+    conv.type = type_;
+    conv.threads = context_.threads;
+    const Epilogue finish(layer.epilogue, nullptr, {}, {}, nullptr);
+    for (const Pass pass : kPasses) {
+      for (const ConvImpl& impl : conv_impls(pass)) {
+        for (const bool in_boxes : {false, true}) {
+          const BandCutter cutter(conv, finish, context_.threads, {.conv = impl.name, .bands = in_boxes});
+          const Bands bands = pass == Pass::kForward        ? cutter.forward()
+                              : pass == Pass::kBackwardData ? cutter.backward_data()
+                                                            : cutter.backward_weights();
+          if (in_boxes && bands.whole()) continue;  // too few for the threads
+          convolve({list + "/" + layer.name, name_of(pass), impl.name, bands.boxes.size(), conv.flop(), 0, ""}, pass,
+                   impl, conv, bands);
+        }
+      }
+    }
+  }
+
+  void convolve(Work work, Pass pass, const ConvImpl& impl, const ConvDesc& conv, const Bands& bands) {
+    if (!wanted(work)) return;
+    if (const std::string reason = impl.why_not(pass, bands.shapes); !reason.empty()) return refuse(work, reason);
+    const auto kernel = impl.make(pass, bands.shapes);
+    work.detail = kernel->detail();
+    const std::int64_t element = static_cast<std::int64_t>(size_of(type_)),
+                       x_elements = conv.n * conv.in.volume() * conv.in_channels,
+                       y_elements = conv.n * conv.out.volume() * conv.out_channels;
+    // In boxes, y never leaves the threads' caches.
+    work.bytes = static_cast<double>(element * (x_elements + (bands.whole() ? y_elements : 0)) +
+                                     std::int64_t{sizeof(float)} * conv.weight_elements());
+    const Array x(type_, conv.n * conv.x_strides.n), weights(DType::kF32, conv.weight_elements());
+    kernel->refresh(context_, weights.floats());
+    const int slots = bands.whole() ? 1 : context_.threads;
+    const Slots sums(DType::kF32, slots, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
+        scratch(DType::kF32, slots, kernel->scratch_bytes());
+    const auto sum = [&](int slot) { return reinterpret_cast<float*>(sums[slot]); };
+    if (bands.whole()) {
+      const Array y(type_, conv.n * conv.y_strides.n);
+      const Division division(context_, false);
+      measure(work, [&] {
+        division.run_whole("petaflow::bench",
+                           [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0]}); });
+      });
+      return;
+    }
+    const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes()));
+    const std::int64_t row = conv.in.d > 1 || conv.out.d > 1 ? conv.x_strides.d : conv.x_strides.h;
+    measure(work, [&] {
+      for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
+        const BandBox& box = bands.boxes[index];
+        std::byte* from = x.data() + (box.x.sample_begin * conv.x_strides.n + box.x.begin * row) * element;
+        kernel->run(context_, box.shape, {from, y[slot], sum(slot), scratch[slot]});
+      });
+    });
+  }
+
+  /// Bias, pooling, activation and dropout alone.
+  void epilogue(const std::string& list, const ConvLayer& layer) {
+    EpilogueDesc desc = layer.epilogue;
+    desc.type = type_;
+    ConvDesc conv = layer.conv;
+    conv.type = type_;
+    conv.threads = context_.threads;
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(conv.n));
+    std::iota(samples.begin(), samples.end(), 0);
+    state_.sample = samples.data();
+
+    const std::int64_t v_elements = desc.v.n * desc.v.sample_size(), y_elements = desc.y.n * desc.y.sample_size(),
+                       saved_bytes = desc.v.n * desc.saved_bytes_per_sample();
+    const double element = static_cast<double>(size_of(type_));
+    const Work work{list + "/" + layer.name,
+                    "",
+                    "epilogue",
+                    1,
+                    0,
+                    element * static_cast<double>(y_elements) + static_cast<double>(saved_bytes),
+                    ""};
+    const auto forward_of = [&](bool backward, std::size_t boxes) {
+      Work one = work;
+      one.pass = backward ? "backward" : "forward";
+      one.boxes = boxes;
+      if (boxes == 1) one.bytes += element * static_cast<double>(v_elements);  // otherwise in the threads' caches
+      return one;
+    };
+    const Epilogue shape_only(desc, nullptr, {}, {}, nullptr);
+    const Bands none;
+    for (const bool in_boxes : {false, true}) {
+      const BandCutter cutter(conv, shape_only, context_.threads, {.bands = in_boxes});
+      const Bands forward = cutter.forward(), backward = cutter.backward_weights();
+      if (in_boxes && (forward.whole() || backward.whole())) continue;
+      const Work there = forward_of(false, forward.boxes.size()), back = forward_of(true, backward.boxes.size());
+      if (!wanted(there) && !wanted(back)) continue;
+      const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
+          saved(DType::kF32, saved_bytes / 4 + 1);
+      const Epilogue finish(desc, bias.floats(), Tensor::dense(desc.y, type_, y.data()),
+                            Tensor::dense(desc.y, type_, dy.data()), reinterpret_cast<std::uint8_t*>(saved.data()));
+      const int slots = in_boxes ? context_.threads : 1;
+      const Slots v(type_, slots,
+                    static_cast<std::size_t>(std::max(forward.largest_v_bytes(), backward.largest_v_bytes()))),
+          sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * sizeof(float));
+      const auto run_forward = [&] {
+        if (!in_boxes) return finish.forward_all(context_, "petaflow::bench", v[0]);
+        for_boxes(forward, slots, false, [&](int slot, std::size_t i) {
+          finish.forward(context_, forward.boxes[i].y, forward.boxes[i].v, v[slot]);
+        });
+      };
+      run_forward();  // backward needs what it saves
+      if (wanted(there)) measure(there, run_forward);
+      if (!wanted(back)) continue;
+      measure(back, [&] {
+        if (!in_boxes) return finish.backward_all(context_, "petaflow::bench", v[0]);
+        for_boxes(backward, slots, true, [&](int slot, std::size_t i) {
+          finish.backward(context_, backward.boxes[i].v, v[slot], reinterpret_cast<float*>(sums[slot]));
+        });
+      });
+    }
+  }
+
+  void product(const std::string& shape, const char* pass, GemmDesc desc) {
+    desc.threads = context_.threads;
+    const std::int64_t c_times = desc.beta == 0 ? 1 : 2;  // read, too
+    for (const GemmImpl& impl : gemm_impls()) {
+      Work work{shape,
+                pass,
+                impl.name,
+                1,
+                2.0 * static_cast<double>(desc.m * desc.n * desc.k),
+                4.0 * static_cast<double>(desc.m * desc.k + desc.k * desc.n + c_times * desc.m * desc.n),
+                ""};
+      if (!wanted(work)) continue;
+      const std::string reason = type_ == DType::kF32 ? impl.why_not(desc) : "matrix products are f32";
+      if (!reason.empty()) {
+        refuse(work, reason);
+        continue;
+      }
+      const auto kernel = impl.make(desc);
+      work.detail = kernel->detail();
+      const Array a(DType::kF32, (desc.transpose_a ? desc.k : desc.m) * desc.lda),
+          b(DType::kF32, (desc.transpose_b ? desc.n : desc.k) * desc.ldb), c(DType::kF32, desc.m * desc.ldc);
+      const Slots scratch(DType::kF32, 1, kernel->scratch_bytes());
+      const Division division(context_, false);
+      measure(work, [&] {
+        division.run_whole("petaflow::bench",
+                           [&] { kernel->run(context_, a.floats(), b.floats(), c.floats(), scratch[0]); });
+      });
+    }
+  }
+
+  /// Adam on all weights of a list: reads four arrays, writes three.
+  void optimizer(const LayerList& list) {
+    const std::int64_t count = list.weights();
+    const Work work{list.name, "optimizer", "adam", 1, 0, 7.0 * 4 * static_cast<double>(count), ""};
+    if (!wanted(work)) return;
+    const Array gradients(DType::kF32, count), weights(DType::kF32, count), first(DType::kF32, count),
+        second(DType::kF32, count);
+    measure(work, [&] {
+      adam_step(context_, {}, {0, count}, gradients.floats(), weights.floats(), first.floats(), second.floats());
+    });
+  }
+
+  Options options_;
+  std::regex filter_;
+  DType type_;
+  Context context_;
+  StepState state_;
+  Peaks peaks_;
+  double triad_gbs_;
+  std::size_t timed_ = 0, refused_ = 0;
+};
+
+std::regex to_filter(const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& error) {
+    user_error("--filter \"{}\" is no regular expression: {}", text, error.what());
+  }
+}
+
+int run(int argc, char** argv) {
+  Options options;
+  CLI::App program(
+      "Times every implementation of every operator on lists of layers, on whole tensors and in the boxes that "
+      "networks cut; the packing of weights is not in it.",
+      "bench");
+  program
+      .add_option("LIST", options.lists, "files with lists of layers, or \"cases\": the operator cases of the tests")
+      ->capture_default_str();
+  program.add_option("--precision", options.precision, "of activations and their gradients")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  program.add_option("--filter", options.filter,
+                     "regular expression, searched for in LIST/SHAPE/PASS/IMPLEMENTATION/FORM; FORM: whole or boxes");
+  program.add_option("--time", options.seconds, "seconds for each line, at least three runs")
+      ->check(CLI::Range(0.0, 1e4))
+      ->capture_default_str();
+  program.add_flag("--refused", options.refused, "say which implementations refuse a shape, and why");
+  program.footer("Options of Kokkos (--kokkos-...) are passed on.");
+  std::vector<char*> own = {argv[0]}, kokkos_own = {argv[0]};
+  for (int i = 1; i < argc; ++i) (std::string(argv[i]).starts_with("--kokkos-") ? kokkos_own : own).push_back(argv[i]);
+  try {
+    program.parse(static_cast<int>(own.size()), own.data());
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 1;
+  }
+  const std::regex filter = to_filter(options.filter);
+  std::vector<std::optional<LayerList>> lists;  // nothing: the cases
+  for (const std::string& name : options.lists) {
+    lists.push_back(name == kCases ? std::nullopt : std::optional(read_layer_list(name)));
+  }
+
+  std::string quiet = "--kokkos-disable-warnings";  // its advice on OMP_PROC_BIND
+  kokkos_own.push_back(quiet.data());
+  int count = static_cast<int>(kokkos_own.size());
+  kokkos_own.push_back(nullptr);
+  const Kokkos::ScopeGuard kokkos(count, kokkos_own.data());
+  Bench bench(options, filter);
+  for (const std::optional<LayerList>& list : lists) list ? bench.run_list(*list) : bench.run_cases();
+  bench.finish();
+  return 0;
+}
+
+}  // namespace
+}  // namespace petaflow::perf
+
+int main(int argc, char** argv) {
+  try {
+    return petaflow::perf::run(argc, argv);
+  } catch (const petaflow::Error& error) {
+    std::fprintf(stderr, "bench: %s\n", error.what());
+    return error.kind() == petaflow::ErrorKind::kUser ? 1 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench: %s\n", error.what());
+    return 2;
+  }
+}
