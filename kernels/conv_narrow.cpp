@@ -138,7 +138,7 @@ class NarrowKernel final : public ConvKernel {
 
   void refresh(const Context& context, const float* weights) override {
     if (pass_ != Pass::kForward) return;
-    launch(context, "petaflow::conv::refresh[narrow]", order_.elements(),
+    launch(context, "petaflow::conv::refresh[narrow]"_label, order_.elements(),
            PackWeights<false>{order_, false, weights, packed_.data()});
   }
 
@@ -173,7 +173,7 @@ class NarrowKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[narrow]", order_.elements(),
+    launch(context, "petaflow::conv::unpack_gradient[narrow]"_label, order_.elements(),
            PackWeights<true>{order_, false, sum, dw});
   }
 
