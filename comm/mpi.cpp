@@ -157,14 +157,14 @@ class MpiCommunicator final : public Communicator {
   /// Starts one operation and waits for it.
   template <class Start>
   void complete(const char* call, Start&& start) {
-    std::vector<MPI_Request> request(1, MPI_REQUEST_NULL);
-    check_mpi(start(request.data()), call);
-    watch_->wait(request, call);
+    request_.assign(1, MPI_REQUEST_NULL);
+    check_mpi(start(request_.data()), call);
+    watch_->wait(request_, call);
   }
 
   MpiComm comm_;
   int rank_ = 0, size_ = 1, node_size_ = 1;
-  std::vector<MPI_Request> requests_;
+  std::vector<MPI_Request> requests_, request_;  // of sums that were started, of complete()
   std::unique_ptr<HangWatch> watch_;
 };
 

@@ -169,8 +169,8 @@ void sum_pairs(const Context& context, int slots, const Shape& shape, const floa
   const std::int64_t parts = parts_of(slots, shape), columns = 2 * shape.c;
   auto* partial = reinterpret_cast<double*>(scratch);
   const SumPart<kSame> part{shape.n, shape.pixels(), shape.c, parts, context.step, a, b, centre, partial};
-  launch(context, "petaflow::batch_norm::sum[kokkos]", part.items(), part);
-  const char* add = "petaflow::batch_norm::add_parts[kokkos]";
+  launch(context, "petaflow::batch_norm::sum[kokkos]"_label, part.items(), part);
+  const std::string& add = "petaflow::batch_norm::add_parts[kokkos]"_label;
   if (parts > kSecondParts && kSecondParts > 0) {
     double* second = partial + parts * columns;
     launch(context, add, kSecondParts * columns, AddParts{columns, parts, kSecondParts, partial, second});
@@ -181,7 +181,7 @@ void sum_pairs(const Context& context, int slots, const Shape& shape, const floa
   const StepState* step = context.step;
   const std::int64_t n = shape.n, pixels = shape.pixels();
   launch(
-      context, "petaflow::batch_norm::count[kokkos]", 1,
+      context, "petaflow::batch_norm::count[kokkos]"_label, 1,
       KOKKOS_LAMBDA(std::int64_t) { sums[columns] = static_cast<double>(real_samples(step, n) * pixels); });
 }
 
@@ -308,7 +308,7 @@ void sum_gradients(const Context& context, int slots, const Tensor& x, const Ten
 void map_batch(const Context& context, std::int64_t channels, float epsilon, const double* sums, const float* weight,
                const float* bias, const BatchStatistics& statistics, const ChannelMap& map) {
   launch(
-      context, "petaflow::batch_norm::statistics[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::statistics[kokkos]"_label, channels, KOKKOS_LAMBDA(std::int64_t c) {
         const double m = sums[2 * channels];
         const double mean = m > 0 ? sums[c] / m : 0;
         const double spread = m > 0 ? sums[channels + c] - sums[c] * mean : 0;  // sum (x - mean)^2
@@ -327,7 +327,7 @@ void map_batch(const Context& context, std::int64_t channels, float epsilon, con
 void map_running(const Context& context, std::int64_t channels, float epsilon, const float* mean, const float* variance,
                  const float* weight, const float* bias, const ChannelMap& map) {
   launch(
-      context, "petaflow::batch_norm::running_map[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::running_map[kokkos]"_label, channels, KOKKOS_LAMBDA(std::int64_t c) {
         const double rstd = 1 / ::sqrt(static_cast<double>(variance[c]) + static_cast<double>(epsilon));
         const double scale = rstd * number(weight, c, 1);
         map.scale[0][c] = static_cast<float>(scale);
@@ -338,7 +338,7 @@ void map_running(const Context& context, std::int64_t channels, float epsilon, c
 void map_gradient(const Context& context, std::int64_t channels, const double* sums, const float* weight,
                   const BatchStatistics& statistics, const ChannelMap& map) {
   launch(
-      context, "petaflow::batch_norm::gradient_map[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::gradient_map[kokkos]"_label, channels, KOKKOS_LAMBDA(std::int64_t c) {
         const double share = static_cast<double>(statistics.share[0]), rstd = static_cast<double>(statistics.rstd[c]);
         const double scale = share > 0 ? rstd * number(weight, c, 1) : 1;
         const double slope = -scale * rstd * rstd * sums[channels + c] * share;  // of dx in x
@@ -351,7 +351,7 @@ void map_gradient(const Context& context, std::int64_t channels, const double* s
 void write_gradients(const Context& context, std::int64_t channels, const double* sums,
                      const BatchStatistics& statistics, float* weight, float* bias) {
   launch(
-      context, "petaflow::batch_norm::parameter_gradients[kokkos]", channels, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::parameter_gradients[kokkos]"_label, channels, KOKKOS_LAMBDA(std::int64_t c) {
         bias[c] = static_cast<float>(sums[c]);
         weight[c] = static_cast<float>(sums[channels + c] * static_cast<double>(statistics.rstd[c]));
       });
@@ -362,14 +362,15 @@ void write_running_statistics(const Context& context, const Shape& x, const Batc
   const StepState* step = context.step;
   const std::int64_t slots = x.n;
   launch(
-      context, "petaflow::batch_norm::running_statistics[kokkos]", x.c, KOKKOS_LAMBDA(std::int64_t c) {
+      context, "petaflow::batch_norm::running_statistics[kokkos]"_label, x.c, KOKKOS_LAMBDA(std::int64_t c) {
         const float share = static_cast<float>(real_samples(step, slots)) * step->loss_scale;
         mean[c] = share * statistics.mean[c];
         variance[c] = share * statistics.variance[c];
       });
 }
 
-void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& x, const Tensor& y) {
+void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& x,
+               const Tensor& y) {
   check_dense(x, x);
   check_dense(y, x);
   const Tiles tiles(x.shape);
@@ -377,8 +378,8 @@ void apply_map(const Context& context, const char* label, const ChannelMap& map,
          Map<false>{tiles, x.shape.c, map, nullptr, x.as<float>(), nullptr, y.as<float>()});
 }
 
-void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& dy, const Tensor& x,
-               const Tensor& dx) {
+void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& dy,
+               const Tensor& x, const Tensor& dx) {
   check_dense(x, x);
   check_dense(dy, x);
   check_dense(dx, x);

@@ -77,9 +77,10 @@ void write_running_statistics(const Context& context, const Shape& x, const Batc
                               float* variance);
 
 /// y = scale[0] x + offset, in padded slots too.
-void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& x, const Tensor& y);
+void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& x,
+               const Tensor& y);
 /// dx = scale[0] dy + scale[1] x + offset; 0 in padded slots.
-void apply_map(const Context& context, const char* label, const ChannelMap& map, const Tensor& dy, const Tensor& x,
-               const Tensor& dx);
+void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& dy,
+               const Tensor& x, const Tensor& dx);
 
 }  // namespace petaflow

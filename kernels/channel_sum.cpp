@@ -54,8 +54,9 @@ template <class T>
 void run(const Context& context, int slots, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
          float* sums) {
   const SumChannelPart<T> part{pixels, channels, parts_of(slots), v, sums};
-  launch(context, "petaflow::bias::sum[kokkos]", part.items(), part);
-  launch(context, "petaflow::bias::add_parts[kokkos]", channels, AddChannelParts{channels, part.parts, sums, sum});
+  launch(context, "petaflow::bias::sum[kokkos]"_label, part.items(), part);
+  launch(context, "petaflow::bias::add_parts[kokkos]"_label, channels,
+         AddChannelParts{channels, part.parts, sums, sum});
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class GatherKernel final : public ConvKernel {
   }
 
   void refresh(const Context& context, const float* weights) override {
-    launch(context, "petaflow::conv::refresh[kokkos]", boxes_.front().weight_elements(),
+    launch(context, "petaflow::conv::refresh[kokkos]"_label, boxes_.front().weight_elements(),
            PackWeights<false>{order_, backward_, weights, packed_.data()});
   }
 
@@ -81,8 +81,8 @@ class GatherKernel final : public ConvKernel {
     if (!kOnHost || (desc.threads != 1 && gather.items() < 4 * desc.threads))
       gather.segments = std::max<std::int64_t>(1, longest);
     launch(context, desc.threads,
-           backward_ ? "petaflow::conv::backward_data[kokkos]" : "petaflow::conv::forward[kokkos]", gather.items(),
-           gather);
+           backward_ ? "petaflow::conv::backward_data[kokkos]"_label : "petaflow::conv::forward[kokkos]"_label,
+           gather.items(), gather);
   }
 
   bool backward_;
@@ -118,7 +118,7 @@ class OuterKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return order_.elements(); }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[kokkos]", boxes_.front().weight_elements(),
+    launch(context, "petaflow::conv::unpack_gradient[kokkos]"_label, boxes_.front().weight_elements(),
            PackWeights<true>{order_, false, sum, dw});
   }
 
@@ -150,9 +150,9 @@ class OuterKernel final : public ConvKernel {
     outer.x = static_cast<const T*>(args.x);
     outer.dy = static_cast<const T*>(args.y);
     outer.sum = outer.parts == 1 ? args.sum : reinterpret_cast<float*>(args.scratch);
-    launch(context, desc.threads, "petaflow::conv::backward_weights[kokkos]", outer.parts * outer.shares, outer);
+    launch(context, desc.threads, "petaflow::conv::backward_weights[kokkos]"_label, outer.parts * outer.shares, outer);
     if (outer.parts > 1) {
-      launch(context, desc.threads, "petaflow::conv::add_parts[kokkos]", order_.elements(),
+      launch(context, desc.threads, "petaflow::conv::add_parts[kokkos]"_label, order_.elements(),
              portable::AddParts{outer.parts, order_.elements(), outer.sum, args.sum});
     }
   }

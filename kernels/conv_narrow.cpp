@@ -171,14 +171,14 @@ class NarrowKernel final : public ConvKernel {
 
   void refresh(const Context& context, const float* weights) override {
     if (pass_ != Pass::kForward) return;
-    launch(context, "petaflow::conv::refresh[narrow]", pack(weights).elements(), pack(weights));
+    launch(context, "petaflow::conv::refresh[narrow]"_label, pack(weights).elements(), pack(weights));
   }
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
     const std::int64_t rows = desc.n * desc.out.d * desc.out.h, parts = desc.threads;
     const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * part_bytes(); };
-    launch(context, desc.threads, "petaflow::conv::parts[narrow]", parts, [&](std::int64_t part) {
+    launch(context, desc.threads, "petaflow::conv::parts[narrow]"_label, parts, [&](std::int64_t part) {
       const std::int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
       if (pass_ == Pass::kForward) {
         run_rows(box, {args.x, args.y, nullptr, own(part)}, begin, end);
@@ -187,7 +187,7 @@ class NarrowKernel final : public ConvKernel {
       }
     });
     if (pass_ == Pass::kForward) return;
-    launch(context, desc.threads, "petaflow::conv::add_parts[narrow]", order_.elements(), [&](std::int64_t i) {
+    launch(context, desc.threads, "petaflow::conv::add_parts[narrow]"_label, order_.elements(), [&](std::int64_t i) {
       double total = 0;
       for (std::int64_t part = 0; part < parts; ++part) total += exact_sums(own(part))[i];
       args.sum[i] += static_cast<float>(total);
@@ -198,7 +198,7 @@ class NarrowKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[narrow]", order_.elements(),
+    launch(context, "petaflow::conv::unpack_gradient[narrow]"_label, order_.elements(),
            PackWeights<true>{order_, false, sum, dw});
   }
 

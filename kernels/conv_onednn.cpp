@@ -14,6 +14,7 @@ namespace {
 
 using dnnl::memory;
 
+using onednn::Call;
 using onednn::engine;
 using onednn::guarded;
 using onednn::stream;
@@ -180,10 +181,16 @@ std::string refuse(const std::string& implementation) {
 
 std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-void copy_weights(const memory::desc& from, const float* source, const memory::desc& to, void* target) {
-  memory a(from, engine(), const_cast<float*>(source)), b(to, engine(), target);
-  dnnl::reorder(a, b).execute(stream(), a, b);
-  stream().wait();
+// Moves from one format to the other; `adds`: to what is there.
+Call make_reorder(const memory::desc& from, const memory::desc& to, int threads, bool adds = false) {
+  dnnl::primitive_attr attributes;
+  if (adds) {
+    dnnl::post_ops sum;
+    sum.append_sum(1);
+    attributes.set_post_ops(sum);
+  }
+  return {
+      dnnl::reorder({engine(), from, engine(), to, attributes}), threads, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
 class AlignedBuffer {
@@ -204,50 +211,41 @@ class AlignedBuffer {
 template <class Primitive>
 class DirectKernel final : public ConvKernel {
  public:
-  DirectKernel(Pass pass, std::span<const ConvDesc> boxes)
-      : pass_(pass), plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+  DirectKernel(Pass pass, std::span<const ConvDesc> boxes) {
     const auto descriptors = describe<Primitive>(pass, boxes, false);
-    const ThreadScope threads(boxes[0].threads);
     const memory::desc packed = weights_of(descriptors.front());
+    pack_ = make_reorder(plain_weights(boxes[0], memory::data_type::f32), packed, omp_get_max_threads());
+    const ThreadScope threads(boxes[0].threads);
+    const bool forward = pass == Pass::kForward;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
+      const Formats f = formats(boxes[i], pass, false, &packed);
       scratch_ = std::max(scratch_, pd.scratchpad_desc().get_size());
-      shapes_.push_back({Primitive(pd), formats(boxes[i], pass, false, &packed), pd.scratchpad_desc()});
+      shapes_.emplace_back(Primitive(pd), boxes[i].threads,
+                           std::initializer_list<Call::Operand>{{forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, f.x},
+                                                                {DNNL_ARG_WEIGHTS, f.w},
+                                                                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, f.y},
+                                                                {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
     }
     detail_ = fmt::format("onednn {}", descriptors.front().impl_info_str());
     weights_.resize(packed.get_size());
   }
 
   void refresh(const Context&, const float* weights) override {
-    copy_weights(plain_, weights, shapes_.front().formats.w, weights_.data());
+    pack_({weights, weights_.data()});
+    stream().wait();
   }
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
-    const Shape& s = shapes_[box];
-    const memory x(s.formats.x, engine(), args.x), w(s.formats.w, engine(), weights_.data()),
-        y(s.formats.y, engine(), args.y);
-    const memory scratch(s.scratch, engine(), args.scratch);
-    const bool forward = pass_ == Pass::kForward;
-    guarded(detail_, [&] {
-      s.primitive.execute(stream(), {{forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, x},
-                                     {DNNL_ARG_WEIGHTS, w},
-                                     {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, y},
-                                     {DNNL_ARG_SCRATCHPAD, scratch}});
-    });
+    guarded(detail_, [&] { shapes_[box]({args.x, weights_.data(), args.y, args.scratch}); });
   }
 
   std::size_t scratch_bytes() const override { return scratch_; }
   std::string detail() const override { return detail_; }
 
  private:
-  struct Shape {
-    Primitive primitive;
-    Formats formats;
-    memory::desc scratch;
-  };
-  Pass pass_;
-  memory::desc plain_;
-  std::vector<Shape> shapes_;
+  std::vector<Call> shapes_;  // of boxes
+  Call pack_;
   AlignedBuffer weights_;
   std::size_t scratch_ = 0;
   std::string detail_;
@@ -257,19 +255,28 @@ class DirectKernel final : public ConvKernel {
 // primitive's scratchpad.
 class WeightsKernel final : public ConvKernel {
  public:
-  WeightsKernel(std::span<const ConvDesc> boxes, bool blocked)
-      : plain_(plain_weights(boxes[0], memory::data_type::f32)) {
+  WeightsKernel(std::span<const ConvDesc> boxes, bool blocked) {
     const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, boxes, blocked);
-    const ThreadScope threads(boxes[0].threads);
     gradient_ = descriptors.front().diff_weights_desc();
+    unpack_ = make_reorder(gradient_, plain_weights(boxes[0], memory::data_type::f32), omp_get_max_threads(), true);
+    const ThreadScope threads(boxes[0].threads);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
       const Formats given = formats(boxes[i], Pass::kBackwardWeights, false, &gradient_);
-      Shape shape{BackwardWeights(pd), given, {pd.src_desc(), gradient_, pd.diff_dst_desc()}, {}, {},
-                  pd.scratchpad_desc()};
-      if (shape.used.x != given.x) shape.reorder_x = dnnl::reorder({engine(), given.x, engine(), shape.used.x});
-      if (shape.used.y != given.y) shape.reorder_y = dnnl::reorder({engine(), given.y, engine(), shape.used.y});
-      scratch_ = std::max(scratch_, shape.offset_scratchpad() + shape.scratch.get_size());
+      const Formats used{pd.src_desc(), gradient_, pd.diff_dst_desc()};
+      const int team = boxes[i].threads;
+      Shape shape;
+      shape.correlate = Call(BackwardWeights(pd), team,
+                             {{DNNL_ARG_SRC, used.x},
+                              {DNNL_ARG_DIFF_DST, used.y},
+                              {DNNL_ARG_DIFF_WEIGHTS, used.w},
+                              {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      if (used.x != given.x) shape.reorder_x = make_reorder(given.x, used.x, team);
+      if (used.y != given.y) shape.reorder_y = make_reorder(given.y, used.y, team);
+      shape.offset_x = padded(used.w.get_size());
+      shape.offset_y = shape.offset_x + (shape.reorder_x ? padded(used.x.get_size()) : 0);
+      shape.offset_scratchpad = shape.offset_y + (shape.reorder_y ? padded(used.y.get_size()) : 0);
+      scratch_ = std::max(scratch_, shape.offset_scratchpad + pd.scratchpad_desc().get_size());
       shapes_.push_back(std::move(shape));
     }
     detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
@@ -291,45 +298,33 @@ class WeightsKernel final : public ConvKernel {
   }
 
   void unpack_gradient(const Context&, const float* sum, float* dw) override {
-    std::vector<float> plain(plain_.get_size() / sizeof(float));
-    copy_weights(gradient_, sum, plain_, plain.data());
-    for (std::size_t i = 0; i < plain.size(); ++i) dw[i] += plain[i];
+    unpack_({sum, dw});
+    stream().wait();
   }
 
   std::string detail() const override { return detail_; }
 
  private:
   struct Shape {
-    BackwardWeights primitive;
-    Formats given, used;
-    std::optional<dnnl::reorder> reorder_x, reorder_y;
-    memory::desc scratch;
-
-    std::size_t offset_x() const { return padded(used.w.get_size()); }
-    std::size_t offset_y() const { return offset_x() + (reorder_x ? padded(used.x.get_size()) : 0); }
-    std::size_t offset_scratchpad() const { return offset_y() + (reorder_y ? padded(used.y.get_size()) : 0); }
+    Call correlate;
+    std::optional<Call> reorder_x, reorder_y;
+    std::size_t offset_x = 0, offset_y = 0, offset_scratchpad = 0;  // in the scratch of a call
   };
 
-  void correlate(const Shape& s, const ConvArgs& args) const {
-    const memory dw(s.used.w, engine(), args.scratch),
-        scratch(s.scratch, engine(), args.scratch + s.offset_scratchpad());
-    const memory x = take(s.reorder_x, s.given.x, s.used.x, args.x, args.scratch + s.offset_x());
-    const memory y = take(s.reorder_y, s.given.y, s.used.y, args.y, args.scratch + s.offset_y());
-    s.primitive.execute(
-        stream(),
-        {{DNNL_ARG_SRC, x}, {DNNL_ARG_DIFF_DST, y}, {DNNL_ARG_DIFF_WEIGHTS, dw}, {DNNL_ARG_SCRATCHPAD, scratch}});
+  static void correlate(const Shape& s, const ConvArgs& args) {
+    const void* x = take(s.reorder_x, args.x, args.scratch + s.offset_x);
+    const void* y = take(s.reorder_y, args.y, args.scratch + s.offset_y);
+    s.correlate({x, y, args.scratch, args.scratch + s.offset_scratchpad});
   }
 
-  static memory take(const std::optional<dnnl::reorder>& reorder, const memory::desc& given, const memory::desc& used,
-                     void* data, std::byte* room) {
-    memory source(given, engine(), data);
-    if (!reorder) return source;
-    memory target(used, engine(), room);
-    reorder->execute(stream(), source, target);
-    return target;
+  static const void* take(const std::optional<Call>& reorder, const void* given, std::byte* room) {
+    if (!reorder) return given;
+    (*reorder)({given, room});
+    return room;
   }
 
-  memory::desc plain_, gradient_;
+  memory::desc gradient_;
+  Call unpack_;
   std::vector<Shape> shapes_;
   std::size_t scratch_ = 0;
   std::string detail_;

@@ -164,7 +164,7 @@ class WinogradKernel final : public ConvKernel {
 
   void refresh(const Context& context, const float* weights) override {
     if (pass_ == Pass::kBackwardWeights) return;
-    launch(context, "petaflow::conv::refresh[winograd]", weights_.items(),
+    launch(context, "petaflow::conv::refresh[winograd]"_label, weights_.items(),
            PackWeights<kTaps, T>{weights_, weights, packed_.data()});
   }
 
@@ -174,14 +174,14 @@ class WinogradKernel final : public ConvKernel {
     auto* scratch = reinterpret_cast<Number<T>*>(args.scratch);
     if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
     const bool sums = pass_ == Pass::kBackwardWeights;
-    launch(context, "petaflow::conv::parts[winograd]", threads_, [&](std::int64_t part) {
+    launch(context, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
       Number<T>* room = scratch + part * part_numbers_;
       float* sum = sums ? reinterpret_cast<float*>(room + block_numbers_) : nullptr;
       if (sums) std::fill_n(sum, elements(), 0.0F);
       run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
     });
     if (!sums) return;
-    launch(context, "petaflow::conv::add_parts[winograd]", kPositions, [&](std::int64_t position) {
+    launch(context, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
         const auto* from = reinterpret_cast<const float*>(scratch + part * part_numbers_ + block_numbers_);
@@ -196,7 +196,7 @@ class WinogradKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[winograd]", weights_.items(),
+    launch(context, "petaflow::conv::unpack_gradient[winograd]"_label, weights_.items(),
            UnpackGradient<kTaps>{weights_, sum, dw});
   }
 

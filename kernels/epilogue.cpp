@@ -79,7 +79,7 @@ void Epilogue::forward(const Context& context, const RowRange& y_rows, const Row
       [&]<class T, class Code>(const Blocks<T, Code>& blocks) { Rows<T, Code, Work::kForward>{blocks, y_rows}.run(); });
 }
 
-void Epilogue::forward_all(const Context& context, const char* label, const void* v) const {
+void Epilogue::forward_all(const Context& context, const std::string& label, const void* v) const {
   with_blocks(context, all(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
                 const Rows<T, Code, Work::kForward> rows{blocks, all(desc_.y)};
@@ -114,7 +114,7 @@ void Epilogue::backward(const Context& context, const RowRange& v_rows, void* dv
   });
 }
 
-void Epilogue::backward_all(const Context& context, const char* label, void* dv) const {
+void Epilogue::backward_all(const Context& context, const std::string& label, void* dv) const {
   with_blocks(context, all(desc_.v), dv, dy_, saved_, nullptr, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
     if (scatters()) {
       const Rows<T, Code, Work::kScatter> rows{blocks, all(desc_.y)};

@@ -72,8 +72,8 @@ class Epilogue {
   void backward(const Context& context, const RowRange& v_rows, void* dv, float* bias_gradient) const;
 
   /// Everything at once, as a kernel on the context's instance; v and dv hold all rows.
-  void forward_all(const Context& context, const char* label, const void* v) const;
-  void backward_all(const Context& context, const char* label, void* dv) const;
+  void forward_all(const Context& context, const std::string& label, const void* v) const;
+  void backward_all(const Context& context, const std::string& label, void* dv) const;
 
  private:
   template <class Run>

@@ -96,11 +96,11 @@ class KokkosGemm final : public GemmKernel {
     const std::int64_t row_blocks = blocks_of(desc_.m, lanes::kPoints);
     if (desc_.transpose_b) {
       auto* packed = reinterpret_cast<float*>(scratch);
-      launch(context, desc_.threads, "petaflow::gemm::pack[kokkos]", desc_.n,
+      launch(context, desc_.threads, "petaflow::gemm::pack[kokkos]"_label, desc_.n,
              PackColumns{desc_.k, desc_.ldb, b, packed});
       b = packed;
     }
-    launch(context, desc_.threads, "petaflow::gemm[kokkos]", row_blocks * blocks_of(desc_.n, kBlock),
+    launch(context, desc_.threads, "petaflow::gemm[kokkos]"_label, row_blocks * blocks_of(desc_.n, kBlock),
            Product{desc_, row_blocks, a, b, c});
   }
 

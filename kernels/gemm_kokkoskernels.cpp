@@ -16,7 +16,7 @@ class KokkosKernelsGemm final : public GemmKernel {
   explicit KokkosKernelsGemm(const GemmDesc& desc) : desc_(desc) {}
 
   void run(const Context&, const float* a, const float* b, float* c, std::byte*) const override {
-    const Region region("petaflow::gemm[kokkoskernels]");
+    const Region region("petaflow::gemm[kokkoskernels]"_label);
     const Matrix<const float> x = matrix(a, desc_.transpose_a, desc_.m, desc_.k);
     const Matrix<const float> y = matrix(b, desc_.transpose_b, desc_.k, desc_.n);
     const Matrix<float> z(c, size(desc_.m), size(desc_.n));

@@ -8,6 +8,7 @@ namespace {
 
 using dnnl::memory;
 
+using onednn::Call;
 using onednn::engine;
 using onednn::guarded;
 using onednn::stream;
@@ -31,28 +32,29 @@ class OnednnGemm final : public GemmKernel {
     const dnnl::matmul::primitive_desc plan(engine(), matrix(desc.m, desc.k, desc.transpose_a, desc.lda),
                                             matrix(desc.k, desc.n, desc.transpose_b, desc.ldb),
                                             matrix(desc.m, desc.n, false, desc.ldc), attributes);
-    primitive_ = dnnl::matmul(plan);
-    a_ = plan.src_desc(), b_ = plan.weights_desc(), c_ = plan.dst_desc(), scratchpad_ = plan.scratchpad_desc();
+    multiply_ = Call(dnnl::matmul(plan), desc.threads,
+                     {{DNNL_ARG_SRC, plan.src_desc()},
+                      {DNNL_ARG_WEIGHTS, plan.weights_desc()},
+                      {DNNL_ARG_DST, plan.dst_desc()},
+                      {DNNL_ARG_SCRATCHPAD, plan.scratchpad_desc()}});
+    scratch_ = plan.scratchpad_desc().get_size();
     detail_ = fmt::format("onednn {}", plan.impl_info_str());
   }
 
   void run(const Context&, const float* a, const float* b, float* c, std::byte* scratch) const override {
-    const Region region("petaflow::gemm[onednn]");
+    const Region region("petaflow::gemm[onednn]"_label);
     guarded(detail_, [&] {
-      primitive_.execute(stream(), {{DNNL_ARG_SRC, memory(a_, engine(), const_cast<float*>(a))},
-                                    {DNNL_ARG_WEIGHTS, memory(b_, engine(), const_cast<float*>(b))},
-                                    {DNNL_ARG_DST, memory(c_, engine(), c)},
-                                    {DNNL_ARG_SCRATCHPAD, memory(scratchpad_, engine(), scratch)}});
+      multiply_({a, b, c, scratch});
       stream().wait();
     });
   }
 
-  std::size_t scratch_bytes() const override { return scratchpad_.get_size(); }
+  std::size_t scratch_bytes() const override { return scratch_; }
   std::string detail() const override { return detail_; }
 
  private:
-  dnnl::matmul primitive_;
-  memory::desc a_, b_, c_, scratchpad_;
+  Call multiply_;
+  std::size_t scratch_ = 0;
   std::string detail_;
 };
 

@@ -114,9 +114,11 @@ void GradientFactors::compute(const Context& context, const float* gradients, co
   const bool larc = options_.larc > 0;
   const auto parts = static_cast<std::int64_t>(parts_.extent(0));
   if (parts == 0) return;
-  Kokkos::parallel_for("petaflow::optimizer::squares[kokkos]", Policy(context.space, static_cast<int>(parts), kTeam),
+  Kokkos::parallel_for("petaflow::optimizer::squares[kokkos]"_label,
+                       Policy(context.space, static_cast<int>(parts), kTeam),
                        SumPart{parts_.data(), gradients, larc ? weights : nullptr, squares_.data()});
-  launch(context, "petaflow::optimizer::factors[kokkos]", larc ? static_cast<std::int64_t>(tensors_.extent(0)) : 1,
+  launch(context, "petaflow::optimizer::factors[kokkos]"_label,
+         larc ? static_cast<std::int64_t>(tensors_.extent(0)) : 1,
          Factors{options_, tensors_.data(), parts, squares_.data(), context.step, factors_.data()});
 }
 

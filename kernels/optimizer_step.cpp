@@ -80,7 +80,7 @@ struct Sgd {
 };
 
 template <class Update>
-void run(const Context& context, const char* label, const Update& update) {
+void run(const Context& context, const std::string& label, const Update& update) {
   const std::int64_t chunks = (update.range.end - update.range.begin + kChunk - 1) / kChunk;
   if (chunks > 0) Kokkos::parallel_for(label, Policy(context.space, static_cast<int>(chunks), Kokkos::AUTO), update);
 }
@@ -89,19 +89,19 @@ void run(const Context& context, const char* label, const Update& update) {
 
 void adam_step(const Context& context, const AdamOptions& options, const ParameterRange& range, const float* gradients,
                float* weights, float* first_moment, float* second_moment) {
-  run(context, "petaflow::adam[kokkos]",
+  run(context, "petaflow::adam[kokkos]"_label,
       Adam{options, range, context.step, gradients, weights, first_moment, second_moment});
 }
 
 void sgd_step(const Context& context, const SgdOptions& options, const ParameterRange& range, const float* gradients,
               float* weights, float* velocity) {
-  run(context, "petaflow::sgd[kokkos]", Sgd{options, range, context.step, gradients, weights, velocity});
+  run(context, "petaflow::sgd[kokkos]"_label, Sgd{options, range, context.step, gradients, weights, velocity});
 }
 
 void running_step(const Context& context, float momentum, std::int64_t begin, std::int64_t end, const float* batch,
                   float* running) {
   launch(
-      context, "petaflow::running_statistics[kokkos]", end - begin,
+      context, "petaflow::running_statistics[kokkos]"_label, end - begin,
       KOKKOS_LAMBDA(std::int64_t i) { running[begin + i] += momentum * (batch[begin + i] - running[begin + i]); });
 }
 

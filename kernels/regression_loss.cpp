@@ -49,7 +49,7 @@ void regression_loss(const Context& context, RegressionError error, const Regres
                      to_string(x.shape));
     doutputs = args.doutputs.as<float>();
   }
-  launch(context, "petaflow::regression_loss[kokkos]", x.shape.n,
+  launch(context, "petaflow::regression_loss[kokkos]"_label, x.shape.n,
          ErrorOfSample{x.shape.c, x.pixel_stride, args.doutputs.pixel_stride, error == RegressionError::kSquared,
                        context.step, x.as<float>(), doutputs, args.loss});
 }

@@ -44,7 +44,7 @@ struct SoftmaxOfSample {
 template <class T>
 void run(const Context& context, const SoftmaxCrossEntropy& args) {
   const Tensor& x = args.logits;
-  launch(context, "petaflow::softmax_xent[kokkos]", x.shape.n,
+  launch(context, "petaflow::softmax_xent[kokkos]"_label, x.shape.n,
          SoftmaxOfSample<T>{x.shape.c, x.pixel_stride, args.dlogits.pixel_stride, context.step,
                             static_cast<const T*>(x.data), static_cast<T*>(args.dlogits.data), args.probabilities,
                             args.loss});

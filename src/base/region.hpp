@@ -6,6 +6,8 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "base/label.hpp"
+
 namespace petaflow {
 
 /// Opens a profiling region for the life of the object.  Names are constant: no rank, step or line number.

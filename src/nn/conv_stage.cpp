@@ -125,7 +125,7 @@ void ConvStage::forward(const Context& context) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     division_.run_whole(plan.label, [&] { convolve(box, memory); });
-    finish.forward_all(context, plan.label.c_str(), memory);
+    finish.forward_all(context, plan.label, memory);
     return;
   }
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
@@ -168,7 +168,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
-    restore.backward_all(context, plan.label.c_str(), memory);
+    restore.backward_all(context, plan.label, memory);
     float* sum = sum_of(0) + elements;
     sum_channels(context, division_.slots, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
                  options_.conv.out_channels, sum,
@@ -194,7 +194,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     float* total = sum_of(0);
     for (int index = 1; index < slots; ++index) {
       const float* sum = sum_of(index);
-      launch(context, "petaflow::conv::sum_of_slots[kokkos]", static_cast<std::int64_t>(elements + channels),
+      launch(context, "petaflow::conv::sum_of_slots[kokkos]"_label, static_cast<std::int64_t>(elements + channels),
              AddTo{sum, total});
     }
   }
@@ -220,7 +220,7 @@ void ConvStage::backward_data(const Context& context) {
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
-    restore.backward_all(context, plan.label.c_str(), memory);
+    restore.backward_all(context, plan.label, memory);
     division_.run_whole(plan.label, [&] { spread(box, memory); });
     return;
   }

@@ -24,12 +24,12 @@ struct Convert {
 };
 
 template <class From, class To>
-void convert_typed(const Context& context, const char* label, const Tensor& from, const Tensor& to) {
+void convert_typed(const Context& context, const std::string& label, const Tensor& from, const Tensor& to) {
   const std::int64_t count = from.shape.elements();
   launch(context, label, (count + kRun - 1) / kRun, Convert<From, To>{from.as<From>(), to.as<To>(), count});
 }
 
-void convert(const Context& context, const char* label, const Tensor& from, const Tensor& to) {
+void convert(const Context& context, const std::string& label, const Tensor& from, const Tensor& to) {
   if (to.type == DType::kBf16) {
     convert_typed<float, Bf16>(context, label, from, to);
   } else {
@@ -43,10 +43,10 @@ ConvertStage::ConvertStage(const std::string& name)
     : forward_label_(fmt::format("petaflow::{}::forward[kokkos]", name)),
       backward_label_(fmt::format("petaflow::{}::backward[kokkos]", name)) {}
 
-void ConvertStage::forward(const Context& context) { convert(context, forward_label_.c_str(), buffers.x, buffers.y); }
+void ConvertStage::forward(const Context& context) { convert(context, forward_label_, buffers.x, buffers.y); }
 
 void ConvertStage::backward(const Context& context, float* /*gradient*/) {
-  if (buffers.dx.data != nullptr) convert(context, backward_label_.c_str(), buffers.dy, buffers.dx);
+  if (buffers.dx.data != nullptr) convert(context, backward_label_, buffers.dy, buffers.dx);
 }
 
 }  // namespace petaflow

@@ -22,6 +22,8 @@ DenseStage::DenseStage(const Options& options, const Context& context)
     weights_ = choose(out, in, n, true, false, out, in);                      // dw (out, in) = dv^T x
     if (options.wants_dx) data_ = choose(n, in, out, false, false, out, in);  // dx (n, in) = dv w
   }
+  forward_label_ = fmt::format("petaflow::{}::forward[{}]", options.name, forward_.name);
+  backward_label_ = fmt::format("petaflow::{}::backward[{}]", options.name, weights_.name);
   v_bytes_ = (static_cast<std::size_t>(n * out) * sizeof(float) + 63) / 64 * 64;
 }
 
@@ -54,31 +56,31 @@ Epilogue DenseStage::epilogue() const {
 }
 
 void DenseStage::forward(const Context& context) {
-  const Region region(fmt::format("petaflow::{}::forward[{}]", options_.name, forward_.name));
+  const Region region(forward_label_);
   auto* v = reinterpret_cast<float*>(buffers.forward_scratch);
-  division_.run_whole("petaflow::dense::forward", [&] {
+  division_.run_whole("petaflow::dense::forward"_label, [&] {
     forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
                          buffers.forward_scratch + v_bytes_);
   });
   const Epilogue finish = epilogue();
-  finish.forward_all(context, "petaflow::dense::epilogue[kokkos]", v);
+  finish.forward_all(context, "petaflow::dense::epilogue[kokkos]"_label, v);
 }
 
 void DenseStage::backward(const Context& context, float* gradient) {
-  const Region region(fmt::format("petaflow::{}::backward[{}]", options_.name, weights_.name));
+  const Region region(backward_label_);
   const std::int64_t n = options_.x.n, out = options_.epilogue.v.c;
   auto* dv = reinterpret_cast<float*>(buffers.backward_scratch);
   std::byte* scratch = buffers.backward_scratch + v_bytes_;
   const Epilogue restore = epilogue();
-  restore.backward_all(context, "petaflow::dense::epilogue_backward[kokkos]", dv);
-  division_.run_whole("petaflow::dense::backward_weights", [&] {
+  restore.backward_all(context, "petaflow::dense::epilogue_backward[kokkos]"_label, dv);
+  division_.run_whole("petaflow::dense::backward_weights"_label, [&] {
     weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
   });
   if (options_.bias) {
     sum_channels(context, division_.slots, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
   }
   if (options_.wants_dx) {
-    division_.run_whole("petaflow::dense::backward_data", [&] {
+    division_.run_whole("petaflow::dense::backward_data"_label, [&] {
       data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);
     });
   }

@@ -43,6 +43,7 @@ class DenseStage final : public Stage {
   Options options_;
   Division division_;
   GemmChoice forward_, weights_, data_;
+  std::string forward_label_, backward_label_;
   std::size_t v_bytes_ = 0;  // (N, outputs), then the scratch of the products
 };
 

@@ -17,14 +17,14 @@ std::size_t EpilogueStage::saved_bytes() const {
 void EpilogueStage::forward(const Context& context) {
   auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
   const Epilogue epilogue(desc_, nullptr, buffers.y, buffers.dy, saved);
-  epilogue.forward_all(context, forward_label_.c_str(), buffers.x.data);
+  epilogue.forward_all(context, forward_label_, buffers.x.data);
 }
 
 void EpilogueStage::backward(const Context& context, float* /*gradient*/) {
   if (buffers.dx.data == nullptr) return;
   auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
   const Epilogue epilogue(desc_, nullptr, buffers.y, buffers.dy, saved);
-  epilogue.backward_all(context, backward_label_.c_str(), buffers.dx.data);
+  epilogue.backward_all(context, backward_label_, buffers.dx.data);
 }
 
 }  // namespace petaflow

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/launch.hpp"
+
 namespace petaflow {
 
 PassInputs::PassInputs(std::int64_t slots, std::int64_t targets)
@@ -18,7 +20,8 @@ PassInputs::PassInputs(std::int64_t slots, std::int64_t targets)
       host_weights_(Kokkos::create_mirror_view(weights_)),
       host_targets_(Kokkos::create_mirror_view(target_values_)) {}
 
-void PassInputs::load(const Batch& batch, std::int64_t first, const Tensor& input, StepState state) {
+void PassInputs::load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input,
+                      StepState state) {
   PETAFLOW_REQUIRE(input.shape.n == slots_ && input.pixel_stride == input.shape.c, "{} slots, input {}", slots_,
                    to_string(input.shape));
   const auto available = static_cast<std::int64_t>(batch.indices.size());
@@ -32,8 +35,12 @@ void PassInputs::load(const Batch& batch, std::int64_t first, const Tensor& inpu
   const Device target(static_cast<std::byte*>(input.data), input.size_bytes());
   const std::size_t filled = static_cast<std::size_t>(count) * bytes;
   if (count > 0) {
-    const Host source(batch.samples + static_cast<std::size_t>(first) * bytes, filled);
-    Kokkos::deep_copy(Kokkos::subview(target, std::pair<std::size_t, std::size_t>(0, filled)), source);
+    const std::byte* samples = batch.samples + static_cast<std::size_t>(first) * bytes;
+    if constexpr (kOnHost) {
+      copy(context, samples, target.data(), static_cast<std::int64_t>(filled));
+    } else {
+      Kokkos::deep_copy(Kokkos::subview(target, std::pair<std::size_t, std::size_t>(0, filled)), Host(samples, filled));
+    }
   }
   if (count < slots_) {
     Kokkos::deep_copy(Kokkos::subview(target, std::pair<std::size_t, std::size_t>(filled, target.extent(0))),

@@ -22,7 +22,7 @@ class PassInputs {
   /// slots without a sample are zeros of index -1, label 0, weight 0.  A sample without a label (-1) gets weight 0.
   /// @param input  (slots, C, D, H, W), dense, of the type of the samples, written
   /// @param state  of the step; its pointers are set here
-  void load(const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
+  void load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
 
   /// In MemorySpace, valid as long as this object.
   const StepState* state() const { return state_.data(); }

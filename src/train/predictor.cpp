@@ -56,7 +56,7 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
   double loss = 0;
   for (std::int64_t step = 0; step < loader.steps_per_epoch() && stop_request() == StopRequest::kNone; ++step) {
     const Batch& batch = loader.next();
-    inputs_.load(batch, 0, network_.input(), StepState{});
+    inputs_.load(context_, batch, 0, network_.input(), StepState{});
     network_.forward(context_);
     loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
     const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));

@@ -18,9 +18,10 @@ namespace {
 /// A region that adds the seconds of its life to a sum.
 class Stopwatch {
  public:
-  Stopwatch(const char* region, const Context& context, double& sum) : region_(region), context_(context), sum_(sum) {}
+  Stopwatch(const std::string& region, const Context& context, double& sum)
+      : region_(region), context_(context), sum_(sum) {}
   ~Stopwatch() {
-    context_.space.fence();
+    if constexpr (!kOnHost) context_.space.fence();
     sum_ += timer_.seconds();
   }
   Stopwatch(const Stopwatch&) = delete;
@@ -74,6 +75,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
   const Shape output = network_->output().shape;
   scores_ = decltype(scores_)("petaflow::scores", static_cast<std::size_t>(output.elements()));
   losses_ = decltype(losses_)("petaflow::losses", static_cast<std::size_t>(output.n));
+  host_losses_ = Kokkos::create_mirror_view(losses_);
+  parts_.resize(static_cast<std::size_t>(share_.parts + 3));
 }
 
 void TrainStep::reset_times() {
@@ -83,7 +86,7 @@ void TrainStep::reset_times() {
 
 // What layers sum over ranks during a pass.
 void TrainStep::sum_over_ranks(std::span<double> values) {
-  const Stopwatch watch("petaflow::communication", context_, times_.communication);
+  const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
   const Activity activity("summing statistics of the batch");
   PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
@@ -107,26 +110,26 @@ void TrainStep::finish_rank_sums() {
 // Forward and backward of one pass; the sum of its losses.
 double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState state) {
   {
-    const Stopwatch watch("petaflow::input", context_, times_.input);
-    inputs_.load(batch, pass * share_.pass, network_->input(), state);
+    const Stopwatch watch("petaflow::input"_label, context_, times_.input);
+    inputs_.load(context_, batch, pass * share_.pass, network_->input(), state);
   }
   double loss = 0;
   double communicated = times_.communication;
   {
-    const Stopwatch watch("petaflow::forward", context_, times_.forward);
+    const Stopwatch watch("petaflow::forward"_label, context_, times_.forward);
     network_->forward(context_);
     const Tensor output = network_->output();
     loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), network_->output_gradient(),
               losses_.data());
-    const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
-    for (std::size_t slot = 0; slot < losses.extent(0); ++slot) loss += static_cast<double>(losses(slot));
+    if constexpr (!kOnHost) Kokkos::deep_copy(host_losses_, losses_);
+    for (std::size_t slot = 0; slot < host_losses_.extent(0); ++slot) loss += static_cast<double>(host_losses_(slot));
   }
   times_.forward -= times_.communication - communicated;
   communicated = times_.communication;
   {
-    const Stopwatch watch("petaflow::backward", context_, times_.backward);
+    const Stopwatch watch("petaflow::backward"_label, context_, times_.backward);
     network_->backward(context_, exchange_->pass_gradient(), [this](std::int64_t begin, std::int64_t) {
-      const Stopwatch inner("petaflow::communication", context_, times_.communication);
+      const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
       exchange_->ready_from(begin);
     });
   }
@@ -135,7 +138,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
 }
 
 StepResult TrainStep::run(Loader& loader, float learning_rate) {
-  const Region region("petaflow::step");
+  const Region region("petaflow::step"_label);
   const Activity activity("training", step_);
   // What has gone wrong on this rank; it goes on communicating, so that all learn of it at the end of the step.
   std::exception_ptr error;
@@ -152,7 +155,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
 
   const Batch* batch = nullptr;
   attempt([&] {
-    const Stopwatch watch("petaflow::input", context_, times_.input);
+    const Stopwatch watch("petaflow::input"_label, context_, times_.input);
     batch = &loader.next();
   });
   StepState state;
@@ -164,31 +167,29 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
 
-  // [0, parts): losses (BatchShare); then the number of failed ranks, of those that got a signal, of those whose wall
-  // time is up.
-  std::vector<double> parts(static_cast<std::size_t>(share_.parts + 3), 0.0);
-  const std::span<double, 3> counts = std::span(parts).last<3>();
+  std::ranges::fill(parts_, 0.0);
+  const std::span<double, 3> counts = std::span(parts_).last<3>();
   double mine = 0;
   exchange_->begin_step();
   for (std::int64_t pass = 0; pass < share_.passes; ++pass) {
     attempt([&] {
       const double loss = run_pass(*batch, pass, state);
-      parts[static_cast<std::size_t>(share_.first_part + pass)] = loss;
+      parts_[static_cast<std::size_t>(share_.first_part + pass)] = loss;
       mine += loss;
     });
     finish_rank_sums();
-    const Stopwatch watch("petaflow::communication", context_, times_.communication);
+    const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
     exchange_->end_pass();
   }
   {
-    const Stopwatch watch("petaflow::communication", context_, times_.communication);
+    const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
     const Activity summing("summing gradients");
     gradient_ = exchange_->finish();
     const StopRequest request = stop_request();
     counts[0] = error || !std::isfinite(mine) ? 1 : 0;
     counts[1] = request == StopRequest::kSignal ? 1 : 0;
     counts[2] = request == StopRequest::kWallTime ? 1 : 0;
-    comm_.all_reduce_sum(std::span<double>(parts));
+    comm_.all_reduce_sum(std::span<double>(parts_));
   }
   if (counts[0] > 0) {
     attempt([&] {
@@ -201,12 +202,12 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     throw_agreed(comm_, error);
   }
 
-  const Stopwatch watch("petaflow::optimizer", context_, times_.optimizer);
+  const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
   optimizer_->step(context_, gradient_, network_->weights());
   network_->refresh(context_);
   ++step_;
   double sum = 0;
-  for (std::int64_t part = 0; part < share_.parts; ++part) sum += parts[static_cast<std::size_t>(part)];
+  for (std::int64_t part = 0; part < share_.parts; ++part) sum += parts_[static_cast<std::size_t>(part)];
   StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
   if (counts[1] > 0) stop = StopRequest::kSignal;
   return {sum / static_cast<double>(batch->valid_global), batch->valid_global, stop};

@@ -82,6 +82,10 @@ class TrainStep {
   std::size_t rank_sums_done_ = 0;
   PassInputs inputs_;
   Kokkos::View<float*, MemorySpace> scores_, losses_;
+  decltype(losses_)::HostMirror host_losses_;
+  // Of a step: losses (BatchShare::parts); then the number of failed ranks, of those that got a signal, of those whose
+  // wall time is up.
+  std::vector<double> parts_;
   std::int64_t step_ = 0;
   StepTimes times_;
   const float* gradient_ = nullptr;

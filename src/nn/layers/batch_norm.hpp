@@ -96,7 +96,7 @@ class BatchNorm final : public Layer {
         map_running(context, x_.c, options_.epsilon, parameter(kMean), parameter(kVariance), parameter(kWeight),
                     parameter(kBias), map);
       }
-      apply_map(context, forward_label_.c_str(), map, buffers.x, buffers.y);
+      apply_map(context, forward_label_, map, buffers.x, buffers.y);
     }
 
     void backward(const Context& context, float* gradient) override {
@@ -112,7 +112,7 @@ class BatchNorm final : public Layer {
       if (!has_dx) return;
       if (is_global()) sum_over_ranks(context, sums);
       map_gradient(context, x_.c, sums, parameter(kWeight), statistics(), map);
-      apply_map(context, backward_label_.c_str(), map, buffers.dy, buffers.x, buffers.dx);
+      apply_map(context, backward_label_, map, buffers.dy, buffers.x, buffers.dx);
     }
 
     std::string describe_backward_weights() const override { return "kokkos"; }

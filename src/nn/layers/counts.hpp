@@ -61,7 +61,7 @@ class Counts final : public Layer {
       const auto* x = buffers.x.as<std::int16_t>();
       const Logs logs = logs_;
       launch(
-          context, "petaflow::counts::log1p[kokkos]", (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {
+          context, "petaflow::counts::log1p[kokkos]"_label, (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {
             for (std::int64_t i = run * kRun; i < (run + 1) * kRun && i < count; ++i) {
               const auto n = static_cast<std::size_t>(x[i]);
               y[i] = static_cast<T>(n < logs.extent(0) ? logs(n) : std::log1p(static_cast<float>(x[i])));
@@ -74,11 +74,11 @@ class Counts final : public Layer {
       using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
       std::int64_t total = 0;  // exact, in whatever order
       Kokkos::parallel_reduce(
-          "petaflow::counts::sum[kokkos]", Range(context.space, 0, size),
+          "petaflow::counts::sum[kokkos]"_label, Range(context.space, 0, size),
           KOKKOS_LAMBDA(std::int64_t i, std::int64_t& sum) { sum += x[i]; }, total);
       const float scale = total > 0 ? static_cast<float>(static_cast<double>(size) / static_cast<double>(total)) : 0.0F;
       launch(
-          context, "petaflow::counts::divide[kokkos]", size,
+          context, "petaflow::counts::divide[kokkos]"_label, size,
           KOKKOS_LAMBDA(std::int64_t i) { y[i] = static_cast<T>(static_cast<float>(x[i]) * scale); });
     }
 

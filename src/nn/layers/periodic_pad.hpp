@@ -30,7 +30,7 @@ class PeriodicPad final : public Layer {
       auto* y = buffers.y.as<float>();
       const std::int64_t pad = pad_;
       launch(
-          context, "petaflow::periodic_pad::forward[kokkos]", s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
+          context, "petaflow::periodic_pad::forward[kokkos]"_label, s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
             const float* from = x + row * s.w * s.c;
             float* to = y + row * (s.w + 2 * pad) * s.c;
             for (std::int64_t i = 0; i < pad * s.c; ++i) to[i] = from[(s.w - pad) * s.c + i];
@@ -46,7 +46,7 @@ class PeriodicPad final : public Layer {
       const auto* dy = buffers.dy.as<float>();
       const std::int64_t pad = pad_;
       launch(
-          context, "petaflow::periodic_pad::backward[kokkos]", s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
+          context, "petaflow::periodic_pad::backward[kokkos]"_label, s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
             float* to = dx + row * s.w * s.c;
             const float* from = dy + row * (s.w + 2 * pad) * s.c;
             for (std::int64_t i = 0; i < s.w * s.c; ++i) to[i] = from[pad * s.c + i];

@@ -31,7 +31,7 @@ class ScaledTanh final : public Layer {
       auto* y = buffers.y.as<float>();
       const float scale = scale_;
       launch(
-          context, "petaflow::scaled_tanh::forward[kokkos]", buffers.x.shape.elements(),
+          context, "petaflow::scaled_tanh::forward[kokkos]"_label, buffers.x.shape.elements(),
           KOKKOS_LAMBDA(std::int64_t i) { y[i] = scale * ::tanhf(x[i]); });
     }
 
@@ -42,7 +42,7 @@ class ScaledTanh final : public Layer {
       auto* dx = buffers.dx.as<float>();
       const float scale = scale_;
       launch(
-          context, "petaflow::scaled_tanh::backward[kokkos]", buffers.x.shape.elements(),
+          context, "petaflow::scaled_tanh::backward[kokkos]"_label, buffers.x.shape.elements(),
           KOKKOS_LAMBDA(std::int64_t i) {
             const float t = ::tanhf(x[i]);
             dx[i] = scale * (1.0F - t * t) * dy[i];

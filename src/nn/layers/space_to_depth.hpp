@@ -53,7 +53,7 @@ class SpaceToDepth final : public Layer {
       auto* y = buffers.y.as<float>();
       const Rows rows(buffers.x.shape, block_);
       launch(
-          context, "petaflow::space_to_depth::forward[kokkos]", rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
+          context, "petaflow::space_to_depth::forward[kokkos]"_label, rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
             for (std::int64_t w = 0; w < rows.blocks; ++w) {
               for (std::int64_t i = 0; i < rows.run; ++i) y[rows.y(row, w) + i] = x[rows.x(row, w) + i];
             }
@@ -66,7 +66,7 @@ class SpaceToDepth final : public Layer {
       const auto* dy = buffers.dy.as<float>();
       const Rows rows(buffers.x.shape, block_);
       launch(
-          context, "petaflow::space_to_depth::backward[kokkos]", rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
+          context, "petaflow::space_to_depth::backward[kokkos]"_label, rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
             for (std::int64_t w = 0; w < rows.blocks; ++w) {
               for (std::int64_t i = 0; i < rows.run; ++i) dx[rows.x(row, w) + i] = dy[rows.y(row, w) + i];
             }

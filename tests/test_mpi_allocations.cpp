@@ -1,0 +1,162 @@
+// A step of training in its steady state asks for no memory: every allocation of the process is counted while steps
+// run.
+//
+// What is known and not petaflow's:
+// - oneDNN makes a few small objects in each dnnl_primitive_execute (its context and tables of the arguments, 8 to 136
+//   bytes each in 3.7): bounded here.
+// - libgomp makes a new team for each parallel region where teams have one thread; larger ones are kept.
+// - MPI keeps its own account of operations under way, and Open MPI sums into buffers of its own.
+// - Kokkos 4 and later make strings for the names of fences and copies.
+// - Threads of the loader read files ahead, with the allocations of the libraries that read them.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <Kokkos_Core.hpp>
+
+#include "comm/communicator.hpp"
+#include "cosmoflow/model.hpp"
+#include "hep/model.hpp"
+#include "nn/layers/counts.hpp"
+#include "train/synthetic_data.hpp"
+#include "train/train_step.hpp"
+
+#if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__)
+TEST(Allocations, AreCounted) { GTEST_SKIP() << "SKIPPED: only with glibc and without AddressSanitizer"; }
+#else
+
+#include "count_allocations.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr int kSteps = 2;                                                // counted, and before them as many to warm up
+constexpr std::size_t kLargestOfOnednn = 256, kOnednnPerStep = 1 << 20;  // bytes
+constexpr std::size_t kLargestOfKokkos = KOKKOS_VERSION < 40000 ? 0 : 256;
+
+/// Samples whose reading, by the loader's threads, is not counted.
+class Uncounted final : public Dataset {
+ public:
+  explicit Uncounted(const Dataset& data) : data_(data) {}
+  std::int64_t size() const override { return data_.size(); }
+  std::array<std::int64_t, 4> sample_dims() const override { return data_.sample_dims(); }
+  DType type() const override { return data_.type(); }
+  std::int64_t targets() const override { return data_.targets(); }
+  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
+    allocations::ignored = true;
+    return data_.read(index, sample, targets);
+  }
+
+ private:
+  const Dataset& data_;
+};
+
+CommonOptions options_of(std::int64_t batch, bool bands) {
+  CommonOptions options;
+  options.train.batch = batch;
+  options.kernels.bands = bands;
+  return options;
+}
+
+/// Steps ask for nothing but what libraries are known to.
+void expect_none(const CommonOptions& options, const Graph& graph, const Loss& loss) {
+  const auto comm = make_communicator();
+  TrainStep step(*comm, Context(), options, graph, loss);
+  const SyntheticData made_up(2 * kSteps * options.train.batch, graph, graph.output().c, loss.targets(graph.output()));
+  const Uncounted data(made_up);
+  LoaderOptions loading;
+  loading.global_batch = options.train.batch;
+  loading.begin = step.share().begin;
+  loading.end = step.share().end;
+  Loader loader(data, loading);
+  loader.start_epoch(0);
+  const auto run = [&] {
+    for (int s = 0; s < kSteps; ++s) step.run(loader, 1e-4F);
+  };
+  run();
+  std::size_t onednn = 0;
+  for (const allocations::Allocation& allocation : allocations::during(run)) {
+    if (allocation.is_by("libgomp") || allocation.is_below("libmpi")) continue;
+    if (allocation.is_below("libdnnl")) {
+      onednn += allocation.bytes;
+      EXPECT_LE(allocation.bytes, kLargestOfOnednn);
+    } else if (allocation.bytes > kLargestOfKokkos) {
+      ADD_FAILURE() << allocation.bytes << " bytes (rank " << comm->rank() << "), the callers are";
+      allocation.print();
+    }
+  }
+  EXPECT_LE(allocations::count, std::size(allocations::seen));
+  EXPECT_LE(onednn, kSteps * kOnednnPerStep);
+}
+
+Graph cosmoflow(const char* kind, std::int64_t channels, std::int64_t edge, CountScale scale,
+                const char* batch_norm = "") {
+  Graph graph(Shape{1, channels, edge, edge, edge}, DType::kI16);
+  graph.add<Counts>("counts", scale);
+  cosmoflow::ModelOptions model;
+  model.kind = kind;
+  model.batch_norm = batch_norm;
+  cosmoflow::add_network(graph, model, 4);
+  return graph;
+}
+
+bool one_rank() { return make_communicator()->size() == 1; }
+
+/// In boxes and by whole tensors; the networks at their own sizes.
+class Allocations : public testing::TestWithParam<bool> {};
+
+TEST_P(Allocations, HepAsksForNone) {
+  if (!one_rank()) GTEST_SKIP() << "on one rank";
+  expect_none(options_of(1, GetParam()), hep::model({}, Shape{1, 3, 1, 224, 224}), SoftmaxLoss());
+}
+
+TEST_P(Allocations, CosmoFlowAsksForNone) {
+  if (!one_rank()) GTEST_SKIP() << "on one rank";
+  expect_none(options_of(1, GetParam()), cosmoflow("sc18", 1, 128, CountScale::kMean),
+              RegressionLoss(RegressionError::kSquared));
+}
+
+TEST_P(Allocations, CosmoFlowOfMlperfAsksForNone) {
+  if (!one_rank()) GTEST_SKIP() << "on one rank";
+  expect_none(options_of(1, GetParam()), cosmoflow("mlperf", 4, 64, CountScale::kLog1p),
+              RegressionLoss(RegressionError::kSquared));
+}
+
+TEST_P(Allocations, BatchNormAsksForNone) {
+  CommonOptions options = options_of(4, GetParam());
+  options.optimizer.clip_norm = 1;
+  options.optimizer.larc = 0.01;
+  expect_none(options, cosmoflow("quick", 4, 32, CountScale::kLog1p, "global"),
+              RegressionLoss(RegressionError::kSquared));
+}
+
+INSTANTIATE_TEST_SUITE_P(Bands, Allocations, testing::Bool(),
+                         [](const auto& bands) { return bands.param ? "Boxes" : "WholeTensors"; });
+
+TEST(Allocations, DeterministicTrainingAsksForNone) {
+  CommonOptions options = options_of(4, true);
+  options.train.deterministic = true;
+  expect_none(options, hep::model({}, Shape{1, 3, 1, 64, 64}), SoftmaxLoss());
+}
+
+/// What the test is to see: a vector that a thread of a kernel makes.
+TEST(Allocations, AreSeenInAllThreads) {
+  const int threads = Context().threads;
+  std::vector<std::unique_ptr<std::array<char, 12345>>> made(static_cast<std::size_t>(threads));
+  const auto found = allocations::during([&] {
+    Kokkos::parallel_for(
+        "petaflow::test", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, threads),
+        [&](int i) { made[static_cast<std::size_t>(i)] = std::make_unique<std::array<char, 12345>>(); });
+  });
+  const auto is_ours = [](const allocations::Allocation& a) { return a.bytes == 12345; };
+  EXPECT_EQ(std::ranges::count_if(found, is_ours), threads);
+}
+
+}  // namespace
+}  // namespace petaflow
+
+#endif
