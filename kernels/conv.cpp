@@ -59,7 +59,7 @@ std::span<const ConvImpl> conv_impls(Pass pass) {
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
-  std::string known = "\"auto\", \"direct\"";
+  std::string known = "\"auto\", \"direct\", \"tune\"";
   for (const ConvImpl& impl : conv_impls(pass)) {
     known += fmt::format(", \"{}\"", impl.name);
     const bool transforms = impl.scope == ConvScope::kTransform;
