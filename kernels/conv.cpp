@@ -82,7 +82,7 @@ std::string bf16_products() {
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
-  std::string known = "\"auto\", \"direct\"";
+  std::string known = "\"auto\", \"direct\", \"tune\"";
   for (const ConvImpl& impl : conv_impls(pass, boxes.front().type)) {
     known += fmt::format(", \"{}\"", impl.name);
     const bool transforms = impl.scope == ConvScope::kTransform;

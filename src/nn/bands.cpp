@@ -12,14 +12,13 @@ namespace petaflow {
 
 namespace {
 
-// Half of the L2: the other half holds weights and the rows of x.
-std::int64_t band_budget_bytes() {
+std::int64_t level2_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
   const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 #else
   const std::int64_t cache = 0;
 #endif
-  return (cache > 0 ? cache : std::int64_t{1} << 20) / 2;
+  return cache > 0 ? cache : std::int64_t{1} << 20;
 }
 
 bool same_box(const ConvDesc& a, const ConvDesc& b) {
@@ -39,7 +38,11 @@ std::int64_t Bands::largest_v_bytes() const {
 }
 
 BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels)
-    : conv_(conv), epilogue_(epilogue), slots_(slots), bands_(kernels.bands && kOnHost) {
+    : conv_(conv),
+      epilogue_(epilogue),
+      slots_(slots),
+      budget_bytes_(kernels.cache_share * static_cast<double>(level2_bytes())),
+      bands_(kernels.bands && kOnHost) {
   const bool transforms = conv_impls(Pass::kForward, conv.type).front().scope == ConvScope::kTransform;
   if ((kernels.conv == "auto" && transforms) || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
   const ConvGeometry& g = conv.geometry;
@@ -78,9 +81,8 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
 template <class MakeBox>
 Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_bytes_per_row, MakeBox&& make_box) const {
   const std::int64_t align = std::min(preferred.align, rows);
-  const auto budget = static_cast<double>(band_budget_bytes());
   const std::int64_t samples = conv_.n;
-  std::int64_t height = static_cast<std::int64_t>(budget / v_bytes_per_row) / align * align;
+  std::int64_t height = static_cast<std::int64_t>(budget_bytes_ / v_bytes_per_row) / align * align;
   height = std::clamp<std::int64_t>(std::max(height, preferred.least), align, rows);
   const std::int64_t enough = preferred.fit ? slots_ : 4 * slots_;
   if (samples * ceil_div(rows, height) < enough) {
@@ -89,7 +91,7 @@ Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_byte
   height = std::min(rows, ceil_div(ceil_div(rows, ceil_div(rows, height)), align) * align);
   std::int64_t group = 1;
   if (height == rows) {
-    const auto fitting = static_cast<std::int64_t>(budget / (v_bytes_per_row * static_cast<double>(rows)));
+    const auto fitting = static_cast<std::int64_t>(budget_bytes_ / (v_bytes_per_row * static_cast<double>(rows)));
     group = std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(1, samples / enough));
   }
 

@@ -32,7 +32,8 @@ class BandCutter {
   /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist
   /// @param epilogue what follows it
   /// @param slots    there should be several boxes for each of them
-  /// @param kernels  without bands: one box per pass; `conv` says whether the heights that Winograd prefers count
+  /// @param kernels  without bands: one box per pass; `conv` says whether the heights that Winograd prefers count,
+  ///                 `cache_share` how large boxes may be
   /// conv.threads: of the kernel of a whole box; 1: boxes are always better
   BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels);
 
@@ -58,6 +59,7 @@ class BandCutter {
   BoxRows preferred_;
   std::int64_t v_row_bytes_;
   int slots_;
+  double budget_bytes_;
   bool bands_;
 };
 

@@ -43,13 +43,21 @@ double* ConvStage::PassPlan::exact(std::byte* slot) const {
 ConvStage::ConvStage(const Options& options, const Context& context)
     : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
-  const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(options_.conv, shape_of_epilogue, division_.slots, options.kernels);
-  forward_ = plan(Pass::kForward, cutter.forward());
+  forward_ = plan(Pass::kForward, bands(options, Pass::kForward, context));
   if (options.backward) {
-    weights_ = plan(Pass::kBackwardWeights, cutter.backward_weights());
-    if (options.wants_dx) data_ = plan(Pass::kBackwardData, cutter.backward_data());
+    weights_ = plan(Pass::kBackwardWeights, bands(options, Pass::kBackwardWeights, context));
+    if (options.wants_dx) data_ = plan(Pass::kBackwardData, bands(options, Pass::kBackwardData, context));
   }
+}
+
+Bands ConvStage::bands(const Options& options, Pass pass, const Context& context) {
+  const Division division(context, options.fixed_order);
+  ConvDesc conv = options.conv;
+  conv.threads = division.whole_threads;
+  const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
+  const BandCutter cutter(conv, shape_of_epilogue, division.slots, options.kernels[static_cast<std::size_t>(pass)]);
+  if (pass == Pass::kForward) return cutter.forward();
+  return pass == Pass::kBackwardData ? cutter.backward_data() : cutter.backward_weights();
 }
 
 std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
@@ -58,7 +66,7 @@ std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
   PassPlan result;
-  result.choice = choose_conv(pass, bands.shapes, options_.kernels.conv);
+  result.choice = choose_conv(pass, bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
   result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.name);
   result.v_bytes = static_cast<std::size_t>(bands.largest_v_bytes());
   result.kernel_bytes = result.choice.kernel->scratch_bytes();
@@ -134,6 +142,13 @@ void ConvStage::forward(const Context& context) {
     convolve(box, memory);
     finish.forward(context, box.y, box.v, memory);
   });
+}
+
+void ConvStage::run(const Context& context, Pass pass, float* gradient) {
+  if (pass == Pass::kBackwardWeights) return backward_weights(context, gradient);
+  const bool is_forward = pass == Pass::kForward;
+  (is_forward ? forward_ : data_).choice.kernel->refresh(context, buffers.weights + options_.weight.offset);
+  is_forward ? forward(context) : backward_data(context);
 }
 
 void ConvStage::backward(const Context& context, float* gradient) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -22,9 +23,13 @@ class ConvStage final : public Stage {
     StageParameter weight;
     std::optional<StageParameter> bias;
     bool backward = true, wants_dx = true, fixed_order = false;
-    KernelOptions kernels;
+    std::array<KernelOptions, 3> kernels;  // by pass
   };
   ConvStage(const Options& options, const Context& context);
+  /// The boxes of one pass of such a stage.
+  static Bands bands(const Options& options, Pass pass, const Context& context);
+  /// One pass alone, with the renewal of its kernel's weights: what a step spends on it.
+  void run(const Context& context, Pass pass, float* gradient);
 
   std::size_t saved_bytes() const override;
   std::size_t forward_scratch_bytes() const override { return scratch_bytes(forward_); }

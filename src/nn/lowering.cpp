@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "nn/conv_stage.hpp"
+#include "nn/conv_tuning.hpp"
 #include "nn/convert_stage.hpp"
 #include "nn/dense_stage.hpp"
 #include "nn/epilogue_stage.hpp"
@@ -169,10 +170,22 @@ class Builder {
         desc.x_strides = Strides::of(desc.in, desc.in_channels);
         desc.y_strides = Strides::of(desc.out, desc.out_channels);
         desc.type = type_;
-        lowered.stage = std::make_unique<ConvStage>(
-            ConvStage::Options{node.name, desc, fusion_.epilogue, weight, bias, options_.backward, seen_parameters_,
-                               options_.fixed_order, options_.kernels},
-            context_);
+        const KernelOptions& kernels = options_.kernels;
+        ConvStage::Options stage{node.name,
+                                 desc,
+                                 fusion_.epilogue,
+                                 weight,
+                                 bias,
+                                 options_.backward,
+                                 seen_parameters_,
+                                 options_.fixed_order,
+                                 {kernels, kernels, kernels}};
+        if (kernels.conv == "tune") {
+          PETAFLOW_REQUIRE(kernels.tuning != nullptr,
+                           "a network is to be tuned, but nothing was given to tune it with");
+          kernels.tuning->tune(stage, context_);
+        }
+        lowered.stage = std::make_unique<ConvStage>(stage, context_);
       } else {
         lowered.stage = std::make_unique<DenseStage>(
             DenseStage::Options{node.name, fusion_.input, fusion_.epilogue, weight, bias, options_.backward,

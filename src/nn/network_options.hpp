@@ -8,12 +8,19 @@
 
 namespace petaflow {
 
+class ConvTuning;
+
+/// Of a core's L2, for a box of a convolution's output; the rest holds weights and input.
+inline constexpr double kCacheShare = 0.5;
+
 /// Which implementation computes what; "auto" takes the first of the list that accepts, "direct" the first convolution
-/// that does without transforms.
+/// that does without transforms, "tune" what `tuning` knows or finds to be the fastest.
 struct KernelOptions {
   std::string conv = "auto";
   std::string gemm = "auto";
   bool bands = true;  // convolution, bias, pool and activation by boxes that stay in cache, instead of whole tensors
+  double cache_share = kCacheShare;  // how large the boxes are
+  ConvTuning* tuning = nullptr;      // for "tune"; not owned
 };
 
 struct NetworkOptions {

@@ -15,6 +15,7 @@
 #include "train/schedule.hpp"
 #include "train/synthetic_data.hpp"
 #include "train/trainer.hpp"
+#include "train/tuning.hpp"
 
 namespace petaflow {
 namespace {
@@ -96,6 +97,7 @@ int command_bench(Job& job) {
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Loader> loader;
   std::int64_t steps = job.line.steps;
+  tune_convolutions(job, true);
   if (job.line.io) train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());

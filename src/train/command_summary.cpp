@@ -6,6 +6,7 @@
 #include "train/commands.hpp"
 #include "train/rates.hpp"
 #include "train/sync.hpp"
+#include "train/tuning.hpp"
 
 namespace petaflow {
 namespace {
@@ -90,6 +91,7 @@ std::string to_text(const Graph& graph, const Network& network) {
 
 int command_summary(Job& job) {
   job.load_input();
+  look_up_tuning(job);
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());
     NetworkOptions options =
@@ -97,6 +99,13 @@ int command_summary(Job& job) {
     options.runs = false;
     const Network network(graph, options, job.context);
     print(job, job.line.json ? to_json(graph, network).dump(2) : to_text(graph, network));
+    if (job.tuning && job.tuning->unknown > 0) {
+      job.say(
+          "kernels.conv = \"tune\": {} passes have not been timed yet on this machine; shown is what \"auto\" takes "
+          "(bench "
+          "and train time them)",
+          job.tuning->unknown);
+    }
   });
   return kDone;
 }

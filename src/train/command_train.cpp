@@ -24,6 +24,7 @@
 #include "train/run_results.hpp"
 #include "train/stop_request.hpp"
 #include "train/trainer.hpp"
+#include "train/tuning.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -237,6 +238,9 @@ int command_train(Job& job) {
   agree(*job.comm, [&] {
     check_test_set(job);
     loss = job.app.loss();
+  });
+  tune_convolutions(job, true);
+  agree(*job.comm, [&] {
     step =
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
     check_metric(job, validation.get(), step->network());

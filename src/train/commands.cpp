@@ -6,6 +6,7 @@
 #include "train/agree.hpp"
 #include "train/binding.hpp"
 #include "train/sync.hpp"
+#include "train/tuning.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -35,6 +36,7 @@ TrainedNetwork load_trained(Job& job) {
   });
   trained.provenance = checkpoint.provenance;
   job.load_text(checkpoint.config, trained.path);
+  tune_convolutions(job, false);
   agree(*job.comm, [&] {
     NetworkOptions options =
         network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);

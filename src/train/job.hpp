@@ -9,6 +9,7 @@
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
 #include "config/schema.hpp"
+#include "nn/conv_tuning.hpp"
 #include "train/application.hpp"
 #include "train/options.hpp"
 
@@ -55,7 +56,8 @@ struct Job {
   Context context;
   CommonOptions options;
   Schema schema;
-  std::unique_ptr<MlLog> mllog;  // on rank 0 of a training that is to keep one
+  std::unique_ptr<MlLog> mllog;        // on rank 0 of a training that is to keep one
+  std::unique_ptr<ConvTuning> tuning;  // of kernels.conv = "tune"
 
  private:
   void watch_hangs();

@@ -83,6 +83,11 @@ NetworkOptions network_options(const CommonOptions& options, std::int64_t batch)
 void check(const CommonOptions& options, int ranks) {
   const TrainOptions& train = options.train;
   if (train.deterministic) {
+    if (options.kernels.conv == "tune") {
+      user_error(
+          "train.deterministic promises the same bits on any number of threads, but kernels.conv = \"tune\" takes what "
+          "was the fastest with the threads at hand; set kernels.conv to \"auto\"");
+    }
     if (train.batch % train.shards != 0) {
       user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",
                  train.batch, train.shards);

@@ -10,6 +10,7 @@
 #include "train/agree.hpp"
 #include "train/checkpoint_folder.hpp"
 #include "train/manifest.hpp"
+#include "train/tuning.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -101,7 +102,7 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
     } else {
       remove_checkpoints(folder.string());
       for (const char* file : {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile,
-                               kReportFile, kMllogFile}) {
+                               kReportFile, kTuningFile, kMllogFile}) {
         fs::remove(folder / file, status);
         if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
       }
@@ -111,6 +112,7 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
       }
     }
     write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
+    if (job.tuning) write_tuning((folder / kTuningFile).string(), machine_text(job.context.threads), job.tuning->table);
     metrics = std::make_unique<MetricsLog>(log, folder.string());
   });
   write_manifest(job);

@@ -20,6 +20,7 @@ inline constexpr const char* kPerformanceFile = "performance.json";   // write_p
 inline constexpr const char* kEvaluationFile = "evaluation.json";     // write_evaluation()
 inline constexpr const char* kTraceFile = "trace.json";               // StepTrace
 inline constexpr const char* kReportFile = "report.html";             // write_report()
+inline constexpr const char* kTuningFile = "tuning.json";             // write_tuning()
 inline constexpr const char* kMllogFile = "mllog.txt";                // MlLog
 inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // EventFile
 

@@ -1,0 +1,203 @@
+#include "nn/conv_tuning.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <limits>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/region.hpp"
+#include "nn/arena.hpp"
+
+namespace petaflow {
+
+namespace {
+
+KernelOptions& kernels_of(ConvStage::Options& stage, Pass pass) {
+  return stage.kernels[static_cast<std::size_t>(pass)];
+}
+
+bool accepts(const ConvStage::Options& stage, Pass pass, const Context& context) {
+  const std::string& name = stage.kernels[static_cast<std::size_t>(pass)].conv;
+  const auto impls = conv_impls(pass, stage.conv.type);
+  const auto impl = std::ranges::find_if(impls, [&](const ConvImpl& i) { return i.name == name; });
+  return impl != impls.end() && impl->why_not(pass, ConvStage::bands(stage, pass, context).shapes).empty();
+}
+
+void use(ConvStage::Options& stage, Pass pass, const ConvTrial& trial) {
+  KernelOptions& kernels = kernels_of(stage, pass);
+  kernels.conv = trial.conv;
+  kernels.bands = trial.bands;
+  kernels.cache_share = trial.cache_share;
+}
+
+std::string pads(const Extent& begin, const Extent& end) {
+  return fmt::format("{},{},{}:{},{},{}", begin.d, begin.h, begin.w, end.d, end.h, end.w);
+}
+
+std::string name_of(const ConvTrial& trial) {
+  if (!trial.bands) return trial.conv + " whole";
+  if (trial.cache_share == kCacheShare) return trial.conv;
+  return trial.conv + (trial.cache_share < kCacheShare ? " in smaller boxes" : " in larger boxes");
+}
+
+}  // namespace
+
+std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
+  const ConvDesc& conv = stage.conv;
+  const ConvGeometry& g = conv.geometry;
+  const PoolGeometry& pool = stage.epilogue.pool;
+  std::string text =
+      fmt::format("{} {} {} x {} -> {}, kernel {} stride {} dilation {} pad {} groups {}", name_of(pass),
+                  name_of(conv.type), conv.n, sample_to_string({1, conv.in_channels, conv.in.d, conv.in.h, conv.in.w}),
+                  sample_to_string({1, conv.out_channels, conv.out.d, conv.out.h, conv.out.w}), to_string(g.kernel),
+                  to_string(g.stride), to_string(g.dilation), pads(g.pad_begin, g.pad_end), g.groups);
+  if (pool.kind != PoolKind::kNone) {
+    text += fmt::format(", {} pool {} stride {} pad {}", pool.kind == PoolKind::kMax ? "max" : "average",
+                        to_string(pool.window), to_string(pool.stride), pads(pool.pad, pool.pad));
+  }
+  if (stage.epilogue.activation) text += ", activation";
+  if (!stage.kernels[static_cast<std::size_t>(pass)].bands) text += ", whole";
+  return text;
+}
+
+std::string describe(const TunedPass& tuned) {
+  std::string text;
+  for (const ConvTrial& trial : tuned.trials) {
+    text += fmt::format("{}{} {:.2f} ms", text.empty() ? "" : ", ", name_of(trial), trial.ms);
+  }
+  return fmt::format("{}; kept {}", text, name_of(tuned.trials.front()));
+}
+
+double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context& context, double give_up_s) {
+  ConvStage::Options options = stage;
+  options.epilogue.dropout = 0;  // would need the state of a step
+  options.weight.offset = 0;
+  const std::int64_t weights = options.conv.weight_elements();
+  if (options.bias) options.bias->offset = weights;
+  if (pass != Pass::kForward) options.backward = true;
+  options.wants_dx = pass == Pass::kBackwardData;
+  ConvStage timed(options, context);
+
+  const ConvDesc& conv = options.conv;
+  const Shape x{conv.n, conv.in_channels, conv.in.d, conv.in.h, conv.in.w};
+  const Shape& y = options.epilogue.y;
+  const DType y_type = options.epilogue.type;
+  const auto bytes_of = [](const Shape& shape, DType type) {
+    return static_cast<std::size_t>(shape.elements()) * size_of(type);
+  };
+  const std::size_t parameter_bytes = static_cast<std::size_t>(weights + conv.out_channels) * sizeof(float);
+  std::vector<MemoryBlock> blocks;
+  const auto add = [&](const char* label, std::size_t size_bytes) {
+    blocks.push_back({label, size_bytes, kForever, INT_MAX});
+    return blocks.size() - 1;
+  };
+  const std::size_t x_block = add("x", bytes_of(x, conv.type)), y_block = add("y", bytes_of(y, y_type));
+  const std::size_t dx_block = add("dx", options.wants_dx ? bytes_of(x, conv.type) : 0);
+  const std::size_t dy_block = add("dy", options.backward ? bytes_of(y, y_type) : 0);
+  const std::size_t weights_block = add("weights", parameter_bytes), gradient_block = add("gradient", parameter_bytes);
+  const std::size_t saved_block = add("saved", timed.saved_bytes());
+  const std::size_t scratch_block =
+      add("scratch", std::max(timed.forward_scratch_bytes(), timed.backward_scratch_bytes()));
+  const Arena arena(blocks);
+  // The time does not depend on the values, unless they are denormal or not numbers: as f32 and as bf16 these bytes are
+  // 0.05.
+  for (const std::size_t index : {x_block, dy_block, weights_block}) {
+    using Bytes = Kokkos::View<unsigned char*, MemorySpace, Kokkos::MemoryUnmanaged>;
+    const Bytes bytes(reinterpret_cast<unsigned char*>(arena.block(index)), blocks[index].size_bytes);
+    Kokkos::deep_copy(context.space, bytes, 0x3D);
+  }
+  timed.buffers.x = Tensor::dense(x, conv.type, arena.block(x_block));
+  timed.buffers.y = Tensor::dense(y, y_type, arena.block(y_block));
+  if (options.wants_dx) timed.buffers.dx = Tensor::dense(x, conv.type, arena.block(dx_block));
+  if (options.backward) timed.buffers.dy = Tensor::dense(y, y_type, arena.block(dy_block));
+  timed.buffers.weights = reinterpret_cast<const float*>(arena.block(weights_block));
+  timed.buffers.saved = arena.block(saved_block);
+  timed.buffers.forward_scratch = timed.buffers.backward_scratch = arena.block(scratch_block);
+  auto* gradient = reinterpret_cast<float*>(arena.block(gradient_block));
+
+  Context now = context;
+  now.training = options.backward;
+  const auto run = [&](Pass what) {
+    const Kokkos::Timer timer;
+    timed.run(now, what, gradient);
+    now.space.fence();
+    return timer.seconds();
+  };
+  if (pass != Pass::kForward) run(Pass::kForward);  // writes what backward reads
+  double best_s = run(pass);                        // with page faults of the library's own memory
+  if (best_s > give_up_s) return best_s;
+  constexpr int kLeastRuns = 3, kMostRuns = 20;
+  constexpr double kEnough_s = 0.1;
+  double total_s = 0;
+  for (int i = 0; i < kLeastRuns || (i < kMostRuns && total_s < kEnough_s); ++i) {
+    const double run_s = run(pass);
+    best_s = std::min(best_s, run_s);
+    total_s += run_s;
+  }
+  return best_s;
+}
+
+// Two cuts are the same where they have as many boxes and the first ones are as high.
+TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context& context) const {
+  const Region region("petaflow::tuning");
+  const bool bands = kernels_of(stage, pass).bands;
+  std::vector<ConvTrial> trials;
+  std::vector<std::string> done;  // implementation and cut
+  double best_s = std::numeric_limits<double>::infinity();
+  const auto attempt = [&](ConvTrial trial) {
+    use(stage, pass, trial);
+    if (!accepts(stage, pass, context)) return;
+    const Bands cut = ConvStage::bands(stage, pass, context);
+    std::string what = fmt::format("{} {} {} {}", trial.conv, cut.boxes.size(), cut.boxes.front().v.rows(),
+                                   cut.boxes.front().v.samples());
+    if (std::ranges::find(done, what) != done.end()) return;
+    done.push_back(std::move(what));
+    const double pass_s = seconds(stage, pass, context, 3 * best_s);
+    best_s = std::min(best_s, pass_s);
+    trial.ms = 1e3 * pass_s;
+    trials.push_back(std::move(trial));
+  };
+  const auto faster = [](const ConvTrial& a, const ConvTrial& b) { return a.ms < b.ms; };
+  const auto first_of_the_fastest = [&] {
+    return std::ranges::find_if(trials, [&](const ConvTrial& trial) { return trial.ms <= 1.03e3 * best_s; });
+  };
+  for (const ConvImpl& impl : conv_impls(pass, stage.conv.type)) attempt({impl.name, bands, kCacheShare});
+  if (bands) {
+    const std::string conv = first_of_the_fastest()->conv;
+    attempt({conv, true, 0.5 * kCacheShare});
+    attempt({conv, true, 2 * kCacheShare});
+    attempt({conv, false, kCacheShare});
+  }
+  std::rotate(trials.begin(), first_of_the_fastest(), first_of_the_fastest() + 1);
+  std::sort(trials.begin() + 1, trials.end(), faster);
+  return {std::move(trials), ""};
+}
+
+void ConvTuning::tune(ConvStage::Options& stage, const Context& context) {
+  std::vector<Pass> passes = {Pass::kForward};
+  if (stage.backward) passes.push_back(Pass::kBackwardWeights);
+  if (stage.backward && stage.wants_dx) passes.push_back(Pass::kBackwardData);
+  for (KernelOptions& kernels : stage.kernels) kernels.conv = "auto";  // until its turn comes
+  for (const Pass pass : passes) {
+    const KernelOptions before = kernels_of(stage, pass);
+    const std::string problem = describe_problem(stage, pass);
+    auto tuned = table.find(problem);
+    if (tuned != table.end()) {
+      use(stage, pass, tuned->second.trials.front());
+      if (!accepts(stage, pass, context)) tuned = table.end();
+    }
+    if (tuned == table.end()) {
+      kernels_of(stage, pass) = before;
+      if (!measures) {
+        ++unknown;
+        continue;
+      }
+      tuned = table.insert_or_assign(problem, measure(stage, pass, context)).first;
+      use(stage, pass, tuned->second.trials.front());
+    }
+    if (on_choice) on_choice(stage.name, pass, problem, tuned->second);
+  }
+}
+
+}  // namespace petaflow

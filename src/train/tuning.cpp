@@ -1,0 +1,205 @@
+#include "train/tuning.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/activity.hpp"
+#include "base/build_info.hpp"
+#include "config/document.hpp"
+#include "io/atomic_file.hpp"
+#include "io/log.hpp"
+#include "io/progress.hpp"
+#include "nn/network.hpp"
+#include "train/agree.hpp"
+#include "train/binding.hpp"
+#include "train/run_folder.hpp"
+#include "train/sync.hpp"
+
+namespace petaflow {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ConvTrial, conv, bands, cache_share, ms)
+
+namespace {
+
+constexpr int kFormat = 1;  // of the file: {"format": 1, "machines": {MACHINE: {PASS: [TRIAL, ...]}}}
+
+using Table = std::map<std::string, TunedPass>;
+
+// Those that convolutions are written for.
+std::string instruction_sets() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    std::string sets;
+    for (std::string word; words >> word;) {
+      for (const char* prefix : {"avx", "fma", "amx", "asimd", "sve", "bf16"}) {
+        if (!word.starts_with(prefix)) continue;
+        sets += (sets.empty() ? "" : " ") + word;
+        break;
+      }
+    }
+    return sets;
+  }
+  return "unknown";
+}
+
+nlohmann::json to_json(const Table& table) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [pass, tuned] : table) json[pass] = tuned.trials;
+  return json;
+}
+
+void add_to(Table& table, const nlohmann::json& json, const std::string& source) {
+  for (const auto& [pass, trials] : json.items()) {
+    TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source};
+    if (!tuned.trials.empty()) table[pass] = std::move(tuned);
+  }
+}
+
+// An empty one where there is none, or none that can be used.
+nlohmann::json read_file(const std::string& path) {
+  nlohmann::json empty = {{"format", kFormat}, {"machines", nlohmann::json::object()}};
+  if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return empty;
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  if (!json.is_object() || !json.contains("format")) user_error("{} holds no times of convolutions", path);
+  if (json["format"] != kFormat) user_error("{} is of another version of petaflow", path);
+  if (!json.contains("machines") || !json["machines"].is_object()) user_error("{} is damaged", path);
+  return json;
+}
+
+}  // namespace
+
+std::string machine_text(int threads) {
+  const BuildInfo& build = build_info();
+  std::string text = fmt::format("{}; {}; ", own_binding(0, threads).processor, instruction_sets());
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  text += fmt::format("L2 {} KiB; ", sysconf(_SC_LEVEL2_CACHE_SIZE) / 1024);
+#endif
+  text += fmt::format("{} threads; petaflow {} {}, {} {}; Kokkos {}; oneDNN {}", threads, build.version, build.commit,
+                      build.compiler, build.flags, build.kokkos, build.onednn);
+  for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
+    if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
+  }
+  return text;
+}
+
+std::string tuning_cache_path() {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (cache != nullptr && *cache == '/') return std::string(cache) + "/petaflow/tuning.json";
+  return home == nullptr || *home == '\0' ? "" : std::string(home) + "/.cache/petaflow/tuning.json";
+}
+
+void read_tuning(const std::string& path, const std::string& machine, Table& table) {
+  if (path.empty()) return;
+  try {
+    const nlohmann::json machines = read_file(path)["machines"];
+    Table found;
+    if (machines.contains(machine)) add_to(found, machines[machine], path);
+    for (auto& [pass, tuned] : found) table[pass] = std::move(tuned);
+  } catch (const Error& error) {
+    log_warning("{}; its choices of convolutions are passed over", error.what());
+  } catch (const nlohmann::json::exception& error) {
+    log_warning("{} is damaged ({}); its choices of convolutions are passed over", path, error.what());
+  }
+}
+
+void write_tuning(const std::string& path, const std::string& machine, const Table& table) {
+  nlohmann::json json;
+  try {
+    json = read_file(path);
+  } catch (const Error&) {  // said when it was read
+    json = {{"format", kFormat}};
+  }
+  nlohmann::json& mine = json["machines"][machine];
+  if (!mine.is_object()) mine = nlohmann::json::object();
+  mine.update(to_json(table));
+  std::error_code status;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), status);
+  if (status) user_error("cannot make the folder of {}: {}", path, status.message());
+  write_file_atomically(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+namespace {
+
+// Makes a network that is not to run, which asks for each of its passes.
+void visit_passes(const Job& job, bool backward) {
+  NetworkOptions options;
+  options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
+  options.backward = backward;
+  options.fixed_order = job.options.train.deterministic;
+  options.kernels = job.options.kernels;
+  options.runs = false;
+  const Network network(job.app.model(job.app.sample_shape()), options, job.context);
+}
+
+void start(Job& job) {
+  job.tuning = std::make_unique<ConvTuning>();
+  job.options.kernels.tuning = job.tuning.get();
+}
+
+// The work of rank 0.
+void read_and_measure(Job& job, bool backward) {
+  ConvTuning& tuning = *job.tuning;
+  const std::string cache = tuning_cache_path(), machine = machine_text(job.context.threads);
+  read_tuning(cache, machine, tuning.table);
+  // A run goes on with the choices that it began with.
+  if (job.line.resume) read_tuning(job.run_folder() + "/" + kTuningFile, machine, tuning.table);
+  Table used;
+  int timed = 0;
+  tuning.on_choice = [&](const std::string& layer, Pass pass, const std::string& problem, const TunedPass& tuned) {
+    const bool is_new = used.insert_or_assign(problem, tuned).second;  // several layers may be alike
+    timed += is_new && tuned.source.empty() ? 1 : 0;
+    job.say("{} {}: {} ({})", layer, name_of(pass), describe(tuned),
+            tuned.source.empty() ? "timed now" : "from " + tuned.source);
+  };
+  const Kokkos::Timer timer;
+  visit_passes(job, backward);
+  tuning.on_choice = nullptr;
+  tuning.table = std::move(used);
+  if (timed == 0) return;
+  const std::string done =
+      fmt::format("timed {} passes of convolutions in {}", timed, format_duration(timer.seconds()));
+  if (job.line.check) {
+    job.say("{}; not kept", done);
+    return;
+  }
+  try {
+    if (cache.empty()) user_error("neither XDG_CACHE_HOME nor HOME is set");
+    write_tuning(cache, machine, tuning.table);
+    job.say("{}; kept in {}", done, cache);
+  } catch (const Error& error) {
+    job.say("{}", done);
+    log_warning("the times of convolutions cannot be kept for other runs: {}", error.what());
+  }
+}
+
+}  // namespace
+
+void tune_convolutions(Job& job, bool backward) {
+  if (job.options.kernels.conv != "tune") return;
+  const Activity activity("tuning convolutions");
+  start(job);
+  agree(*job.comm, [&] {
+    if (job.is_root()) read_and_measure(job, backward);
+  });
+  const std::string all = broadcast_text(*job.comm, job.is_root() ? to_json(job.tuning->table).dump() : "");
+  if (!job.is_root()) add_to(job.tuning->table, nlohmann::json::parse(all), "rank 0");
+  job.tuning->measures = false;
+}
+
+void look_up_tuning(Job& job) {
+  if (job.options.kernels.conv != "tune") return;
+  start(job);
+  job.tuning->measures = false;
+  if (job.is_root()) read_tuning(tuning_cache_path(), machine_text(job.context.threads), job.tuning->table);
+}
+
+}  // namespace petaflow

@@ -1,0 +1,360 @@
+// kernels.conv = "tune": the fastest is kept, for this layer and this machine only, and no file can do harm.
+#include <cmath>
+#include <cstdlib>
+#include <set>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/build_info.hpp"
+#include "nn/conv_tuning.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/conv.hpp"
+#include "nn/layers/pool.hpp"
+#include "nn/network.hpp"
+#include "program.hpp"
+#include "scratch_folder.hpp"
+#include "train/tuning.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::array<Pass, 3> kPasses = {Pass::kForward, Pass::kBackwardWeights, Pass::kBackwardData};
+
+KernelOptions& of(ConvStage::Options& stage, Pass pass) { return stage.kernels[static_cast<std::size_t>(pass)]; }
+const KernelOptions& of(const ConvStage::Options& stage, Pass pass) {
+  return stage.kernels[static_cast<std::size_t>(pass)];
+}
+
+/// 3x3, maxima over 2x2, ReLU.
+ConvStage::Options stage(std::int64_t height = 256) {
+  ConvStage::Options stage;
+  stage.name = "conv1";
+  ConvDesc& conv = stage.conv;
+  conv.n = 2, conv.in_channels = 16, conv.out_channels = 16;
+  conv.in = conv.out = {1, height, 64};
+  conv.geometry = {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}};
+  conv.x_strides = conv.y_strides = Strides::of(conv.in, 16);
+  stage.epilogue.v = {2, 16, 1, height, 64};
+  stage.epilogue.y = {2, 16, 1, height / 2, 32};
+  stage.epilogue.pool = {PoolKind::kMax, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}};
+  stage.epilogue.bias = stage.epilogue.activation = true;
+  stage.weight = {"conv1/weight", 1000};
+  stage.bias = {"conv1/bias", 10};
+  for (KernelOptions& kernels : stage.kernels) kernels.conv = "tune";
+  return stage;
+}
+
+/// Names of those that accept the pass.
+std::set<std::string> accepting(ConvStage::Options options, Pass pass) {
+  std::set<std::string> names;
+  for (const ConvImpl& impl : conv_impls(pass)) {
+    of(options, pass).conv = impl.name;
+    if (impl.why_not(pass, ConvStage::bands(options, pass, Context{}).shapes).empty()) names.insert(impl.name);
+  }
+  return names;
+}
+
+/// A tuning that reads no clock: a pass takes as long as `takes` says.
+struct Fake : ConvTuning {
+  std::vector<std::pair<Pass, KernelOptions>> timed;
+
+  explicit Fake(const std::function<double(const KernelOptions&)>& takes) {
+    seconds = [this, takes](const ConvStage::Options& stage, Pass pass, const Context&, double) {
+      timed.emplace_back(pass, of(stage, pass));
+      return takes(of(stage, pass));
+    };
+  }
+};
+
+TEST(ConvTuning, KeepsTheFastestOfAllThatAccept) {
+  Fake tuning([](const KernelOptions& k) { return k.conv == "kokkos" ? 1.0 : 2.0; });  // the last of every list
+  ConvStage::Options tuned = stage();
+  tuning.tune(tuned, Context{});
+  for (const Pass pass : kPasses) {
+    EXPECT_EQ(of(tuned, pass).conv, "kokkos") << name_of(pass);
+    EXPECT_TRUE(of(tuned, pass).bands);
+    std::set<std::string> names;
+    for (const auto& [timed_pass, kernels] : tuning.timed) {
+      if (timed_pass == pass) names.insert(kernels.conv);
+    }
+    EXPECT_EQ(names, accepting(stage(), pass)) << name_of(pass);
+    const TunedPass& entry = tuning.table.at(describe_problem(stage(), pass));
+    EXPECT_EQ(entry.trials.front().conv, "kokkos");
+    EXPECT_DOUBLE_EQ(entry.trials.front().ms, 1000);
+    EXPECT_TRUE(describe(entry).ends_with("; kept kokkos")) << describe(entry);
+  }
+}
+
+TEST(ConvTuning, PassesThatDoNotExistAreNotTimed) {
+  Fake tuning([](const KernelOptions&) { return 1.0; });
+  ConvStage::Options first = stage(), inference = stage();
+  first.wants_dx = false;
+  inference.backward = false;
+  tuning.tune(inference, Context{});
+  EXPECT_EQ(tuning.table.size(), 1U);
+  tuning.tune(first, Context{});
+  EXPECT_EQ(tuning.table.size(), 2U);
+}
+
+TEST(ConvTuning, TriesBoxesOfOtherSizes) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: boxes are for the host";
+  const auto kept = [&](const std::function<double(const KernelOptions&)>& takes) {
+    Fake tuning([&](const KernelOptions& k) { return k.conv == "kokkos" ? takes(k) : 9.0; });
+    ConvStage::Options tuned = stage(32768);  // many boxes of any size
+    tuning.tune(tuned, Context{});
+    return of(tuned, Pass::kForward);
+  };
+  EXPECT_LT(kept([&](const KernelOptions& k) { return k.cache_share; }).cache_share, kCacheShare);
+  EXPECT_GT(kept([&](const KernelOptions& k) { return k.bands ? 2 - k.cache_share : 3; }).cache_share, kCacheShare);
+  EXPECT_FALSE(kept([&](const KernelOptions& k) { return k.bands ? 2.0 : 1.0; }).bands);
+  // Almost as fast is not faster.
+  EXPECT_EQ(kept([&](const KernelOptions& k) { return k.cache_share > kCacheShare ? 0.98 : 1.0; }).cache_share,
+            kCacheShare);
+  EXPECT_GT(kept([&](const KernelOptions& k) { return k.cache_share > kCacheShare ? 0.96 : 1.0; }).cache_share,
+            kCacheShare);
+
+  Fake whole([](const KernelOptions& k) { return k.bands ? 1.0 : 2.0; });
+  ConvStage::Options without = stage();
+  for (KernelOptions& kernels : without.kernels) kernels.bands = false;
+  whole.tune(without, Context{});
+  EXPECT_FALSE(of(without, Pass::kForward).bands) << "the user wants none";
+}
+
+TEST(ConvTuning, KnowsALayerAgainAndNoOther) {
+  Fake tuning([](const KernelOptions& k) { return k.conv == "kokkos" ? 1.0 : 2.0; });
+  ConvStage::Options tuned = stage();
+  tuning.tune(tuned, Context{});
+
+  const auto timed_anew = [&](const std::function<void(ConvStage::Options&)>& change) {
+    Fake again([](const KernelOptions&) { return 1.0; });
+    again.table = tuning.table;
+    ConvStage::Options options = stage();
+    change(options);
+    again.tune(options, Context{});
+    return again.timed.size();
+  };
+  EXPECT_EQ(timed_anew([](auto& s) { s.name = "conv7", s.weight.offset = 0, s.epilogue.dropout = 0.5F; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.conv.n = s.epilogue.v.n = s.epilogue.y.n = 3; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.conv.geometry.pad_end.w = 0, --s.conv.out.w, --s.epilogue.v.w; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.conv.type = s.epilogue.type = DType::kBf16; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.epilogue.pool.kind = PoolKind::kAverage; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.kernels[0].bands = s.kernels[1].bands = s.kernels[2].bands = false; }), 0U);
+
+  ConvStage::Options again = stage();
+  Fake silent([](const KernelOptions&) { return 1.0; });
+  silent.table = tuning.table;
+  std::vector<std::string> heard;
+  silent.on_choice = [&](const std::string& layer, Pass pass, const std::string&, const TunedPass& choice) {
+    heard.push_back(layer + " " + name_of(pass) + " " + choice.trials.front().conv);
+  };
+  silent.tune(again, Context{});
+  EXPECT_EQ(heard, (std::vector<std::string>{"conv1 forward kokkos", "conv1 backward_weights kokkos",
+                                             "conv1 backward_data kokkos"}));
+  for (const Pass pass : kPasses) EXPECT_EQ(of(again, pass).conv, "kokkos");
+}
+
+TEST(ConvTuning, ATableCannotForceWhatDoesNotAccept) {
+  Fake tuning([](const KernelOptions&) { return 1.0; });
+  ConvStage::Options tuned = stage();
+  tuning.table[describe_problem(tuned, Pass::kForward)] = {{{"abacus", true, 0.5, 1.0}}, "a file"};
+  tuning.tune(tuned, Context{});
+  EXPECT_NE(of(tuned, Pass::kForward).conv, "abacus");
+  EXPECT_NE(tuning.table.at(describe_problem(stage(), Pass::kForward)).trials.front().conv, "abacus");
+}
+
+TEST(ConvTuning, ALookTimesNothing) {
+  Fake tuning([](const KernelOptions&) { return 1.0; });
+  tuning.measures = false;
+  ConvStage::Options looked = stage();
+  tuning.tune(looked, Context{});
+  EXPECT_TRUE(tuning.timed.empty());
+  EXPECT_EQ(tuning.unknown, 3);
+  EXPECT_EQ(of(looked, Pass::kForward).conv, "auto");
+}
+
+TEST(ConvTuning, TimesRealPasses) {
+  ConvStage::Options options = stage();
+  options.epilogue.dropout = 0.5F;
+  for (const Pass pass : kPasses) {
+    for (KernelOptions& kernels : options.kernels) kernels.conv = "auto";
+    for (const std::string& name : accepting(options, pass)) {
+      of(options, pass).conv = name;
+      const double s = time_conv_pass(options, pass, Context{}, 1e9);
+      EXPECT_GT(s, 0) << name;
+      EXPECT_LT(s, 10) << name;
+    }
+  }
+}
+
+TEST(ConvTuning, ATunedNetworkComputesTheSame) {
+  Graph graph({1, 3, 1, 40, 24});
+  graph.add<Conv>("conv1", ConvOptions::same_2d(16, 3)).add<Relu>("relu1");
+  graph.add<Pool>("pool1", Pool::square(PoolKind::kMax, 2)).add<Conv>("conv2", ConvOptions::same_2d(16, 3));
+  const auto outputs = [&](const KernelOptions& kernels) {
+    const Context context;
+    Network network(graph, {.batch = 2, .kernels = kernels}, context);
+    network.initialise(context, 5);
+    const std::int64_t in = network.input().shape.elements(), out = network.output().shape.elements();
+    for (std::int64_t i = 0; i < in; ++i)
+      network.input().as<float>()[i] = static_cast<float>(std::sin(static_cast<double>(i)));
+    Context inference = context;
+    inference.training = false;
+    network.forward(inference);
+    return std::vector<float>(network.output().as<float>(), network.output().as<float>() + out);
+  };
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: writes tensors from the host";
+  ConvTuning tuning;
+  KernelOptions tuned;
+  tuned.conv = "tune";
+  tuned.tuning = &tuning;
+  const std::vector<float> a = outputs(tuned), b = outputs({.conv = "kokkos"});
+  EXPECT_EQ(tuning.table.size(), 5U);  // three passes, and two of the first layer
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
+}
+
+// ---- Files ----
+
+class TuningFile : public testing::Test {
+ protected:
+  using Table = std::map<std::string, TunedPass>;
+
+  static Table table(const std::string& conv) {
+    return {{"forward ...", {{{conv, true, 1.0, 2.5}, {"kokkos", false, 0.5, 7}}, ""}}};
+  }
+  /// What is read, and what is said about it.
+  std::pair<Table, std::string> read(const std::string& machine) const {
+    Table found;
+    testing::internal::CaptureStderr();
+    read_tuning(path_, machine, found);
+    return {found, testing::internal::GetCapturedStderr()};
+  }
+
+  test::ScratchFolder folder_;
+  std::string path_ = folder_ / "cache/petaflow/tuning.json";
+};
+
+TEST_F(TuningFile, IsReadBackByTheSameMachineOnly) {
+  EXPECT_TRUE(read("a").first.empty());
+  EXPECT_EQ(read("a").second, "");
+  write_tuning(path_, "a", table("onednn"));
+  write_tuning(path_, "b", table("winograd"));
+  write_tuning(path_, "a", {{"backward_data ...", {{{"narrow", true, 0.5, 1}}, ""}}});
+
+  const Table a = read("a").first;
+  ASSERT_EQ(a.size(), 2U);
+  const TunedPass& tuned = a.at("forward ...");
+  EXPECT_EQ(tuned.source, path_);
+  ASSERT_EQ(tuned.trials.size(), 2U);
+  EXPECT_EQ(tuned.trials[0].conv, "onednn");
+  EXPECT_EQ(tuned.trials[0].cache_share, 1.0);
+  EXPECT_EQ(tuned.trials[0].ms, 2.5);
+  EXPECT_FALSE(tuned.trials[1].bands);
+  EXPECT_EQ(read("b").first.at("forward ...").trials[0].conv, "winograd");
+  EXPECT_TRUE(read("c").first.empty());
+}
+
+TEST_F(TuningFile, DamageIsSaidAndRepaired) {
+  write_tuning(path_, "a", table("onednn"));
+  const std::string whole = test::read_bytes(path_);
+  const std::string other = std::string(whole).replace(whole.find("\"format\": 1"), 11, "\"format\": 2");
+  const std::string no_times = std::string(whole).replace(whole.find("2.5"), 3, "\"?\"");
+  for (const std::string& bytes :
+       {std::string(), std::string("tuned"), whole.substr(0, whole.size() / 2), other, no_times, std::string("[1]"),
+        std::string("{\"format\": 1}"), std::string("{\"format\": 1, \"machines\": {\"a\": 3}}"),
+        std::string("{\"format\": 1, \"machines\": {\"a\": {\"forward ...\": [{}]}}}")}) {
+    test::write_bytes(path_, bytes);
+    const auto [found, said] = read("a");
+    EXPECT_TRUE(found.empty()) << bytes;
+    EXPECT_HOLDS(said, "warning: " + path_);
+    write_tuning(path_, "a", table("onednn"));
+    EXPECT_EQ(read("a").first.size(), 1U) << bytes;
+    EXPECT_EQ(read("a").second, "") << bytes;
+  }
+}
+
+TEST_F(TuningFile, MachinesDifferByThreadsAndBuilds) {
+  EXPECT_NE(machine_text(1), machine_text(2));
+  EXPECT_HOLDS(machine_text(1), build_info().commit);
+  EXPECT_HOLDS(machine_text(1), std::string("oneDNN ") + build_info().onednn);
+  const std::string before = machine_text(1);
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
+  EXPECT_NE(machine_text(1), before);
+  unsetenv("ONEDNN_MAX_CPU_ISA");
+}
+
+// ---- Programs ----
+
+class TuningProgram : public Program {
+ protected:
+  std::string cache() const { return (folder_ / ".cache/petaflow/tuning.json").string(); }
+};
+
+TEST_F(TuningProgram, KeepsItsChoicesForLaterRunsAndShowsThem) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome before = run("summary small.toml kernels.conv=tune");
+  ASSERT_EQ(before.code, 0) << before.err;
+  EXPECT_HOLDS(before.out, "8 passes have not been timed");
+  EXPECT_EQ(run("train small.toml kernels.conv=tune --check").code, 0);
+  EXPECT_FALSE(fs::exists(cache())) << "--check writes nothing";
+
+  const Outcome train = run("train small.toml kernels.conv=tune train.steps=4", 2);
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(count(train.out, "(timed now)"), 8U) << train.out;  // of three layers, the first without backward data
+  EXPECT_HOLDS(train.out, "conv1 backward_weights: ");
+  EXPECT_HOLDS(train.out, "kept in " + cache());
+  EXPECT_EQ(train.err, "");
+  const nlohmann::json kept = nlohmann::json::parse(text_of(folder_ / "runs/small/tuning.json"));
+  EXPECT_EQ(kept["machines"].begin()->size(), 8U);
+
+  const Outcome bench = run("bench small.toml kernels.conv=tune --steps 1", 2);
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  EXPECT_EQ(count(bench.out, "(from " + cache()), 8U) << bench.out;
+  EXPECT_EQ(count(bench.out, "timed now"), 0U) << bench.out;
+  EXPECT_EQ(run("evaluate runs/small test.h5", 2).code, 0);
+
+  // With one rank the passes are twice as large.
+  EXPECT_HOLDS(run("summary small.toml kernels.conv=tune").out, "8 passes have not been timed");
+  EXPECT_EQ(run("bench small.toml kernels.conv=tune --steps 1").code, 0);
+  EXPECT_EQ(count(run("summary small.toml kernels.conv=tune").out, "have not been timed"), 0U);
+}
+
+TEST_F(TuningProgram, AResumedRunGoesOnWithItsOwnChoices) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string train = "train small.toml kernels.conv=tune";
+  ASSERT_EQ(run(train + " train.steps=4").code, 0);
+  // The cache now says something else.
+  const std::string own = (folder_ / "runs/small/tuning.json").string();
+  nlohmann::json json = nlohmann::json::parse(text_of(own));
+  for (auto& [pass, trials] : json["machines"].begin()->items())
+    trials = {{{"conv", "kokkos"}, {"bands", true}, {"cache_share", 0.5}, {"ms", 1}}};
+  std::ofstream(cache()) << json;
+  const std::string before = text_of(own);
+  const Outcome resumed = run(train + " --resume");
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(count(resumed.out, "(from runs/small/tuning.json)"), 8U) << resumed.out;
+  EXPECT_EQ(text_of(own), before);
+}
+
+TEST_F(TuningProgram, NeitherADamagedNorAnUnwritableCacheStopsARun) {
+  fs::create_directories(folder_ / ".cache/petaflow");
+  std::ofstream(cache()) << "{";
+  const Outcome damaged = run("bench small.toml kernels.conv=tune --steps 1");
+  EXPECT_EQ(damaged.code, 0) << damaged.err;
+  EXPECT_HOLDS(damaged.err, "warning: " + cache());
+  EXPECT_EQ(count(damaged.out, "(timed now)"), 8U);
+
+  fs::remove_all(folder_ / ".cache");
+  std::ofstream(folder_ / ".cache") << "no folder";
+  const Outcome unwritable = run("bench small.toml kernels.conv=tune --steps 1");
+  EXPECT_EQ(unwritable.code, 0) << unwritable.err;
+  EXPECT_HOLDS(unwritable.err, "cannot be kept for other runs");
+  fs::remove(folder_ / ".cache");
+}
+
+TEST_F(TuningProgram, BitsThatAreToBeTheSameEverywhereAreNotTuned) {
+  expect_refused("train small.toml kernels.conv=tune train.deterministic=true", "kernels.conv");
+}
+
+}  // namespace
+}  // namespace petaflow
