@@ -12,6 +12,13 @@ namespace petaflow {
 
 namespace {
 
+bool same_box(const ConvDesc& a, const ConvDesc& b) {
+  return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
+         a.geometry.pad_end == b.geometry.pad_end && a.x_strides == b.x_strides && a.y_strides == b.y_strides;
+}
+
+}  // namespace
+
 std::int64_t level2_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
   const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -20,13 +27,6 @@ std::int64_t level2_bytes() {
 #endif
   return cache > 0 ? cache : std::int64_t{1} << 20;
 }
-
-bool same_box(const ConvDesc& a, const ConvDesc& b) {
-  return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
-         a.geometry.pad_end == b.geometry.pad_end && a.x_strides == b.x_strides && a.y_strides == b.y_strides;
-}
-
-}  // namespace
 
 std::int64_t Bands::largest_v_bytes() const {
   std::int64_t largest = 0;

@@ -26,6 +26,9 @@ struct Bands {
   std::int64_t largest_v_bytes() const;
 };
 
+/// Of one core of the host; 1 MiB where the system does not say.
+std::int64_t level2_bytes();
+
 /// Cuts the passes of one convolution with its epilogue.
 class BandCutter {
  public:

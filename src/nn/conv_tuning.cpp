@@ -138,7 +138,8 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   return best_s;
 }
 
-// Two cuts are the same where they have as many boxes and the first ones are as high.
+// Two cuts are the same where they have as many boxes and the first ones are as high.  Those that come close to the
+// fastest are timed twice, some time apart, so that one disturbance does not decide.
 TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context& context) const {
   const Region region("petaflow::tuning");
   const bool bands = kernels_of(stage, pass).bands;
@@ -167,7 +168,16 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
     const std::string conv = first_of_the_fastest()->conv;
     attempt({conv, true, 0.5 * kCacheShare});
     attempt({conv, true, 2 * kCacheShare});
-    attempt({conv, false, kCacheShare});
+    const Shape& v = stage.epilogue.v;
+    const auto v_bytes = v.elements() * static_cast<std::int64_t>(size_of(stage.conv.type));
+    if (v_bytes <= context.threads * level2_bytes()) attempt({conv, false, kCacheShare});
+  }
+  for (ConvTrial& trial : trials) {
+    if (trials.size() == 1 || trial.ms > 2e3 * best_s) continue;
+    use(stage, pass, trial);
+    const double pass_s = std::min(1e-3 * trial.ms, seconds(stage, pass, context, 3 * best_s));
+    best_s = std::min(best_s, pass_s);
+    trial.ms = 1e3 * pass_s;
   }
   std::rotate(trials.begin(), first_of_the_fastest(), first_of_the_fastest() + 1);
   std::sort(trials.begin() + 1, trials.end(), faster);

@@ -39,8 +39,9 @@ class ConvTuning {
  public:
   /// Sets the kernels of each pass of the stage: as the table says where it knows the pass and they still accept it,
   /// otherwise the fastest, which then joins the table.  Tried are all implementations that accept, each in the boxes
-  /// that suit it, then the fastest of them in boxes of half and of twice the size and on the whole tensor.  Of those
-  /// that are as fast to 3 % the first counts: clocks tell no more, and larger boxes take more memory.
+  /// that suit it, then the fastest of them in boxes of half and of twice the size, and on the whole tensor where
+  /// the caches of all threads together hold the convolution's output.  Of those that are as fast to 3 % the first
+  /// counts: clocks tell no more, and larger boxes take more memory.
   void tune(ConvStage::Options& stage, const Context& context);
 
   std::map<std::string, TunedPass> table;  // by describe_problem()

@@ -1,7 +1,5 @@
 #include "train/tuning.hpp"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -80,11 +78,8 @@ nlohmann::json read_file(const std::string& path) {
 std::string machine_text(int threads) {
   const BuildInfo& build = build_info();
   std::string text = fmt::format("{}; {}; ", own_binding(0, threads).processor, instruction_sets());
-#ifdef _SC_LEVEL2_CACHE_SIZE
-  text += fmt::format("L2 {} KiB; ", sysconf(_SC_LEVEL2_CACHE_SIZE) / 1024);
-#endif
-  text += fmt::format("{} threads; petaflow {} {}, {} {}; Kokkos {}; oneDNN {}", threads, build.version, build.commit,
-                      build.compiler, build.flags, build.kokkos, build.onednn);
+  text += fmt::format("L2 {} KiB; {} threads; petaflow {} {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024,
+                      threads, build.version, build.commit, build.compiler, build.flags, build.kokkos, build.onednn);
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
     if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
   }
