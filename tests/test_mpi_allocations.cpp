@@ -64,6 +64,7 @@ CommonOptions options_of(std::int64_t batch, bool bands) {
 
 /// Steps ask for nothing but what libraries are known to.
 void expect_none(const CommonOptions& options, const Graph& graph, const Loss& loss) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: what CUDA asks for is its own";
   const auto comm = make_communicator();
   TrainStep step(*comm, Context(), options, graph, loss);
   const SyntheticData made_up(2 * kSteps * options.train.batch, graph, graph.output().c, loss.targets(graph.output()));
