@@ -3,7 +3,7 @@
 //
 // What is known and not petaflow's:
 // - oneDNN makes a few small objects in each dnnl_primitive_execute (its context and tables of the arguments, 8 to 136
-//   bytes each in 3.7): bounded here.
+//   bytes each in 3.2): bounded here.
 // - libgomp makes a new team for each parallel region where teams have one thread; larger ones are kept.
 // - MPI keeps its own account of operations under way, and Open MPI sums into buffers of its own.
 // - Kokkos 4 and later make strings for the names of fences and copies.
