@@ -1,6 +1,8 @@
 // The memory of a network: blocks alive together lie apart, and what belongs to none of them must not be touched.
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -50,6 +52,21 @@ TEST(Arena, ABlockThatComesToLifeHoldsNothingUsable) {
   arena.enter(1);
   EXPECT_EQ(a[0], 1);
   EXPECT_TRUE(std::isnan(*reinterpret_cast<float*>(arena.block(2))));
+}
+
+TEST(Arena, LiesOnHugePagesWhereTheKernelGivesThem) {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string modes;
+  std::getline(file, modes);
+  if (!kOnHost || modes.empty() || modes.find("[never]") != std::string::npos) {
+    GTEST_SKIP() << "SKIPPED: this machine has none (" << modes << ")";
+  }
+  constexpr std::size_t kSize = std::size_t{64} << 20;
+  const std::vector<MemoryBlock> large = {{"large", kSize, kForever, std::numeric_limits<int>::max()}};
+  const Arena arena(large);
+  EXPECT_GE(arena.huge_page_bytes(), kSize / 2);
+  EXPECT_LE(arena.huge_page_bytes(), arena.size_bytes());
+  EXPECT_EQ(Arena(large, false).huge_page_bytes(), 0U) << "it was not to be touched";
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -97,6 +97,35 @@ TEST_F(Program, SummaryAndBenchNeedNoData) {
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
 
+TEST_F(Program, SummaryShowsTheMemoryPlan) {
+  const std::string line =
+      "summary small.toml train.batch=4 model.filters=[8,16,16,16,16] data.height=64 data.width=64";
+  const Outcome summary = run(line + " --json");
+  ASSERT_EQ(summary.code, 0) << summary.err;
+  const nlohmann::json json = nlohmann::json::parse(summary.out);
+  const auto arena = json["arena_bytes"].get<std::size_t>();
+  EXPECT_EQ(json["arena_bytes_per_sample"].get<double>(), static_cast<double>(arena) / json["pass"].get<double>());
+  std::size_t sum = 0, before = arena;
+  std::string alive;  // of the first pooled tensor, which is kept for the weights of conv2
+  for (const nlohmann::json& block : json["blocks"]) {
+    const auto bytes = block["bytes"].get<std::size_t>();
+    EXPECT_LE(block["offset"].get<std::size_t>() + bytes, arena) << block;
+    EXPECT_LE(bytes, before) << block;
+    sum += before = bytes;
+    if (block["name"] != "conv1 output") continue;
+    alive = block["alive"];
+    EXPECT_EQ(bytes, 4 * 8 * 32 * 32 * sizeof(float));
+  }
+  EXPECT_EQ(alive, "forward conv1 to backward conv2");
+  EXPECT_EQ(json["block_bytes"], sum);
+
+  const Outcome text = run(line);
+  ASSERT_EQ(text.code, 0) << text.err;
+  const std::string others = std::to_string(json["blocks"].size() - 10) + " smaller ones";
+  EXPECT_NE(text.out.find(others), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("per sample; without sharing it would be"), std::string::npos) << text.out;
+}
+
 TEST_F(Program, BenchSaysWhatReadingTook) {
   ASSERT_EQ(run("generate small.toml generate.gzip=1").code, 0);
   const auto io_of = [&](const std::string& overrides) {

@@ -24,8 +24,12 @@ class Arena {
     return *this;
   }
 
-  std::byte* block(std::size_t index) const { return memory_ + kFront + blocks_[index].offset; }
+  std::byte* block(std::size_t index) const { return first_ + kFront + blocks_[index].offset; }
+  const std::vector<MemoryBlock>& blocks() const { return blocks_; }  // as planned
   std::size_t size_bytes() const { return size_bytes_; }
+  /// Bytes of it that lie on huge pages, as the kernel says (0 where it does not, and on devices).  Slow: reads
+  /// /proc/self/smaps.
+  std::size_t huge_page_bytes() const;
   /// The step reaches a moment: blocks that are not alive in it must not be touched.
   void enter(int moment);
 
@@ -37,7 +41,8 @@ class Arena {
   void swap(Arena& other) noexcept;
 
   std::vector<MemoryBlock> blocks_;
-  std::byte* memory_ = nullptr;
+  std::byte* memory_ = nullptr;  // as allocated
+  std::byte* first_ = nullptr;   // the first huge page of it
   std::size_t size_bytes_ = 0;
   [[maybe_unused]] int moment_ = kForever - 1;
 };

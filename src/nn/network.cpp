@@ -91,7 +91,9 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     const int backward = end - i;
     // y is read by the next stage, forward and perhaps backward; the last one is the network's output.
     const bool keep = options.backward && !last && lowered[index + 1].stage->backward_needs_input();
-    const auto label = [&](const char* what) { return fmt::format("{}::{}", stage.name, what); };
+    const auto label = [&](const char* what) {
+      return fmt::format("{} {}", stage.layers.empty() ? stage.name : graph.nodes()[stage.layers.front()].name, what);
+    };
     const std::size_t y_bytes = bytes_of(stage.output, stage.type);
     of[index].y = last ? blocks.add_persistent(label("output"), y_bytes)
                        : blocks.add(label("output"), y_bytes, i, keep ? backward - 1 : i + 1);
@@ -229,6 +231,24 @@ std::vector<StageReport> Network::report() const {
   std::vector<StageReport> reports = reports_;
   for (std::size_t i = 0; i < stages_.size(); ++i) reports[i].backward_weights_s = stages_[i]->backward_weights_s;
   return reports;
+}
+
+std::vector<BlockReport> Network::blocks() const {
+  const auto moment = [&](int at) {
+    const int count = static_cast<int>(reports_.size());
+    const std::string& layer = reports_[static_cast<std::size_t>(at < count ? at : 2 * count - 1 - at)].layers.front();
+    return fmt::format("{} {}", at < count ? "forward" : "backward", layer);
+  };
+  std::vector<BlockReport> blocks;
+  for (const MemoryBlock& block : arena_.blocks()) {
+    if (block.size_bytes == 0) continue;
+    const bool forever = block.first == kForever;
+    std::string alive = forever ? "always" : moment(block.first);
+    if (!forever && block.last != block.first) alive += " to " + moment(block.last);
+    blocks.push_back({block.label, block.size_bytes, block.offset, alive});
+  }
+  std::ranges::stable_sort(blocks, std::greater(), &BlockReport::size_bytes);
+  return blocks;
 }
 
 void Network::reset_times() {

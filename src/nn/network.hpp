@@ -38,6 +38,13 @@ struct StageReport {
   double forward_s = 0, backward_s = 0, backward_weights_s = 0;
 };
 
+/// A block of the memory plan, for tables.
+struct BlockReport {
+  std::string name;  // "conv1 output"
+  std::size_t size_bytes = 0, offset = 0;
+  std::string alive;  // "always", "forward conv1 to backward conv2": the stages' first layers
+};
+
 class Network {
  public:
   Network(const Graph& graph, const NetworkOptions& options, const Context& context);
@@ -78,6 +85,9 @@ class Network {
   double forward_flop() const;   // of one batch: 2 per multiply-add, convolutions and dense
   double backward_flop() const;  // likewise, without the gradient of the input
   std::size_t arena_bytes() const { return arena_.size_bytes(); }
+  std::size_t arena_huge_page_bytes() const { return arena_.huge_page_bytes(); }
+  /// The largest first; those without bytes are left out.
+  std::vector<BlockReport> blocks() const;
 
  private:
   NetworkOptions options_;

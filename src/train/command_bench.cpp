@@ -158,6 +158,7 @@ int command_bench(Job& job) {
                            {"threads_per_rank", job.context.threads},
                            {"steps", steps},
                            {"arena_bytes", network.arena_bytes()},
+                           {"arena_huge_page_bytes", network.arena_huge_page_bytes()},
                            {"peak_resident_bytes", resident_bytes},
                            {"stages", stage_json(network, passes, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
@@ -168,11 +169,11 @@ int command_bench(Job& job) {
   print(job,
         fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
                     "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
-                    "peak resident memory of rank 0: {}",
+                    "{}\npeak resident memory of rank 0: {}",
                     samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
                     format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"),
                     job.options.precision, peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
-                    stage_table(network, passes, peak), format_bytes(resident_bytes)));
+                    stage_table(network, passes, peak), describe_arena(network), format_bytes(resident_bytes)));
   return kDone;
 }
 

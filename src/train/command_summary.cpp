@@ -1,4 +1,7 @@
 // summary INPUT: what the network is and how it would be computed; needs no data.
+#include <algorithm>
+#include <span>
+
 #include <nlohmann/json.hpp>
 
 #include "io/progress.hpp"
@@ -25,6 +28,29 @@ std::int64_t parameters_of(const Network& network, const std::string& layer) {
   return count;
 }
 
+std::size_t sum_of_blocks(std::span<const BlockReport> blocks) {
+  std::size_t sum = 0;
+  for (const BlockReport& block : blocks) sum += block.size_bytes;
+  return sum;
+}
+
+std::string mib(std::size_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / (1 << 20)); }
+
+/// The largest blocks of the arena and when they are alive.
+std::string memory_table(const Network& network) {
+  constexpr std::size_t kNamed = 10;
+  const std::vector<BlockReport> blocks = network.blocks();
+  std::vector<std::vector<std::string>> rows = {{"block", "MiB", "from MiB", "alive"}};
+  for (const BlockReport& block : std::span(blocks).first(std::min(kNamed, blocks.size()))) {
+    rows.push_back({block.name, mib(block.size_bytes), mib(block.offset), block.alive});
+  }
+  if (blocks.size() > kNamed) {
+    const std::span<const BlockReport> others = std::span(blocks).subspan(kNamed);
+    rows.push_back({format_count(std::ssize(others), "smaller one"), mib(sum_of_blocks(others)), "", ""});
+  }
+  return format_table(rows);
+}
+
 nlohmann::json to_json(const Graph& graph, const Network& network) {
   const auto batch = static_cast<double>(network.batch());
   nlohmann::json json = {{"parameters", network.trained_elements()},
@@ -32,7 +58,13 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
                          {"forward_flop", network.forward_flop() / batch},
                          {"backward_flop", network.backward_flop() / batch},
                          {"pass", network.batch()},
-                         {"arena_bytes", network.arena_bytes()}};
+                         {"arena_bytes", network.arena_bytes()},
+                         {"arena_bytes_per_sample", static_cast<double>(network.arena_bytes()) / batch},
+                         {"block_bytes", sum_of_blocks(network.blocks())}};
+  for (const BlockReport& block : network.blocks()) {
+    json["blocks"].push_back(
+        {{"name", block.name}, {"bytes", block.size_bytes}, {"offset", block.offset}, {"alive", block.alive}});
+  }
   for (const Graph::Node& node : graph.nodes()) {
     json["layers"].push_back({{"name", node.name},
                               {"input", sample_to_string(node.input)},
@@ -79,12 +111,15 @@ std::string to_text(const Graph& graph, const Network& network) {
   std::string weights;
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
   return fmt::format(
-      "{}\n\n{}{}{}\n\nweights{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward {:.3f}\n"
-      "memory for a pass of {}: {}",
+      "{}\n\n{}{}{}\n\nweights{}\n\nmemory\n{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward "
+      "{:.3f}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
-      network.trained_elements(), format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4),
-      1e-9 * network.forward_flop() / batch, 1e-9 * network.backward_flop() / batch,
-      format_count(network.batch(), "sample"), format_bytes(network.arena_bytes()));
+      memory_table(network), network.trained_elements(),
+      format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4), 1e-9 * network.forward_flop() / batch,
+      1e-9 * network.backward_flop() / batch, format_count(network.batch(), "sample"),
+      format_bytes(network.arena_bytes()),
+      format_bytes(network.arena_bytes() / static_cast<std::size_t>(network.batch())),
+      format_bytes(sum_of_blocks(network.blocks())));
 }
 
 }  // namespace

@@ -91,6 +91,11 @@ void say_what_runs(const Job& job, const Dataset& train, const Dataset* validati
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
   }
+  const Network& network = step.network();
+  if (kOnHost && network.arena_huge_page_bytes() < network.arena_bytes() / 2) {
+    job.say("{}; steps are faster where /sys/kernel/mm/transparent_hugepage/enabled is madvise or always",
+            describe_arena(network));
+  }
 }
 
 /// Samples that are learnt from and judged by: a judgement of them says little.

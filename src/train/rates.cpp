@@ -94,6 +94,11 @@ std::size_t peak_resident_bytes() {
   return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
 }
 
+std::string describe_arena(const Network& network) {
+  return fmt::format("arena: {}, {} of it on huge pages", format_bytes(network.arena_bytes()),
+                     format_bytes(network.arena_huge_page_bytes()));
+}
+
 std::string format_bytes(std::size_t bytes) {
   const double mib = static_cast<double>(bytes) / (1 << 20);
   return mib < 1024 ? fmt::format("{:.3f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);

@@ -43,6 +43,9 @@ nlohmann::json stage_json(const Network& network, std::int64_t passes, double pe
 /// Largest resident set of this process so far.
 std::size_t peak_resident_bytes();
 
+/// "arena: 180.000 MiB, 178.000 MiB of it on huge pages"
+std::string describe_arena(const Network& network);
+
 /// "2.27 MiB"
 std::string format_bytes(std::size_t bytes);
 

@@ -21,7 +21,7 @@ class SyntheticData final : public Dataset {
   Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
  private:
-  static constexpr std::int64_t kSamples = 8;
+  static constexpr std::int64_t kSamples = 2;  // more would be a good part of the memory of a bench
   std::int64_t count_, classes_, targets_;
   Shape sample_;
   DType type_;
