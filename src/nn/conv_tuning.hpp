@@ -13,9 +13,9 @@ namespace petaflow {
 
 /// One way to compute a pass, and how long it took.
 struct ConvTrial {
-  std::string conv;        // as KernelOptions has them
-  bool bands = true;       //
-  double cache_share = 0;  //
+  std::string conv;  // this and the next two: as in KernelOptions
+  bool bands = true;
+  double cache_share = 0;
   double ms = 0;
 };
 
