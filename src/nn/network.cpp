@@ -236,8 +236,9 @@ std::vector<StageReport> Network::report() const {
 std::vector<BlockReport> Network::blocks() const {
   const auto moment = [&](int at) {
     const int count = static_cast<int>(reports_.size());
-    const std::string& layer = reports_[static_cast<std::size_t>(at < count ? at : 2 * count - 1 - at)].layers.front();
-    return fmt::format("{} {}", at < count ? "forward" : "backward", layer);
+    const StageReport& stage = reports_[static_cast<std::size_t>(at < count ? at : 2 * count - 1 - at)];
+    return fmt::format("{} {}", at < count ? "forward" : "backward",
+                       stage.layers.empty() ? stage.name : stage.layers.front());
   };
   std::vector<BlockReport> blocks;
   for (const MemoryBlock& block : arena_.blocks()) {

@@ -204,11 +204,11 @@ void write_mllog_settings(Job& job, std::int64_t train_samples, const Dataset* v
   });
 }
 
-int leave_results(Job& job, const FitResult& result, TrainStep& step, const Loss& loss, const Dataset* validation,
-                  double peak) {
+int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& trainer, const Loss& loss,
+                  const Dataset* validation, double peak) {
   const Activity activity("last evaluation", result.steps);
   agree(*job.comm, [&] { write_performance(job, result, step, peak); });
-  const StopRequest request = write_evaluation(job, step.network(), loss, validation);
+  const StopRequest request = write_evaluation(job, trainer.inference_network(), loss, validation);
   if (request != StopRequest::kNone) return stopped(job, request, result.steps);
   agree(*job.comm, [&] {
     if (job.is_root()) write_report(job.app, job.run_folder());
@@ -279,7 +279,7 @@ int command_train(Job& job) {
   if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(job.context).of(job.options.precision);
   if (result.rates.steps > 0) say_rates(job, result, *step, peak);
-  return leave_results(job, result, *step, *loss, validation.get(), peak);
+  return leave_results(job, result, *step, *trainer, *loss, validation.get(), peak);
 }
 
 }  // namespace petaflow

@@ -38,9 +38,8 @@ TrainedNetwork load_trained(Job& job) {
   job.load_text(checkpoint.config, trained.path);
   tune_convolutions(job, false);
   agree(*job.comm, [&] {
-    NetworkOptions options =
-        network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
-    options.backward = false;
+    const NetworkOptions options =
+        inference_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
     trained.loss = job.app.loss();
     trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);

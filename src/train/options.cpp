@@ -80,6 +80,13 @@ NetworkOptions network_options(const CommonOptions& options, std::int64_t batch)
   return network;
 }
 
+NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch) {
+  NetworkOptions network = network_options(options, batch);
+  network.precision = DType::kF32;
+  network.backward = false;
+  return network;
+}
+
 void check(const CommonOptions& options, int ranks) {
   const TrainOptions& train = options.train;
   if (train.deterministic) {

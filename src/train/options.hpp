@@ -100,6 +100,8 @@ void declare(Schema& schema, CommonOptions& options);
 
 /// @param batch  slots of a pass
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
+/// Of a network for predictions, which is in f32.
+NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);
 
 /// What the checks of single keys cannot see; throws user errors.
 /// @param ranks that train together

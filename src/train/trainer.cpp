@@ -52,10 +52,11 @@ Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& tra
       loader_(train, augmented(loader_options(job.options, step.share()), job.app, train)),
       total_steps_(steps_of_run(job.options.train, loader_.steps_per_epoch())),
       schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
+      inference_(job, step.network()),
       flop_per_sample_(flop_per_sample(step.network())) {
   state_.steps_per_epoch = steps_per_epoch();
   if (validation != nullptr) {
-    predictor_ = std::make_unique<Predictor>(*job.comm, job.context, step.network(), loss, *validation,
+    predictor_ = std::make_unique<Predictor>(*job.comm, job.context, inference_.network(), loss, *validation,
                                              job.options.data, job.app.views(*validation));
   }
 }
@@ -262,6 +263,7 @@ void Trainer::log(const nlohmann::json& line) {
 StopRequest Trainer::validate() {
   const StopOptions& options = job_.options.stop;
   const Activity activity("validation", state_.step);
+  inference_.network();  // takes the weights over
   const Predictions predictions = predictor_->run();
   if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
   // Of the metric to stop by, from rank 0 to all: value (NaN: none), whether higher is better.

@@ -12,6 +12,7 @@
 #include "io/checkpoint.hpp"
 #include "io/metrics_log.hpp"
 #include "io/progress.hpp"
+#include "train/inference.hpp"
 #include "train/job.hpp"
 #include "train/predictor.hpp"
 #include "train/rates.hpp"
@@ -43,6 +44,8 @@ class Trainer {
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
+  /// The present weights, to predict with.
+  Network& inference_network() { return inference_.network(); }
 
   /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
   /// belongs to another network, optimizer, or division of the data into steps.
@@ -79,6 +82,7 @@ class Trainer {
   Loader loader_;
   std::int64_t total_steps_;
   Schedule schedule_;
+  Inference inference_;
   std::unique_ptr<Predictor> predictor_;
   double flop_per_sample_ = 0;
 
