@@ -9,7 +9,7 @@
 namespace petaflow {
 
 #ifdef PETAFLOW_HAVE_ONEDNN
-extern const ConvImpl kConvOnednn, kConvOnednnBlocked;
+extern const ConvImpl kConvOnednn, kConvOnednnBlocked, kConvSplit;
 bool onednn_multiplies_tiles();
 #endif
 #ifdef PETAFLOW_HAVE_WINOGRAD
@@ -44,8 +44,11 @@ bool has_tiles() {
 #endif
 }
 
-std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type) {
+std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type, [[maybe_unused]] bool split) {
   std::vector<ConvImpl> own, library;
+#ifdef PETAFLOW_HAVE_ONEDNN
+  if (split) own.push_back(kConvSplit);
+#endif
 #ifdef PETAFLOW_HAVE_WINOGRAD
   own.push_back(kConvWinograd);
 #endif
@@ -56,7 +59,7 @@ std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type) {
   if (pass == Pass::kBackwardWeights) library.push_back(kConvOnednnBlocked);
   library.push_back(kConvOnednn);
 #endif
-  // Own kernels multiply vectors, at 4 % of the rate of tiles.
+  // Own kernels multiply vectors.
   if (type == DType::kBf16 && has_tiles()) std::swap(own, library);
   own.insert(own.end(), library.begin(), library.end());
   own.push_back(kConvKokkos);
@@ -65,14 +68,14 @@ std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type) {
 
 }  // namespace
 
-std::span<const ConvImpl> conv_impls(Pass pass, DType type) {
+std::span<const ConvImpl> conv_impls(Pass pass, DType type, bool split) {
   using Lists = std::array<std::vector<ConvImpl>, 3>;
-  const auto make = [](DType of) {
-    return Lists{list_impls(Pass::kForward, of), list_impls(Pass::kBackwardData, of),
-                 list_impls(Pass::kBackwardWeights, of)};
+  const auto make = [](DType of, bool with_split) {
+    return Lists{list_impls(Pass::kForward, of, with_split), list_impls(Pass::kBackwardData, of, with_split),
+                 list_impls(Pass::kBackwardWeights, of, with_split)};
   };
-  static const Lists f32 = make(DType::kF32), bf16 = make(DType::kBf16);
-  return (type == DType::kBf16 ? bf16 : f32)[static_cast<std::size_t>(pass)];
+  static const Lists f32 = make(DType::kF32, false), split3 = make(DType::kF32, true), bf16 = make(DType::kBf16, false);
+  return (type == DType::kBf16 ? bf16 : split ? split3 : f32)[static_cast<std::size_t>(pass)];
 }
 
 std::string bf16_products() {
@@ -83,7 +86,7 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
   std::string known = "\"auto\", \"direct\", \"tune\"";
-  for (const ConvImpl& impl : conv_impls(pass, boxes.front().type)) {
+  for (const ConvImpl& impl : conv_impls(pass, boxes.front().type, boxes.front().split)) {
     known += fmt::format(", \"{}\"", impl.name);
     const bool transforms = impl.scope == ConvScope::kTransform;
     if (forced != "auto" && !(forced == "direct" && !transforms) && forced != impl.name) continue;

@@ -52,6 +52,8 @@ struct ConvDesc {
   ConvGeometry geometry;
   Strides x_strides, y_strides;  // x and dx share x_strides, y and dy y_strides
   DType type = DType::kF32;      // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
+  bool widens = false;           // bf16: what forward and backward data write is f32
+  bool split = false;            // f32: products may be taken from sums of bf16 numbers ("split3")
   int threads = 1;               // 1: called from inside a parallel region; otherwise the kernel is parallel itself
 
   std::int64_t weight_elements() const {
@@ -112,7 +114,8 @@ struct ConvImpl {
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
-std::span<const ConvImpl> conv_impls(Pass pass, DType type = DType::kF32);
+/// @param split  as in ConvDesc
+std::span<const ConvImpl> conv_impls(Pass pass, DType type = DType::kF32, bool split = false);
 
 /// What multiplies bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there is no instruction for it.
 std::string bf16_products();

@@ -5,6 +5,9 @@
 // is no pixel, so that all pixels are alike.  Products take f32 or pairs of bf16 (lanes::Number): forward pairs
 // neighbours of a line, backward weights two pixels of y.
 #include <algorithm>
+#include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
@@ -37,13 +40,14 @@ struct LineShape {
   std::int64_t step;                   // elements between the pixels of y
   std::int64_t elements;               // of a line
 
-  LineShape(const ConvDesc& desc, int held)
+  /// @param pairs_pixels  numbers hold pixels of y, otherwise neighbours of a line, the last of which may be behind it
+  LineShape(const ConvDesc& desc, int held, bool pairs_pixels)
       : count(desc.geometry.kernel.d * desc.geometry.kernel.h),
         taps(desc.geometry.kernel.w),
         channels(desc.in_channels),
         step(desc.geometry.stride.w * channels),
-        // Pixels of y come in numbers, and a last tap may be half a number.
-        elements((ceil_div(desc.out.w, held) * held - 1) * step + taps * channels + held - 1) {}
+        elements(pairs_pixels ? (ceil_div(desc.out.w, held) * held - 1) * step + run()
+                              : (desc.out.w - 1) * step + run() + held - 1) {}
   std::int64_t run() const { return taps * channels; }
 };
 
@@ -159,7 +163,7 @@ class NarrowKernel final : public ConvKernel {
     const bool forward = pass == Pass::kForward;
     order_ = {1, desc.in_channels, desc.out_channels, desc.geometry.kernel.volume()};
     for (const ConvDesc& box : boxes_) {
-      const LineShape& shape = shapes_.emplace_back(box, forward ? 1 : kHeld<T>);
+      const LineShape& shape = shapes_.emplace_back(box, kHeld<T>, !forward);
       line_bytes_ = std::max(line_bytes_, padded_bytes(shape.elements, forward ? sizeof(T) : sizeof(Number<T>)));
       if (forward || kHeld<T> == 1) continue;
       element_bytes_ = std::max(element_bytes_, padded_bytes(shape.elements, sizeof(T)));

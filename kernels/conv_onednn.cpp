@@ -31,7 +31,8 @@ memory::dims spatial(const ConvDesc& desc, const Extent& e) {
   return is_deep(desc) ? memory::dims{e.d, e.h, e.w} : memory::dims{e.h, e.w};
 }
 
-memory::desc activation(const ConvDesc& desc, const Extent& extent, std::int64_t channels, const Strides& s) {
+memory::desc activation(const ConvDesc& desc, DType type, const Extent& extent, std::int64_t channels,
+                        const Strides& s) {
   memory::dims dims{desc.n, channels}, strides{s.n, 1};
   if (is_deep(desc)) {
     dims.push_back(extent.d);
@@ -41,7 +42,7 @@ memory::desc activation(const ConvDesc& desc, const Extent& extent, std::int64_t
   strides.insert(strides.end(), {s.h, s.w});
   // The distance of samples says nothing where there is one; oneDNN recognises the dense layout only.
   if (desc.n == 1) strides[0] = dims[2] * strides[2];
-  return {dims, type_of(desc.type), strides};
+  return {dims, type_of(type), strides};
 }
 
 memory::desc any_format(const memory::desc& desc) {
@@ -91,10 +92,11 @@ struct Formats {
 // x, w and y of a box.  Weights may take any format unless another box has fixed it already.
 Formats formats(const ConvDesc& desc, Pass pass, bool blocked, const memory::desc* fixed_weights) {
   const auto weight_type = pass == Pass::kBackwardWeights ? memory::data_type::f32 : type_of(desc.type);
+  const auto type = [&](Pass writes) { return desc.widens && pass == writes ? DType::kF32 : desc.type; };
   Formats f{
-      activation(desc, desc.in, desc.in_channels, desc.x_strides),
+      activation(desc, type(Pass::kBackwardData), desc.in, desc.in_channels, desc.x_strides),
       fixed_weights != nullptr ? *fixed_weights : memory::desc(weight_dims(desc), weight_type, memory::format_tag::any),
-      activation(desc, desc.out, desc.out_channels, desc.y_strides)};
+      activation(desc, type(Pass::kForward), desc.out, desc.out_channels, desc.y_strides)};
   if (blocked) {
     f.x = any_format(f.x);
     f.y = any_format(f.y);
@@ -120,8 +122,11 @@ Forward::primitive_desc describe_forward(const ConvDesc& d, const Formats& f) {
 template <class PrimitiveDesc>
 PrimitiveDesc describe_backward(const ConvDesc& d, const Formats& f) {
   const ConvGeometry& g = d.geometry;
-  // The hint only has to describe the same convolution; weights of a backward pass are f32 whatever the data are.
-  const Formats hint{f.x, {weight_dims(d), type_of(d.type), memory::format_tag::any}, f.y};
+  // The hint only has to describe the same convolution; what a backward pass writes may be f32 whatever the data are.
+  const auto typed = [&](const memory::desc& desc) {
+    return memory::desc(desc.get_dims(), type_of(d.type), memory::format_tag::any);
+  };
+  const Formats hint{d.widens ? typed(f.x) : f.x, typed(f.w), d.widens ? typed(f.y) : f.y};
   return {engine(),
           kDirect,
           f.x,
@@ -372,8 +377,10 @@ std::unique_ptr<ConvKernel> make_blocked(Pass pass, std::span<const ConvDesc> bo
 }  // namespace
 
 bool onednn_multiplies_tiles() {
-  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx ||
-         dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx_fp16;
+  // Later instruction sets include the bits of earlier ones.
+  const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
+  const unsigned tiles = bits(dnnl::cpu_isa::avx512_core_amx);
+  return (bits(dnnl::get_effective_cpu_isa()) & tiles) == tiles;
 }
 
 extern const ConvImpl kConvOnednn;

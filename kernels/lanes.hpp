@@ -18,7 +18,20 @@
 #include <immintrin.h>
 #endif
 
-namespace petaflow::lanes {
+// Programs may hold kernels of several instruction levels: each has names of its own.
+#if !PETAFLOW_NATIVE_LANES
+#define PETAFLOW_LANES devices
+#elif defined(__AVX512BF16__)
+#define PETAFLOW_LANES avx512_bf16
+#elif defined(__AVX512F__)
+#define PETAFLOW_LANES avx512
+#elif defined(__AVX__)
+#define PETAFLOW_LANES avx
+#else
+#define PETAFLOW_LANES least
+#endif
+
+namespace petaflow::lanes::inline PETAFLOW_LANES {
 
 #if !PETAFLOW_NATIVE_LANES
 inline constexpr int kLanes = 4;  // one 16-byte load per thread
@@ -319,4 +332,4 @@ KOKKOS_INLINE_FUNCTION void store(Code* to, int count, const Ints& value) {
   for (int i = 0; i < count; ++i) to[i] = static_cast<Code>(value[i]);
 }
 
-}  // namespace petaflow::lanes
+}  // namespace petaflow::lanes::inline PETAFLOW_LANES

@@ -206,7 +206,7 @@ class Bench {
     conv.threads = context_.threads;
     const Epilogue finish(layer.epilogue, nullptr, {}, {}, nullptr);
     for (const Pass pass : kPasses) {
-      for (const ConvImpl& impl : conv_impls(pass)) {
+      for (const ConvImpl& impl : conv_impls(pass, type_)) {
         for (const bool in_boxes : {false, true}) {
           const BandCutter cutter(conv, finish, context_.threads, {.conv = impl.name, .bands = in_boxes});
           const Bands bands = pass == Pass::kForward        ? cutter.forward()
@@ -278,7 +278,7 @@ class Bench {
                     0,
                     element * static_cast<double>(y_elements) + static_cast<double>(saved_bytes),
                     ""};
-    const auto forward_of = [&](bool backward, std::size_t boxes) {
+    const auto work_of = [&](bool backward, std::size_t boxes) {
       Work one = work;
       one.pass = backward ? "backward" : "forward";
       one.boxes = boxes;
@@ -286,12 +286,11 @@ class Bench {
       return one;
     };
     const Epilogue shape_only(desc, nullptr, {}, {}, nullptr);
-    const Bands none;
     for (const bool in_boxes : {false, true}) {
       const BandCutter cutter(conv, shape_only, context_.threads, {.bands = in_boxes});
       const Bands forward = cutter.forward(), backward = cutter.backward_weights();
       if (in_boxes && (forward.whole() || backward.whole())) continue;
-      const Work there = forward_of(false, forward.boxes.size()), back = forward_of(true, backward.boxes.size());
+      const Work there = work_of(false, forward.boxes.size()), back = work_of(true, backward.boxes.size());
       if (!wanted(there) && !wanted(back)) continue;
       const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
           saved(DType::kF32, saved_bytes / 4 + 1);

@@ -110,7 +110,7 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
   const auto count = static_cast<std::int64_t>(boxes.size());
   const std::size_t scratch_bytes = (kernel->scratch_bytes() + 63) / 64 * 64 + 64,
                     sums = static_cast<std::size_t>(kernel->gradient_elements());
-  const DeviceArray<std::byte> scratch(scratch_bytes * boxes.size());
+  const DeviceArray<std::byte> scratch(std::vector<std::byte>(scratch_bytes * boxes.size(), std::byte{0xFF}));  // NaN
   const DeviceArray<float> sum(sums * boxes.size() + 1);
   const auto run_box = [&](std::int64_t i) {
     const auto b = static_cast<std::size_t>(i);

@@ -84,7 +84,7 @@ inline double relative_l2(const std::vector<double>& found, const std::vector<do
     difference += (found[i] - expected[i]) * (found[i] - expected[i]);
     size += expected[i] * expected[i];
   }
-  return std::sqrt(difference / size);
+  return difference == 0 ? 0 : std::sqrt(difference / size);
 }
 
 inline double dot(const std::vector<double>& a, const std::vector<double>& b) {

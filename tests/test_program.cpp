@@ -85,6 +85,22 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);
 }
 
+TEST_F(Program, TrainsInBf16AndPredictsInF32) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome train = run("train small.toml precision=bf16");
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_NE(train.out.find("convolutions in bf16, products by "), std::string::npos) << train.out;
+  std::ifstream lines(folder_ / "runs/small/metrics.jsonl");
+  nlohmann::json last;
+  for (std::string line; std::getline(lines, line);) {
+    if (nlohmann::json json = nlohmann::json::parse(line); json.contains("validation")) last = json["validation"];
+  }
+  const Outcome evaluation = run("evaluate runs/small val.h5 --json");
+  ASSERT_EQ(evaluation.code, 0) << evaluation.err;
+  EXPECT_NEAR(last["loss"].get<double>(), nlohmann::json::parse(evaluation.out)["loss"].get<double>(), 1e-6);
+  EXPECT_EQ(run("train small.toml precision=fp16 run.name=other").code, 1);
+}
+
 TEST_F(Program, SummaryAndBenchNeedNoData) {
   const Outcome summary =
       run("summary small.toml --json model.filters=[128,128,128,128,128] data.height=64 data.width=64");

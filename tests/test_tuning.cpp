@@ -334,6 +334,15 @@ TEST_F(TuningProgram, KeepsItsChoicesForLaterRunsAndShowsThem) {
   EXPECT_EQ(count(run("summary small.toml kernels.conv=tune").out, "have not been timed"), 0U);
 }
 
+TEST_F(TuningProgram, TunesEachPrecisionAndWhatPredictsBesideIt) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome train = run("train small.toml kernels.conv=tune precision=bf16 train.steps=4");
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(count(train.out, "(timed now)"), 11U) << train.out;  // eight in bf16, three forward in f32
+  EXPECT_EQ(run("summary small.toml kernels.conv=tune precision=bf16").out.find("have not been timed"),
+            std::string::npos);
+}
+
 TEST_F(TuningProgram, AResumedRunGoesOnWithItsOwnChoices) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const std::string train = "train small.toml kernels.conv=tune";

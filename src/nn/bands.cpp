@@ -43,7 +43,7 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
       slots_(slots),
       budget_bytes_(kernels.cache_share * static_cast<double>(level2_bytes())),
       bands_(kernels.bands && kOnHost) {
-  const bool transforms = conv_impls(Pass::kForward, conv.type).front().scope == ConvScope::kTransform;
+  const bool transforms = conv_impls(Pass::kForward, conv.type, conv.split).front().scope == ConvScope::kTransform;
   if ((kernels.conv == "auto" && transforms) || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
   const ConvGeometry& g = conv.geometry;
   const bool deep = conv.out.d > 1 || conv.in.d > 1;

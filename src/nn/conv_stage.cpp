@@ -66,7 +66,12 @@ std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
   PassPlan result;
-  result.choice = choose_conv(pass, bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
+  try {
+    result.choice = choose_conv(pass, bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kUser) throw;
+    user_error("layer {}: {}", options_.name, error.what());
+  }
   result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.name);
   result.v_bytes = static_cast<std::size_t>(bands.largest_v_bytes());
   result.kernel_bytes = result.choice.kernel->scratch_bytes();

@@ -25,7 +25,7 @@ struct TunedPass {
   std::string source;  // the file that it is from; empty: timed by this process
 };
 
-/// The pass of a stage as a line of text: two stages with the same text take the same time.
+/// The pass of a stage as a line of text: two stages with the same text share their choice.
 std::string describe_problem(const ConvStage::Options& stage, Pass pass);
 
 /// "winograd 12.1 ms, winograd in larger boxes 12.9 ms, onednn 20.3 ms; kept winograd".

@@ -170,6 +170,7 @@ class Builder {
         desc.x_strides = Strides::of(desc.in, desc.in_channels);
         desc.y_strides = Strides::of(desc.out, desc.out_channels);
         desc.type = type_;
+        desc.split = type_ == DType::kF32 && options_.kernels.f32 == "split3";
         const KernelOptions& kernels = options_.kernels;
         ConvStage::Options stage{node.name,
                                  desc,

@@ -18,6 +18,7 @@ inline constexpr double kCacheShare = 0.5;
 struct KernelOptions {
   std::string conv = "auto";
   std::string gemm = "auto";
+  std::string f32 = "fma";  // how f32 convolutions multiply; "split3": by three products of bf16 where oneDNN can
   bool bands = true;  // convolution, bias, pool and activation by boxes that stay in cache, instead of whole tensors
   double cache_share = kCacheShare;  // how large the boxes are
   ConvTuning* tuning = nullptr;      // for "tune"; not owned

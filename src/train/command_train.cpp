@@ -87,7 +87,9 @@ void say_what_runs(const Job& job, const Dataset& train, const Dataset* validati
           format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
+  const bool splits = job.options.precision == "f32" && job.options.kernels.f32 == "split3";
   if (job.options.precision == "bf16") job.say("convolutions in bf16, products by {}", bf16_products());
+  if (splits) job.say("f32 products of convolutions by three of bf16 (split3), these by {}", bf16_products());
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
   }
@@ -116,7 +118,7 @@ void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t held_
   job.say(
       "memory per rank: {} for a pass of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for the "
       "program",
-      format_bytes(network.arena_bytes()), format_count(network.batch(), "sample"),
+      format_bytes(network.arena_bytes() + trainer.inference().arena_bytes()), format_count(network.batch(), "sample"),
       format_bytes(2 * weights + step.optimizer_bytes()),
       held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
   job.say("taking a step of {}", format_count(job.options.train.batch, "sample"));
@@ -208,7 +210,8 @@ int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& t
                   const Dataset* validation, double peak) {
   const Activity activity("last evaluation", result.steps);
   agree(*job.comm, [&] { write_performance(job, result, step, peak); });
-  const StopRequest request = write_evaluation(job, trainer.inference_network(), loss, validation);
+  trainer.inference().update(job.context);
+  const StopRequest request = write_evaluation(job, trainer.inference().network(), loss, validation);
   if (request != StopRequest::kNone) return stopped(job, request, result.steps);
   agree(*job.comm, [&] {
     if (job.is_root()) write_report(job.app, job.run_folder());

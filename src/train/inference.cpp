@@ -4,16 +4,18 @@
 
 namespace petaflow {
 
-Network& Inference::network() {
-  if (job_.options.precision == "f32") return trained_;
-  if (own_ == nullptr) {
-    own_ = std::make_unique<Network>(job_.app.model(job_.app.sample_shape()),
-                                     inference_options(job_.options, trained_.batch()), job_.context);
-  }
-  copy(job_.context, trained_.weights(), own_->weights(), trained_.parameter_elements());
-  job_.context.space.fence();
-  own_->refresh(job_.context);
-  return *own_;
+Inference::Inference(const Job& job, Network& trained) : trained_(trained) {
+  const DataOptions& data = job.options.data;
+  if (job.options.precision == "f32" || (data.validation.empty() && data.test.empty())) return;
+  own_ = std::make_unique<Network>(job.app.model(job.app.sample_shape()),
+                                   inference_options(job.options, trained.batch()), job.context);
+}
+
+void Inference::update(const Context& context) {
+  if (own_ == nullptr) return;
+  copy(context, trained_.weights(), own_->weights(), trained_.parameter_elements());
+  context.space.fence();
+  own_->refresh(context);
 }
 
 }  // namespace petaflow

@@ -13,15 +13,17 @@ namespace petaflow {
 class Inference {
  public:
   /// Both must outlive the object.
-  Inference(Job& job, Network& trained) : job_(job), trained_(trained) {}
+  Inference(const Job& job, Network& trained);
 
-  /// The trained network itself, or one in f32 with a copy of its present weights.
-  Network& network();
+  /// The trained network itself, or one in f32 with the weights that the trained one had in the last update().
+  Network& network() { return own_ ? *own_ : trained_; }
+  void update(const Context& context);
+  /// Memory beside that of the trained network.
+  std::size_t arena_bytes() const { return own_ ? own_->arena_bytes() : 0; }
 
  private:
-  Job& job_;
   Network& trained_;
-  std::unique_ptr<Network> own_;  // made when it is first asked for
+  std::unique_ptr<Network> own_;  // where the trained one is in bf16 and there is something to predict
 };
 
 }  // namespace petaflow

@@ -68,6 +68,7 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("kernels.conv", options.kernels.conv, not_empty());
   schema.add("kernels.gemm", options.kernels.gemm, not_empty());
+  schema.add("kernels.f32", options.kernels.f32, one_of({"fma", "split3"}));
   schema.add("kernels.bands", options.kernels.bands);
 }
 

@@ -263,7 +263,7 @@ void Trainer::log(const nlohmann::json& line) {
 StopRequest Trainer::validate() {
   const StopOptions& options = job_.options.stop;
   const Activity activity("validation", state_.step);
-  inference_.network();  // takes the weights over
+  inference_.update(job_.context);
   const Predictions predictions = predictor_->run();
   if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
   // Of the metric to stop by, from rank 0 to all: value (NaN: none), whether higher is better.

@@ -44,8 +44,8 @@ class Trainer {
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
-  /// The present weights, to predict with.
-  Network& inference_network() { return inference_.network(); }
+  /// To predict with, by the present weights after an update().
+  Inference& inference() { return inference_; }
 
   /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
   /// belongs to another network, optimizer, or division of the data into steps.

@@ -1,5 +1,6 @@
 #include "train/tuning.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -58,7 +59,8 @@ nlohmann::json to_json(const Table& table) {
 void add_to(Table& table, const nlohmann::json& json, const std::string& source) {
   for (const auto& [pass, trials] : json.items()) {
     TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source};
-    if (!tuned.trials.empty()) table[pass] = std::move(tuned);
+    const auto possible = [](const ConvTrial& trial) { return trial.cache_share > 0 && trial.cache_share <= 8; };
+    if (!tuned.trials.empty() && std::ranges::all_of(tuned.trials, possible)) table[pass] = std::move(tuned);
   }
 }
 
@@ -124,15 +126,15 @@ void write_tuning(const std::string& path, const std::string& machine, const Tab
 
 namespace {
 
-// Makes a network that is not to run, which asks for each of its passes.
+// Makes networks that are not to run, which ask for each of their passes: one to train, one to predict with.
 void visit_passes(const Job& job, bool backward) {
-  NetworkOptions options;
-  options.batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
-  options.backward = backward;
-  options.fixed_order = job.options.train.deterministic;
-  options.kernels = job.options.kernels;
-  options.runs = false;
-  const Network network(job.app.model(job.app.sample_shape()), options, job.context);
+  const std::int64_t batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
+  const auto visit = [&](NetworkOptions options) {
+    options.runs = false;
+    const Network network(job.app.model(job.app.sample_shape()), options, job.context);
+  };
+  if (backward) visit(network_options(job.options, batch));
+  if (!backward || job.options.precision != "f32") visit(inference_options(job.options, batch));
 }
 
 void start(Job& job) {

@@ -19,8 +19,8 @@ std::string tuning_cache_path();
 /// damaged or of another version is warned of and passed over.
 void read_tuning(const std::string& path, const std::string& machine, std::map<std::string, TunedPass>& table);
 
-/// Adds the table to the file, in whose place a new one is put; what it holds of this and of other machines stays.
-/// Throws a user error where it cannot be written.
+/// Adds the table to the file, in whose place a new one is put; what it holds of this and of other machines when it is
+/// read stays. Throws a user error where it cannot be written.
 void write_tuning(const std::string& path, const std::string& machine, const std::map<std::string, TunedPass>& table);
 
 /// On all ranks, before a network of job.app is made from job.options: with kernels.conv = "tune", rank 0 reads what is
