@@ -164,7 +164,7 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
   if (found == golden.end()) return;
   for (const std::string conv : {"auto", "kokkos"}) {
     for (const int cut : {0, 1, 2}) {  // in bands, whole, in the order of any number of threads
-      Fixture f(GetParam(), {.fixed_order = cut == 2, .kernels = {conv, "auto", cut != 1}});
+      Fixture f(GetParam(), {.fixed_order = cut == 2, .kernels = {.conv = conv, .bands = cut != 1}});
       const std::string how = fmt::format("{} cut {}", conv, cut);
       const std::vector<float> gradient = f.gradient();
       expect_golden((*found)["y"], planar(f.network->output().shape, f.network->output().as<float>()), how + " y");
@@ -192,7 +192,7 @@ TEST_P(Layers, AgreeWithF32InBf16) {
   const bool smooth = std::set<std::string>{"conv", "conv_k1_stride_2", "batch_norm_conv_3d"}.contains(name);
   for (const std::string conv : {"auto", "direct", "kokkos"}) {
     for (const bool bands : {true, false}) {
-      Fixture f(GetParam(), {.precision = DType::kBf16, .kernels = {conv, "auto", bands}});
+      Fixture f(GetParam(), {.precision = DType::kBf16, .kernels = {.conv = conv, .bands = bands}});
       const double of_y = testing_support::relative_l2(to_double(f.forward()), y),
                    of_gradient = testing_support::relative_l2(to_double(f.gradient()), gradient);
       const std::string how = fmt::format("{}, {}", conv, bands ? "bands" : "whole");
