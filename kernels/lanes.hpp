@@ -252,7 +252,7 @@ template <class T>
 using Number = std::conditional_t<std::is_same_v<T, Bf16>, Bf16Pair, float>;
 /// Elements of a number.
 template <class T>
-inline constexpr int kHeld = sizeof(Number<T>) / sizeof(T);
+inline constexpr int kHeld = std::is_same_v<T, Bf16> ? 2 : 1;
 
 /// kLanes numbers.
 template <class N>

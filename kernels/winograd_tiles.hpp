@@ -173,8 +173,8 @@ struct Corners {
 /// tiles.
 template <int kTiles, class T>
 void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<T>* v) {
-  using Stored = std::conditional_t<kTiles == 1, T, Number<T>>;  // pairs of channels are neighbours anyway
-  constexpr int kStored = sizeof(Number<T>) / sizeof(Stored);
+  using Stored = std::conditional_t<kTiles == 1, T, Number<T>>;       // pairs of channels are neighbours anyway
+  constexpr int kStored = std::is_same_v<Stored, Number<T>> ? 1 : 2;  // in a number
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
     const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
     Number<T>* rows = v + i * block.rows * blocks.v_stride;
