@@ -70,6 +70,9 @@ struct BoxRows {
 };
 BoxRows winograd_rows(const ConvDesc& whole);
 
+/// Rounded up to whole lines of the cache, on which the parts of a scratch begin.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)
 ///   backward data     x = conv^T(y, packed weights)            (x is dx, y is dy)

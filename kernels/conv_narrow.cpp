@@ -31,7 +31,7 @@ using portable::PackWeights;
 constexpr std::int64_t kMostSources = 160;  // taps times channels
 
 std::size_t padded_bytes(std::int64_t count, std::size_t size) {
-  return (static_cast<std::size_t>(count) * size + 63) / 64 * 64;
+  return padded(static_cast<std::size_t>(count) * size);
 }
 
 /// The lines of a convolution.

@@ -184,8 +184,6 @@ std::string refuse(const std::string& implementation) {
   return {};
 }
 
-std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
 // Moves from one format to the other; `adds`: to what is there.
 Call make_reorder(const memory::desc& from, const memory::desc& to, int threads, bool adds = false) {
   dnnl::primitive_attr attributes;

@@ -50,8 +50,6 @@ struct SplitPixels {
   }
 };
 
-std::size_t padded(std::int64_t elements) { return (static_cast<std::size_t>(elements) * sizeof(Bf16) + 63) / 64 * 64; }
-
 std::vector<ConvDesc> inner(Pass pass, std::span<const ConvDesc> boxes) {
   std::vector<ConvDesc> result(boxes.begin(), boxes.end());
   for (ConvDesc& desc : result) {
@@ -73,8 +71,9 @@ class SplitKernel final : public ConvKernel {
     for (const ConvDesc& desc : boxes_) {
       const std::int64_t x = kParts * desc.n * desc.in.volume() * desc.in_channels,
                          y = kParts * desc.n * desc.out.volume() * desc.out_channels;
-      if (pass != Pass::kBackwardData) x_bytes_ = std::max(x_bytes_, padded(x));
-      if (pass != Pass::kForward) y_bytes_ = std::max(y_bytes_, padded(y));
+      if (pass != Pass::kBackwardData)
+        x_bytes_ = std::max(x_bytes_, padded(static_cast<std::size_t>(x) * sizeof(Bf16)));
+      if (pass != Pass::kForward) y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(y) * sizeof(Bf16)));
     }
     if (pass != Pass::kBackwardWeights)
       weights_.resize(static_cast<std::size_t>(kParts * boxes_.front().weight_elements()));

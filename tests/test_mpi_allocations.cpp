@@ -24,6 +24,7 @@
 #include "nn/layers/counts.hpp"
 #include "train/synthetic_data.hpp"
 #include "train/train_step.hpp"
+#include "train/trainer.hpp"
 
 #if !defined(__GLIBC__) || defined(__SANITIZE_ADDRESS__)
 TEST(Allocations, AreCounted) { GTEST_SKIP() << "SKIPPED: only with glibc and without AddressSanitizer"; }
@@ -69,11 +70,7 @@ void expect_none(const CommonOptions& options, const Graph& graph, const Loss& l
   TrainStep step(*comm, Context(), options, graph, loss);
   const SyntheticData made_up(2 * kSteps * options.train.batch, graph, graph.output().c, loss.targets(graph.output()));
   const Uncounted data(made_up);
-  LoaderOptions loading;
-  loading.global_batch = options.train.batch;
-  loading.begin = step.share().begin;
-  loading.end = step.share().end;
-  Loader loader(data, loading);
+  Loader loader(data, loader_options(options, step.share()));
   loader.start_epoch(0);
   const auto run = [&] {
     for (int s = 0; s < kSteps; ++s) step.run(loader, 1e-4F);

@@ -35,9 +35,12 @@ std::size_t ConvStage::PassPlan::slot_bytes() const {
          align_up(exact_elements * sizeof(double)) + bias_bytes;
 }
 
+float* ConvStage::PassPlan::sum(std::byte* slot) const {
+  return reinterpret_cast<float*>(slot + align_up(v_bytes) + align_up(kernel_bytes));
+}
+
 double* ConvStage::PassPlan::exact(std::byte* slot) const {
-  return reinterpret_cast<double*>(slot + align_up(v_bytes) + align_up(kernel_bytes) +
-                                   align_up(sum_elements * sizeof(float)));
+  return reinterpret_cast<double*>(reinterpret_cast<std::byte*>(sum(slot)) + align_up(sum_elements * sizeof(float)));
 }
 
 ConvStage::ConvStage(const Options& options, const Context& context)
@@ -177,9 +180,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const int slots = plan.bands.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(boxes));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
   const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
-  const auto sum_of = [&](int index) {
-    return reinterpret_cast<float*>(slot(index) + align_up(plan.v_bytes) + align_up(plan.kernel_bytes));
-  };
+  const auto sum_of = [&](int index) { return plan.sum(slot(index)); };
   const auto correlate = [&](const BandBox& box, int index) {
     std::byte* memory = slot(index);
     kernel.run(context, box.shape, {rows_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});

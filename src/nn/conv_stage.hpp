@@ -59,6 +59,7 @@ class ConvStage final : public Stage {
     std::size_t exact_elements = 0;  // the last ones of them, whose sums over boxes are kept in double
     std::size_t bias_bytes = 0;      // scratch of the bias sum of a whole box
     std::size_t slot_bytes() const;
+    float* sum(std::byte* slot) const;
     double* exact(std::byte* slot) const;
   };
   PassPlan plan(Pass pass, Bands bands) const;

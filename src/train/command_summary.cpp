@@ -137,8 +137,7 @@ int command_summary(Job& job) {
     if (job.tuning && job.tuning->unknown > 0) {
       job.say(
           "kernels.conv = \"tune\": {} passes have not been timed yet on this machine; shown is what \"auto\" takes "
-          "(bench "
-          "and train time them)",
+          "(bench and train time them)",
           job.tuning->unknown);
     }
   });

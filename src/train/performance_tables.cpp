@@ -70,9 +70,8 @@ std::string category_table(const std::vector<const RunRecord*>& runs) {
   const std::string source =
       "Work of one step on rank 0 by category. A convolution's time includes what is fused into it: bias, pooling, "
       "activation, dropout. Flop are 2 per multiply-add of the definition; where Winograd's transforms save some, "
-      "rates "
-      "may exceed the peak, which is that of multiply-adds in registers, in the precision of the run, on the threads "
-      "of the rank";
+      "rates may exceed the peak, which is that of multiply-adds in registers, in the precision of the run, on the "
+      "threads of the rank";
   if (runs.size() == 1) {
     const nlohmann::json& performance = runs[0]->performance;
     const double peak = performance.value("peak_gflops_per_rank", 0.0);
