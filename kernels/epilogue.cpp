@@ -62,9 +62,9 @@ void Epilogue::with_blocks(const Context& context, const RowRange& v_rows, void*
     using T = decltype(element);
     using Code = decltype(code);
     run(Blocks<T, Code>{desc_, v_rows, rows_are_d_, desc_.dropout > 0 && context.training,
-                        static_cast<std::uint32_t>(std::lround(desc_.dropout * 65536.0F)), static_cast<T*>(v), bias_,
-                        static_cast<T*>(y.data), y.pixel_stride, saved, desc_.saved_bytes_per_sample(), bias_gradient,
-                        context.step});
+                        static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)),
+                        static_cast<T*>(v), bias_, static_cast<T*>(y.data), y.pixel_stride, saved,
+                        desc_.saved_bytes_per_sample(), bias_gradient, context.step});
   };
   if (desc_.type == DType::kF32) {
     one_byte(desc_.pool) ? typed(float{}, std::uint8_t{}) : typed(float{}, std::uint16_t{});

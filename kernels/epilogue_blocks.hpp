@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/dropout_draws.hpp"
 #include "kernels/epilogue.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
@@ -14,11 +15,10 @@ namespace petaflow::epilogue {
 
 using lanes::Floats;
 using lanes::Ints;
+using lanes::Mask;
 using lanes::select;
 using lanes::unrolled;
 
-// Dropout draws 16 bits per element; a Philox block of 128 bits serves 8 neighbouring channels of a pixel.
-inline constexpr int kDrawsPerBlock = 8;
 // Channels are handled in units of registers that fill whole blocks of draws and whole bytes of sign bits; on the host
 // in several units at once, which share the walk over a window.
 inline constexpr int kUnit = lanes::kLanes >= kDrawsPerBlock ? 1 : kDrawsPerBlock / lanes::kLanes;
@@ -103,7 +103,7 @@ struct Blocks {
       read_gradient<kWhole>(at.sample, y_index(at), c0, count, g, position);
       for_window(at, [&](int tap, std::int64_t offset) {
         Floats value[kVectors];
-        unrolled<kVectors>([&](auto r) { value[r] = select(position[r] == lanes::all(tap), g[r], Floats{}); });
+        unrolled<kVectors>([&](auto r) { value[r] = select(lanes::equal(position[r], tap), g[r], Floats{}); });
         write(offset, value);
       });
     }
@@ -135,7 +135,7 @@ struct Blocks {
             Ints position[kVectors];
             read_gradient<kWhole>(at.sample, y_index(window), c0, count, g, position);
             unrolled<kVectors>([&](auto r) {
-              sum[r] += select(position[r] == lanes::all(static_cast<std::int32_t>(tap)), g[r], Floats{});
+              sum[r] += select(lanes::equal(position[r], static_cast<std::int32_t>(tap)), g[r], Floats{});
             });
           }
         }
@@ -210,43 +210,32 @@ struct Blocks {
     return {begin > limits.begin ? begin : limits.begin, begin + size < limits.end ? begin + size : limits.end};
   }
 
-  // What dropout multiplies the channels with: 0 or 1 / keep.  The numbers are those of stream(sample, block) with
-  // block = pixel * ceil(C / 8) + channel / 8; the blocks lie side by side so that they vectorise.
+  // Which channels dropout keeps, a bit each.  The numbers are those of stream(sample, block) with
+  // block = pixel * ceil(C / 8) + channel / 8.
   template <int kVectors>
-  KOKKOS_INLINE_FUNCTION void draw(const RandomStream& random, std::int64_t sample, std::int64_t y_pixel,
-                                   std::int64_t c0, Floats (&factor)[kVectors]) const {
-    constexpr int kBlocks = kVectors * lanes::kLanes / kDrawsPerBlock;
-    if (!dropout) {
-      unrolled<kVectors>([&](auto r) { factor[r] = lanes::all(1.0F); });
-      return;
-    }
+  KOKKOS_INLINE_FUNCTION std::uint64_t kept(const RandomStream& random, std::int64_t sample, std::int64_t y_pixel,
+                                            std::int64_t c0) const {
+    if (!dropout) return ~std::uint64_t{0};
     const std::int64_t first = y_pixel * ((desc.y.c + kDrawsPerBlock - 1) / kDrawsPerBlock) + c0 / kDrawsPerBlock;
-    const auto id = static_cast<std::uint64_t>(step->sample[sample]);
-    std::uint32_t words[4][kBlocks];
-    for (int i = 0; i < kBlocks; ++i) {
-      const auto block = static_cast<std::uint64_t>(first + i);
-      words[0][i] = static_cast<std::uint32_t>(id);
-      words[1][i] = static_cast<std::uint32_t>(id >> 32);
-      words[2][i] = static_cast<std::uint32_t>(block);
-      words[3][i] = static_cast<std::uint32_t>(block >> 32);
-    }
-    philox_rounds<kBlocks>(words[0], words[1], words[2], words[3], random.key0, random.key1);
-    const float scale = 1.0F / (1.0F - desc.dropout);
-    float values[kVectors * lanes::kLanes];
-    for (int block = 0; block < kBlocks; ++block) {
-      for (int i = 0; i < kDrawsPerBlock; ++i) {
-        const std::uint32_t bits = (words[i / 2][block] >> (16 * (i % 2))) & 0xFFFFU;
-        values[block * kDrawsPerBlock + i] = bits >= drop_below ? scale : 0.0F;
-      }
-    }
-    unrolled<kVectors>([&](auto r) { lanes::load(values + r * lanes::kLanes, factor[r]); });
+    return draws_from<kVectors * lanes::kLanes / kDrawsPerBlock>(
+        random, static_cast<std::uint64_t>(step->sample[sample]), static_cast<std::uint64_t>(first), drop_below);
+  }
+  // What it multiplies these with; with the mean over a window.
+  KOKKOS_INLINE_FUNCTION float keep_scale() const { return dropout ? 1.0F / (1.0F - desc.dropout) : 1.0F; }
+  KOKKOS_INLINE_FUNCTION float mean_scale() const {
+    return keep_scale() / static_cast<float>(desc.pool.window.volume());
+  }
+  // The lanes of register kRegister.
+  template <int kRegister>
+  KOKKOS_INLINE_FUNCTION static Mask mask(std::uint64_t channel_bits) {
+    return lanes::mask_of(static_cast<std::uint32_t>(channel_bits >> (kRegister * lanes::kLanes)));
   }
 
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void forward_max(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                           int count) const {
     using Bits = CodeBits<Code>;
-    Floats best[kVectors], factor[kVectors], add[kVectors] = {};
+    Floats best[kVectors], add[kVectors] = {};
     Ints position[kVectors] = {};
     unrolled<kVectors>([&](auto r) { best[r] = lanes::all(-std::numeric_limits<float>::infinity()); });
     const T* sample = v_sample(at.sample) + c0;
@@ -255,23 +244,23 @@ struct Blocks {
       read_channels<kWhole>(sample + offset * desc.v.c, count, x);
       unrolled<kVectors>([&](auto r) {
         // The first of equal values wins, as in PyTorch; a NaN wins over everything and is passed on.
-        const Ints better = (x[r] > best[r]) | (x[r] != x[r]);
+        const Mask better = lanes::greater(x[r], best[r]) | lanes::unordered(x[r]);
         best[r] = select(better, x[r], best[r]);
         position[r] = select(better, lanes::all(tap), position[r]);
       });
     });
-    draw(random, at.sample, y_index(at), c0, factor);
+    const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
     if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    const Floats scale = lanes::all(keep_scale());
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
-    const Ints kills = lanes::all(desc.activation && desc.negative_slope == 0 ? -1 : 0);
+    const std::int32_t dead = Bits::kDead,
+                       negative = !desc.activation ? 0 : Bits::kNegative | (desc.negative_slope == 0 ? dead : 0);
     unrolled<kVectors>([&](auto r) {
       const Floats value = best[r] + add[r];
-      const Ints positive = value > Floats{};
-      best[r] = select(positive, value, value * slope) * factor[r];
-      const Ints negative = select(positive, Ints{}, lanes::all(desc.activation ? -1 : 0));
-      const Ints dead = (factor[r] == Floats{}) | (negative & kills);
-      position[r] = position[r] | (negative & lanes::all(std::int32_t{Bits::kNegative})) |
-                    (dead & lanes::all(std::int32_t{Bits::kDead}));
+      const Mask positive = lanes::greater(value, Floats{}), alive = mask<r>(kept_bits);
+      best[r] = select(alive, select(positive, value, value * slope) * scale, Floats{});
+      position[r] =
+          position[r] | select(positive, Ints{}, lanes::all(negative)) | select(alive, Ints{}, lanes::all(dead));
     });
     write_channels<kWhole>(y_pixel(at) + c0, count, best);
     if (saved != nullptr) write_channels<kWhole>(codes(at.sample, y_index(at), c0), count, position);
@@ -280,7 +269,7 @@ struct Blocks {
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void forward_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {
-    Floats sum[kVectors] = {}, factor[kVectors], add[kVectors] = {};
+    Floats sum[kVectors] = {}, add[kVectors] = {};
     if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const bool keeps_signs = desc.activation && saved != nullptr;
@@ -291,15 +280,15 @@ struct Blocks {
       std::uint64_t bits = 0;
       unrolled<kVectors>([&](auto r) {
         const Floats value = x[r] + add[r];
-        const Ints positive = value > Floats{};
+        const Mask positive = lanes::greater(value, Floats{});
         sum[r] += select(positive, value, value * slope);
         bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
       });
       if (keeps_signs) std::memcpy(sign_bits(at.sample, offset, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
     });
-    draw(random, at.sample, y_index(at), c0, factor);
-    const Floats scale = lanes::all(1.0F / static_cast<float>(desc.pool.window.volume()));
-    unrolled<kVectors>([&](auto r) { sum[r] = sum[r] * scale * factor[r]; });
+    const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
+    const Floats scale = lanes::all(mean_scale());
+    unrolled<kVectors>([&](auto r) { sum[r] = select(mask<r>(kept_bits), sum[r] * scale, Floats{}); });
     write_channels<kWhole>(y_pixel(at) + c0, count, sum);
   }
 
@@ -313,11 +302,10 @@ struct Blocks {
   template <bool kWhole, int kVectors>
   KOKKOS_INLINE_FUNCTION void mean_gradient(const RandomStream& random, const Pixel& at, std::int64_t c0, int count,
                                             Floats (&g)[kVectors]) const {
-    Floats factor[kVectors];
-    draw(random, at.sample, y_index(at), c0, factor);
+    const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
     read_channels<kWhole>(y_pixel(at) + c0, count, g);
-    const Floats scale = lanes::all(1.0F / static_cast<float>(desc.pool.window.volume()));
-    unrolled<kVectors>([&](auto r) { g[r] = g[r] * (factor[r] * scale); });
+    const Floats scale = lanes::all(mean_scale());
+    unrolled<kVectors>([&](auto r) { g[r] = select(mask<r>(kept_bits), g[r] * scale, Floats{}); });
   }
 
   // Average pooling: `to` is the gradient before the activation at a pixel of v, `from` that behind it.
@@ -328,7 +316,7 @@ struct Blocks {
     if (desc.activation) std::memcpy(&bits, sign_bits(sample, v_pixel, c0), bytes_of_bits<kVectors, kWhole>(count));
     const Floats slope = lanes::all(desc.negative_slope);
     unrolled<kVectors>([&](auto r) {
-      const Ints positive = lanes::mask_of(static_cast<std::uint32_t>(bits >> (r * lanes::kLanes)));
+      const Mask positive = mask<r>(bits);
       to[r] = select(positive, from[r], from[r] * slope);
     });
   }
@@ -343,13 +331,12 @@ struct Blocks {
       unrolled<kVectors>([&](auto r) { position[r] = Ints{}; });
       return;
     }
-    const Floats alive = lanes::all(dropout ? 1.0F / (1.0F - desc.dropout) : 1.0F);
+    const Floats alive = lanes::all(keep_scale());
     const Floats slope = alive * lanes::all(desc.negative_slope);
     Ints code[kVectors];
     read_channels<kWhole>(codes(sample, y_pixel, c0), count, code);
     unrolled<kVectors>([&](auto r) {
-      const Ints dead = (code[r] & lanes::all(std::int32_t{Bits::kDead})) != Ints{};
-      const Ints negative = (code[r] & lanes::all(std::int32_t{Bits::kNegative})) != Ints{};
+      const Mask dead = lanes::any_bit(code[r], Bits::kDead), negative = lanes::any_bit(code[r], Bits::kNegative);
       g[r] = select(dead, Floats{}, g[r] * select(negative, slope, alive));
       position[r] = code[r] & lanes::all(std::int32_t{Bits::kIndex});
     });

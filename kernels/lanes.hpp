@@ -117,10 +117,6 @@ KOKKOS_INLINE_FUNCTION Ints operator>(const Pack<E>& a, const Pack<E>& b) {
   return each<std::int32_t>(a, b, [](E x, E y) { return x > y ? -1 : 0; });
 }
 template <class E>
-KOKKOS_INLINE_FUNCTION Ints operator==(const Pack<E>& a, const Pack<E>& b) {
-  return each<std::int32_t>(a, b, [](E x, E y) { return x == y ? -1 : 0; });
-}
-template <class E>
 KOKKOS_INLINE_FUNCTION Ints operator!=(const Pack<E>& a, const Pack<E>& b) {
   return each<std::int32_t>(a, b, [](E x, E y) { return x != y ? -1 : 0; });
 }
@@ -146,40 +142,83 @@ KOKKOS_INLINE_FUNCTION Ints all(std::int32_t value) {
 #endif
 }
 
-/// a where the mask (0 or -1 in each lane) is set, b elsewhere.
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+/// Yes or no in each lane: a register of masks, which GCC would turn into numbers and back.
+struct Mask {
+  __mmask16 bits;
+};
+inline Mask operator|(Mask a, Mask b) { return {_kor_mask16(a.bits, b.bits)}; }
+inline Mask operator&(Mask a, Mask b) { return {_kand_mask16(a.bits, b.bits)}; }
+/// GCC 12 warns of the undefined register in its forms without a mask.
+inline constexpr __mmask16 kEvery = 0xFFFF;
+inline __m512 native(const Floats& a) { return __builtin_bit_cast(__m512, a); }
+inline __m512i native(const Ints& a) { return __builtin_bit_cast(__m512i, a); }
+
+inline Mask greater(const Floats& a, const Floats& b) { return {_mm512_cmp_ps_mask(native(a), native(b), _CMP_GT_OQ)}; }
+inline Mask unordered(const Floats& a) { return {_mm512_cmp_ps_mask(native(a), native(a), _CMP_UNORD_Q)}; }
+inline Mask any_bit(const Ints& a, std::int32_t bits) {
+  return {_mm512_test_epi32_mask(native(a), _mm512_set1_epi32(bits))};
+}
+inline Mask equal(const Ints& a, std::int32_t b) { return {_mm512_cmpeq_epi32_mask(native(a), _mm512_set1_epi32(b))}; }
+inline Floats select(Mask mask, const Floats& a, const Floats& b) {
+  return __builtin_bit_cast(Floats, _mm512_mask_mov_ps(native(b), mask.bits, native(a)));
+}
+inline Ints select(Mask mask, const Ints& a, const Ints& b) {
+  return __builtin_bit_cast(Ints, _mm512_mask_mov_epi32(native(b), mask.bits, native(a)));
+}
+/// Bit i: lane i of the mask.
+inline std::uint32_t bits_of(Mask mask) { return mask.bits; }
+/// The mask of such bits.
+inline Mask mask_of(std::uint32_t bits) { return {static_cast<__mmask16>(bits)}; }
+#else
+/// Yes (-1) or no (0) in each lane.
+struct Mask {
+  Ints lanes;
+};
+KOKKOS_INLINE_FUNCTION Mask operator|(const Mask& a, const Mask& b) { return {a.lanes | b.lanes}; }
+KOKKOS_INLINE_FUNCTION Mask operator&(const Mask& a, const Mask& b) { return {a.lanes & b.lanes}; }
+
+/// a > b.
+KOKKOS_INLINE_FUNCTION Mask greater(const Floats& a, const Floats& b) { return {a > b}; }
+/// True where a is NaN.
+KOKKOS_INLINE_FUNCTION Mask unordered(const Floats& a) { return {a != a}; }
+/// True where a has one of the bits.
+KOKKOS_INLINE_FUNCTION Mask any_bit(const Ints& a, std::int32_t bits) { return {(a & all(bits)) != Ints{}}; }
+/// a == b.
+KOKKOS_INLINE_FUNCTION Mask equal(const Ints& a, std::int32_t b) { return {a == all(b)}; }
+/// a where the mask says yes, b elsewhere.
 template <class V>
-KOKKOS_INLINE_FUNCTION V select(const Ints& mask, const V& a, const V& b) {
+KOKKOS_INLINE_FUNCTION V select(const Mask& mask, const V& a, const V& b) {
 #if PETAFLOW_NATIVE_LANES
-  return mask ? a : b;
+  return mask.lanes ? a : b;
 #else
   V result;
-  for (int i = 0; i < kLanes; ++i) result[i] = mask[i] != 0 ? a[i] : b[i];
+  for (int i = 0; i < kLanes; ++i) result[i] = mask.lanes[i] != 0 ? a[i] : b[i];
   return result;
 #endif
 }
-
 /// Bit i: lane i of the mask.
-KOKKOS_INLINE_FUNCTION std::uint32_t bits_of(const Ints& mask) {
-#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
-  return _mm512_cmplt_epi32_mask(reinterpret_cast<const __m512i&>(mask), _mm512_setzero_si512());
-#else
+KOKKOS_INLINE_FUNCTION std::uint32_t bits_of(const Mask& mask) {
   std::uint32_t bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits |= (static_cast<std::uint32_t>(mask[i]) & 1U) << i;
+  for (int i = 0; i < kLanes; ++i) bits |= (static_cast<std::uint32_t>(mask.lanes[i]) & 1U) << i;
   return bits;
-#endif
 }
-
 /// The mask of such bits.
-KOKKOS_INLINE_FUNCTION Ints mask_of(std::uint32_t bits) {
+KOKKOS_INLINE_FUNCTION Mask mask_of(std::uint32_t bits) {
   Ints lane_bit;
   for (int i = 0; i < kLanes; ++i) lane_bit[i] = std::int32_t{1} << i;
-  return (all(static_cast<std::int32_t>(bits)) & lane_bit) != all(0);
+  return {(all(static_cast<std::int32_t>(bits)) & lane_bit) != Ints{}};
 }
+#endif
 
 KOKKOS_INLINE_FUNCTION void load(const float* from, Floats& to) { std::memcpy(&to, from, sizeof to); }
 
+// Widening and narrowing by one instruction, where GCC 12 takes several for the compiler's own conversions.
 KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
-#if PETAFLOW_NATIVE_LANES
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+  const __m512i half = _mm512_maskz_cvtepu16_epi32(kEvery, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  to = __builtin_bit_cast(Floats, __builtin_bit_cast(Words, half) << 16);
+#elif PETAFLOW_NATIVE_LANES
   HalfWords half;
   std::memcpy(&half, from, sizeof half);
   const Words word = __builtin_convertvector(half, Words) << 16;
@@ -192,7 +231,13 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
 /// Small whole numbers.
 template <class Code>
 KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {
-#if PETAFLOW_NATIVE_LANES
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+  const __m512i codes =
+      sizeof(Code) == 1
+          ? _mm512_maskz_cvtepu8_epi32(kEvery, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))
+          : _mm512_maskz_cvtepu16_epi32(kEvery, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+  to = __builtin_bit_cast(Ints, codes);
+#elif PETAFLOW_NATIVE_LANES
   typename Native<Code>::Type codes;
   std::memcpy(&codes, from, sizeof codes);
   to = __builtin_convertvector(codes, Ints);
@@ -324,8 +369,16 @@ template <class Code>
 KOKKOS_INLINE_FUNCTION void store(Code* to, int count, const Ints& value) {
 #if PETAFLOW_NATIVE_LANES
   if (count == kLanes) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(Code) == 1) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_maskz_cvtepi32_epi8(kEvery, native(value)));
+    } else {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_maskz_cvtepi32_epi16(kEvery, native(value)));
+    }
+#else
     const auto codes = __builtin_convertvector(value, typename Native<Code>::Type);
     std::memcpy(to, &codes, sizeof codes);
+#endif
     return;
   }
 #endif

@@ -18,21 +18,25 @@ struct RandomBlock {
   std::uint32_t word[4];
 };
 
-/// The ten rounds of Philox4x32 on kLanes counters (a, b, c, d) side by side, so that compilers vectorise them.
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr std::uint32_t kPhiloxFactor0 = 0xD2511F53U, kPhiloxFactor1 = 0xCD9E8D57U,
+                               kPhiloxKeyStep0 = 0x9E3779B9U, kPhiloxKeyStep1 = 0xBB67AE85U;
+
+/// The rounds of Philox4x32 on kLanes counters (a, b, c, d) side by side, so that compilers vectorise them.
 template <int kLanes>
 KOKKOS_INLINE_FUNCTION void philox_rounds(std::uint32_t (&a)[kLanes], std::uint32_t (&b)[kLanes],
                                           std::uint32_t (&c)[kLanes], std::uint32_t (&d)[kLanes], std::uint32_t k0,
                                           std::uint32_t k1) {
-  for (int round = 0; round < 10; ++round) {
+  for (int round = 0; round < kPhiloxRounds; ++round) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * a[lane], p1 = std::uint64_t{0xCD9E8D57U} * c[lane];
+      const std::uint64_t p0 = std::uint64_t{kPhiloxFactor0} * a[lane], p1 = std::uint64_t{kPhiloxFactor1} * c[lane];
       a[lane] = static_cast<std::uint32_t>(p1 >> 32) ^ b[lane] ^ k0;
       b[lane] = static_cast<std::uint32_t>(p1);
       c[lane] = static_cast<std::uint32_t>(p0 >> 32) ^ d[lane] ^ k1;
       d[lane] = static_cast<std::uint32_t>(p0);
     }
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
+    k0 += kPhiloxKeyStep0;
+    k1 += kPhiloxKeyStep1;
   }
 }
 
