@@ -13,7 +13,6 @@ namespace {
 
 using epilogue::Blocks;
 using epilogue::CodeBits;
-using epilogue::Range;
 using epilogue::Rows;
 using epilogue::windows_over;
 using epilogue::Work;
@@ -35,33 +34,36 @@ std::int64_t EpilogueDesc::saved_bytes_per_sample() const {
 }
 
 Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved)
-    : desc_(desc), bias_(bias), y_(y), dy_(dy), saved_(saved), rows_are_d_(desc.v.d > 1) {
+    : desc_(desc), bias_(bias), y_(y), dy_(dy), saved_(saved) {
   PETAFLOW_REQUIRE(desc.pool.kind == PoolKind::kAverage || desc.pool.window.volume() <= kLargestMaxWindow,
                    "a pooling window of {} pixels", desc.pool.window.volume());
 }
 
-RowRange Epilogue::v_rows(const RowRange& y_rows) const {
+RowBox Epilogue::v_under(const RowBox& y_box) const {
   const PoolGeometry& pool = desc_.pool;
-  const std::int64_t window = rows_are_d_ ? pool.window.d : pool.window.h;
-  const std::int64_t stride = rows_are_d_ ? pool.stride.d : pool.stride.h;
-  const std::int64_t pad = rows_are_d_ ? pool.pad.d : pool.pad.h;
-  const std::int64_t rows = rows_are_d_ ? desc_.v.d : desc_.v.h;
-  RowRange v = y_rows;
-  v.begin = std::max<std::int64_t>(0, y_rows.begin * stride - pad);
-  v.end = std::min(rows, (y_rows.end - 1) * stride - pad + window);
-  return v;
+  const auto under = [](const Interval& y, std::int64_t window, std::int64_t stride, std::int64_t pad,
+                        std::int64_t size) {
+    return Interval{std::max<std::int64_t>(0, y.begin * stride - pad),
+                    std::min(size, (y.end - 1) * stride - pad + window)};
+  };
+  return {y_box.sample, under(y_box.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.v.d),
+          under(y_box.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.v.h)};
 }
 
-RowRange Epilogue::all(const Shape& shape) const { return {0, shape.n, 0, rows_are_d_ ? shape.d : shape.h}; }
+RowBox Epilogue::y_over(const RowBox& v_box) const {
+  const PoolGeometry& pool = desc_.pool;
+  return {v_box.sample, windows_over(v_box.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.y.d),
+          windows_over(v_box.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.y.h)};
+}
 
 // run(blocks) with the operands in their types.
 template <class Run>
-void Epilogue::with_blocks(const Context& context, const RowRange& v_rows, void* v, const Tensor& y,
-                           std::uint8_t* saved, float* bias_gradient, const Run& run) const {
+void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
+                           float* bias_gradient, const Run& run) const {
   const auto typed = [&](auto element, auto code) {
     using T = decltype(element);
     using Code = decltype(code);
-    run(Blocks<T, Code>{desc_, v_rows, rows_are_d_, desc_.dropout > 0 && context.training,
+    run(Blocks<T, Code>{desc_, v_box, desc_.dropout > 0 && context.training,
                         static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)),
                         static_cast<T*>(v), bias_, static_cast<T*>(y.data), y.pixel_stride, saved,
                         desc_.saved_bytes_per_sample(), bias_gradient, context.step});
@@ -73,16 +75,16 @@ void Epilogue::with_blocks(const Context& context, const RowRange& v_rows, void*
   }
 }
 
-void Epilogue::forward(const Context& context, const RowRange& y_rows, const RowRange& v_rows, const void* v) const {
+void Epilogue::forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const {
   with_blocks(
-      context, v_rows, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
-      [&]<class T, class Code>(const Blocks<T, Code>& blocks) { Rows<T, Code, Work::kForward>{blocks, y_rows}.run(); });
+      context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
+      [&]<class T, class Code>(const Blocks<T, Code>& blocks) { Rows<T, Code, Work::kForward>{blocks, y_box}.run(); });
 }
 
 void Epilogue::forward_all(const Context& context, const std::string& label, const void* v) const {
-  with_blocks(context, all(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
+  with_blocks(context, whole_box(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-                const Rows<T, Code, Work::kForward> rows{blocks, all(desc_.y)};
+                const Rows<T, Code, Work::kForward> rows{blocks, whole_box(desc_.y)};
                 launch(context, label, rows.items(), rows);
               });
 }
@@ -96,34 +98,27 @@ bool Epilogue::scatters() const {
   return small && desc_.pool.tiles() && covered == desc_.v.extent();
 }
 
-RowRange Epilogue::y_rows_over(const RowRange& v_rows) const {
-  const PoolGeometry& pool = desc_.pool;
-  const Range v{v_rows.begin, v_rows.end};
-  const Range range = rows_are_d_ ? windows_over(v, pool.window.d, pool.stride.d, pool.pad.d, desc_.y.d)
-                                  : windows_over(v, pool.window.h, pool.stride.h, pool.pad.h, desc_.y.h);
-  return {v_rows.sample_begin, v_rows.sample_end, range.begin, std::max(range.begin, range.end)};
-}
-
-void Epilogue::backward(const Context& context, const RowRange& v_rows, void* dv, float* bias_gradient) const {
-  with_blocks(context, v_rows, dv, dy_, saved_, bias_gradient, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
+void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, float* bias_gradient) const {
+  with_blocks(context, v_box, dv, dy_, saved_, bias_gradient, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
     if (scatters()) {
-      Rows<T, Code, Work::kScatter>{blocks, y_rows_over(v_rows)}.run();
+      Rows<T, Code, Work::kScatter>{blocks, y_over(v_box)}.run();
     } else {
-      Rows<T, Code, Work::kGather>{blocks, v_rows}.run();
+      Rows<T, Code, Work::kGather>{blocks, v_box}.run();
     }
   });
 }
 
 void Epilogue::backward_all(const Context& context, const std::string& label, void* dv) const {
-  with_blocks(context, all(desc_.v), dv, dy_, saved_, nullptr, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-    if (scatters()) {
-      const Rows<T, Code, Work::kScatter> rows{blocks, all(desc_.y)};
-      launch(context, label, rows.items(), rows);
-    } else {
-      const Rows<T, Code, Work::kGather> rows{blocks, all(desc_.v)};
-      launch(context, label, rows.items(), rows);
-    }
-  });
+  with_blocks(context, whole_box(desc_.v), dv, dy_, saved_, nullptr,
+              [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
+                if (scatters()) {
+                  const Rows<T, Code, Work::kScatter> rows{blocks, whole_box(desc_.y)};
+                  launch(context, label, rows.items(), rows);
+                } else {
+                  const Rows<T, Code, Work::kGather> rows{blocks, whole_box(desc_.v)};
+                  launch(context, label, rows.items(), rows);
+                }
+              });
 }
 
 }  // namespace petaflow

@@ -42,54 +42,60 @@ struct EpilogueDesc {
   std::int64_t saved_bytes_per_sample() const;
 };
 
-/// A range of rows of some samples.  Rows are counted along the outermost spatial direction that has more than one
-/// element (D in 3-D, H in 2-D); the other directions are whole.
-struct RowRange {
-  std::int64_t sample_begin = 0, sample_end = 0, begin = 0, end = 0;
+/// Indices from `begin` to before `end`.
+struct Interval {
+  std::int64_t begin = 0, end = 0;
 
-  constexpr std::int64_t samples() const { return sample_end - sample_begin; }
-  constexpr std::int64_t rows() const { return end - begin; }
+  KOKKOS_INLINE_FUNCTION constexpr std::int64_t size() const { return end - begin; }
+  bool operator==(const Interval&) const = default;
 };
+
+/// A box of pixels of some samples: ranges along D and H, whole along W.
+struct RowBox {
+  Interval sample, d, h;
+
+  KOKKOS_INLINE_FUNCTION constexpr std::int64_t rows() const { return sample.size() * d.size() * h.size(); }
+};
+
+/// All of a tensor.
+constexpr RowBox whole_box(const Shape& shape) { return {{0, shape.n}, {0, shape.d}, {0, shape.h}}; }
 
 /// A maximum is over so many pixels at most: what its 14-bit codes can tell apart.
 inline constexpr std::int64_t kLargestMaxWindow = 16384;
 
-/// The epilogue of one stage.  v is given as a dense buffer that holds the rows `v_rows` of the samples `rows`
-/// (n, rows, ..., C); y and saved are whole.
+/// The epilogue of one stage.  v is given as a dense buffer of a box (samples, d, h, W, C); y and saved are whole.
 class Epilogue {
  public:
   Epilogue() = default;
   Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved);
 
   const EpilogueDesc& desc() const { return desc_; }
-  /// Rows of v under the rows of y, clipped to v.
-  RowRange v_rows(const RowRange& y_rows) const;
+  /// The box of v under a box of y, clipped to v.
+  RowBox v_under(const RowBox& y_box) const;
 
-  /// Writes the rows y_rows of y (and saved) from v; serial, for use inside a parallel region of the host.
-  void forward(const Context& context, const RowRange& y_rows, const RowRange& v_rows, const void* v) const;
-  /// Writes the rows v_rows of dv (dense buffer, =) from dy and saved; adds their sum over pixels to bias_gradient
-  /// (C) unless it is null; serial.
-  void backward(const Context& context, const RowRange& v_rows, void* dv, float* bias_gradient) const;
+  /// Writes a box of y (and saved) from v; serial, for use inside a parallel region of the host.
+  void forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const;
+  /// Writes a box of dv (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient (C) unless it is
+  /// null; serial.
+  void backward(const Context& context, const RowBox& v_box, void* dv, float* bias_gradient) const;
 
-  /// Everything at once, as a kernel on the context's instance; v and dv hold all rows.
+  /// Everything at once, as a kernel on the context's instance; v and dv are whole.
   void forward_all(const Context& context, const std::string& label, const void* v) const;
   void backward_all(const Context& context, const std::string& label, void* dv) const;
 
  private:
   template <class Run>
-  void with_blocks(const Context& context, const RowRange& v_rows, void* v, const Tensor& y, std::uint8_t* saved,
+  void with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
                    float* bias_gradient, const Run& run) const;
-  RowRange all(const Shape& shape) const;
   /// True where backward goes from y to v: every pixel of v is written, once.
   bool scatters() const;
-  /// Rows of y whose windows touch the rows of v.
-  RowRange y_rows_over(const RowRange& v_rows) const;
+  /// The box of y whose windows touch a box of v.
+  RowBox y_over(const RowBox& v_box) const;
 
   EpilogueDesc desc_;
   const float* bias_ = nullptr;
   Tensor y_, dy_;
   std::uint8_t* saved_ = nullptr;
-  bool rows_are_d_ = false;
 };
 
 }  // namespace petaflow

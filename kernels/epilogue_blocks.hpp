@@ -33,17 +33,14 @@ struct CodeBits {
 };
 static_assert(CodeBits<std::uint16_t>::kIndex + 1 == kLargestMaxWindow);
 
-struct Range {
-  std::int64_t begin, end;
-};
-
 /// Windows that touch the inputs [begin, end) of a direction.
-KOKKOS_INLINE_FUNCTION Range windows_over(const Range& inputs, std::int64_t window, std::int64_t stride,
-                                          std::int64_t pad, std::int64_t outputs) {
+KOKKOS_INLINE_FUNCTION Interval windows_over(const Interval& inputs, std::int64_t window, std::int64_t stride,
+                                             std::int64_t pad, std::int64_t outputs) {
   const std::int64_t lowest = inputs.begin + pad - (window - 1);
   const std::int64_t first = lowest <= 0 ? 0 : (lowest + stride - 1) / stride;
   const std::int64_t last = (inputs.end - 1 + pad) / stride;
-  return {first, last + 1 < outputs ? last + 1 : outputs};
+  const std::int64_t end = last + 1 < outputs ? last + 1 : outputs;
+  return {first, end > first ? end : first};
 }
 
 /// A pixel of a sample.
@@ -55,8 +52,7 @@ struct Pixel {
 template <class T, class Code>
 struct Blocks {
   EpilogueDesc desc;
-  RowRange v_range;  // rows in the buffer v
-  bool rows_are_d;
+  RowBox v_box;              // what the buffer v holds
   bool dropout;              // draws in this call
   std::uint32_t drop_below;  // a draw of 16 bits below it drops
   T* v;                      // first pixel of the buffer (const in forward)
@@ -85,26 +81,26 @@ struct Blocks {
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void scatter(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     Floats sum[kVectors] = {};
-    const auto write = [&](std::int64_t offset, const Floats(&value)[kVectors]) {
-      write_channels<kWhole>(v_sample(at.sample) + offset * desc.v.c + c0, count, value);
+    const auto write = [&](T* pixel, const Floats(&value)[kVectors]) {
+      write_channels<kWhole>(pixel + c0, count, value);
       unrolled<kVectors>([&](auto r) { sum[r] += value[r]; });
     };
     if (desc.pool.kind == PoolKind::kAverage) {
       Floats g[kVectors];
       mean_gradient<kWhole>(random, at, c0, count, g);
-      for_window(at, [&](int, std::int64_t offset) {
+      for_window(at, [&](int, std::int64_t index, T* pixel) {
         Floats value[kVectors];
-        pass_activation<kWhole>(at.sample, offset, c0, count, g, value);
-        write(offset, value);
+        pass_activation<kWhole>(at.sample, index, c0, count, g, value);
+        write(pixel, value);
       });
     } else {
       Floats g[kVectors];
       Ints position[kVectors];
       read_gradient<kWhole>(at.sample, y_index(at), c0, count, g, position);
-      for_window(at, [&](int tap, std::int64_t offset) {
+      for_window(at, [&](int tap, std::int64_t, T* pixel) {
         Floats value[kVectors];
         unrolled<kVectors>([&](auto r) { value[r] = select(lanes::equal(position[r], tap), g[r], Floats{}); });
-        write(offset, value);
+        write(pixel, value);
       });
     }
     add_bias_gradient<kWhole>(c0, count, sum);
@@ -116,9 +112,9 @@ struct Blocks {
     const PoolGeometry& pool = desc.pool;
     const bool average = pool.kind == PoolKind::kAverage;
     Floats sum[kVectors] = {};
-    const Range od = windows_over({at.d, at.d + 1}, pool.window.d, pool.stride.d, pool.pad.d, desc.y.d);
-    const Range oh = windows_over({at.h, at.h + 1}, pool.window.h, pool.stride.h, pool.pad.h, desc.y.h);
-    const Range ow = windows_over({at.w, at.w + 1}, pool.window.w, pool.stride.w, pool.pad.w, desc.y.w);
+    const Interval od = windows_over({at.d, at.d + 1}, pool.window.d, pool.stride.d, pool.pad.d, desc.y.d);
+    const Interval oh = windows_over({at.h, at.h + 1}, pool.window.h, pool.stride.h, pool.pad.h, desc.y.h);
+    const Interval ow = windows_over({at.w, at.w + 1}, pool.window.w, pool.stride.w, pool.pad.w, desc.y.w);
     for (std::int64_t d = od.begin; d < od.end; ++d) {
       for (std::int64_t h = oh.begin; h < oh.end; ++h) {
         for (std::int64_t w = ow.begin; w < ow.end; ++w) {
@@ -141,17 +137,17 @@ struct Blocks {
         }
       }
     }
-    const std::int64_t offset = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
-    if (average) pass_activation<kWhole>(at.sample, offset, c0, count, sum, sum);
-    write_channels<kWhole>(v_sample(at.sample) + offset * desc.v.c + c0, count, sum);
+    const std::int64_t index = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
+    if (average) pass_activation<kWhole>(at.sample, index, c0, count, sum, sum);
+    write_channels<kWhole>(v_row(at.sample, at.d, at.h) + at.w * desc.v.c + c0, count, sum);
     add_bias_gradient<kWhole>(c0, count, sum);
   }
 
  private:
-  // Where pixel (0, 0, 0) of a sample would lie in the buffer, of which it may not be a part.
-  KOKKOS_INLINE_FUNCTION T* v_sample(std::int64_t sample) const {
-    const std::int64_t row = (sample - v_range.sample_begin) * v_range.rows() - v_range.begin;
-    return v + row * (rows_are_d ? desc.v.h : 1) * desc.v.w * desc.v.c;
+  // A row of the buffer.
+  KOKKOS_INLINE_FUNCTION T* v_row(std::int64_t sample, std::int64_t d, std::int64_t h) const {
+    const std::int64_t plane = (sample - v_box.sample.begin) * v_box.d.size() + d - v_box.d.begin;
+    return v + (plane * v_box.h.size() + h - v_box.h.begin) * desc.v.w * desc.v.c;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t y_index(const Pixel& at) const {
     return (at.d * desc.y.h + at.h) * desc.y.w + at.w;
@@ -187,26 +183,27 @@ struct Blocks {
         [&](auto r) { lanes::store(to + r * lanes::kLanes, kWhole ? lanes::kLanes : channels_of(r, count), from[r]); });
   }
 
-  // Calls f(tap, offset) for the pixels of a window that lie in the tensor and in v_range; offset counts pixels from
-  // the sample's first one.
+  // Calls f(tap, index, pixel) for the pixels of a window that lie in the tensor and in the buffer; index counts pixels
+  // from the sample's first one, `pixel` is where its channels begin in the buffer.
   template <class F>
   KOKKOS_INLINE_FUNCTION void for_window(const Pixel& at, const F& f) const {
     const PoolGeometry& pool = desc.pool;
     const Pixel first{at.sample, at.d * pool.stride.d - pool.pad.d, at.h * pool.stride.h - pool.pad.h,
                       at.w * pool.stride.w - pool.pad.w};
-    Range d = inside(first.d, pool.window.d, {0, desc.v.d}), h = inside(first.h, pool.window.h, {0, desc.v.h});
-    const Range w = inside(first.w, pool.window.w, {0, desc.v.w});
-    Range& rows = rows_are_d ? d : h;
-    rows = inside(rows.begin, rows.end - rows.begin, {v_range.begin, v_range.end});
+    const Interval d = inside(first.d, pool.window.d, v_box.d), h = inside(first.h, pool.window.h, v_box.h),
+                   w = inside(first.w, pool.window.w, {0, desc.v.w});
     for (std::int64_t pd = d.begin; pd < d.end; ++pd) {
       for (std::int64_t ph = h.begin; ph < h.end; ++ph) {
         const std::int64_t tap = ((pd - first.d) * pool.window.h + ph - first.h) * pool.window.w - first.w;
-        const std::int64_t offset = (pd * desc.v.h + ph) * desc.v.w;
-        for (std::int64_t pw = w.begin; pw < w.end; ++pw) f(static_cast<int>(tap + pw), offset + pw);
+        const std::int64_t index = (pd * desc.v.h + ph) * desc.v.w;
+        T* row = v_row(at.sample, pd, ph);
+        for (std::int64_t pw = w.begin; pw < w.end; ++pw) {
+          f(static_cast<int>(tap + pw), index + pw, row + pw * desc.v.c);
+        }
       }
     }
   }
-  KOKKOS_INLINE_FUNCTION static Range inside(std::int64_t begin, std::int64_t size, const Range& limits) {
+  KOKKOS_INLINE_FUNCTION static Interval inside(std::int64_t begin, std::int64_t size, const Interval& limits) {
     return {begin > limits.begin ? begin : limits.begin, begin + size < limits.end ? begin + size : limits.end};
   }
 
@@ -238,10 +235,9 @@ struct Blocks {
     Floats best[kVectors], add[kVectors] = {};
     Ints position[kVectors] = {};
     unrolled<kVectors>([&](auto r) { best[r] = lanes::all(-std::numeric_limits<float>::infinity()); });
-    const T* sample = v_sample(at.sample) + c0;
-    for_window(at, [&](int tap, std::int64_t offset) {
+    for_window(at, [&](int tap, std::int64_t, const T* pixel) {
       Floats x[kVectors];
-      read_channels<kWhole>(sample + offset * desc.v.c, count, x);
+      read_channels<kWhole>(pixel + c0, count, x);
       unrolled<kVectors>([&](auto r) {
         // The first of equal values wins, as in PyTorch; a NaN wins over everything and is passed on.
         const Mask better = lanes::greater(x[r], best[r]) | lanes::unordered(x[r]);
@@ -273,10 +269,9 @@ struct Blocks {
     if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const bool keeps_signs = desc.activation && saved != nullptr;
-    const T* sample = v_sample(at.sample) + c0;
-    for_window(at, [&](int, std::int64_t offset) {
+    for_window(at, [&](int, std::int64_t index, const T* pixel) {
       Floats x[kVectors];
-      read_channels<kWhole>(sample + offset * desc.v.c, count, x);
+      read_channels<kWhole>(pixel + c0, count, x);
       std::uint64_t bits = 0;
       unrolled<kVectors>([&](auto r) {
         const Floats value = x[r] + add[r];
@@ -284,7 +279,7 @@ struct Blocks {
         sum[r] += select(positive, value, value * slope);
         bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
       });
-      if (keeps_signs) std::memcpy(sign_bits(at.sample, offset, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
+      if (keeps_signs) std::memcpy(sign_bits(at.sample, index, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
     });
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
     const Floats scale = lanes::all(mean_scale());
@@ -354,45 +349,37 @@ struct Blocks {
 
 enum class Work { kForward, kScatter, kGather };
 
-/// A pass over the pixels of some rows of y (forward, scatter) or v (gather), all channels.
+/// A pass over the pixels of a box of y (forward, scatter) or v (gather), all channels.
 template <class T, class Code, Work kWork>
 struct Rows {
   Blocks<T, Code> blocks;
-  RowRange rows;
+  RowBox box;
 
   // Channels of an item: all of them on the host.
   static constexpr std::int64_t kChannels = kWidest * lanes::kLanes;
   KOKKOS_INLINE_FUNCTION std::int64_t chunks() const {
     return kOnHost ? 1 : (blocks.desc.y.c + kChannels - 1) / kChannels;
   }
-  KOKKOS_INLINE_FUNCTION Extent extent() const {
-    return kWork == Work::kGather ? blocks.desc.v.extent() : blocks.desc.y.extent();
+  KOKKOS_INLINE_FUNCTION std::int64_t width() const {
+    return kWork == Work::kGather ? blocks.desc.v.w : blocks.desc.y.w;
   }
-  KOKKOS_INLINE_FUNCTION std::int64_t row_pixels() const {
-    const Extent e = extent();
-    return blocks.rows_are_d ? e.h * e.w : e.w;
-  }
-  std::int64_t items() const { return rows.samples() * rows.rows() * row_pixels() * chunks(); }
+  std::int64_t items() const { return box.rows() * width() * chunks(); }
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
-    const std::int64_t chunk = item % chunks(), pixel = item / chunks() % row_pixels();
-    const std::int64_t row = item / chunks() / row_pixels();
-    const std::int64_t sample = rows.sample_begin + row / rows.rows(), r = rows.begin + row % rows.rows();
-    const Extent e = extent();
-    const Pixel at = blocks.rows_are_d ? Pixel{sample, r, pixel / e.w, pixel % e.w} : Pixel{sample, 0, r, pixel};
+    const std::int64_t chunk = item % chunks(), pixel = item / chunks(), row = pixel / width();
+    const std::int64_t plane = row / box.h.size();
+    const Pixel at{box.sample.begin + plane / box.d.size(), box.d.begin + plane % box.d.size(),
+                   box.h.begin + row % box.h.size(), pixel % width()};
     channels(blocks.stream(), at, chunk * kChannels, kOnHost ? blocks.desc.y.c : kChannels);
   }
 
   /// One pixel after the other, in the calling thread.
   void run() const {
-    const Extent e = extent();
     const RandomStream random = blocks.stream();
-    const Range d = blocks.rows_are_d ? Range{rows.begin, rows.end} : Range{0, 1};
-    const Range h = blocks.rows_are_d ? Range{0, e.h} : Range{rows.begin, rows.end};
-    for (std::int64_t sample = rows.sample_begin; sample < rows.sample_end; ++sample) {
-      for (std::int64_t od = d.begin; od < d.end; ++od) {
-        for (std::int64_t oh = h.begin; oh < h.end; ++oh) {
-          for (std::int64_t ow = 0; ow < e.w; ++ow) channels(random, {sample, od, oh, ow}, 0, blocks.desc.y.c);
+    for (std::int64_t sample = box.sample.begin; sample < box.sample.end; ++sample) {
+      for (std::int64_t d = box.d.begin; d < box.d.end; ++d) {
+        for (std::int64_t h = box.h.begin; h < box.h.end; ++h) {
+          for (std::int64_t w = 0; w < width(); ++w) channels(random, {sample, d, h, w}, 0, blocks.desc.y.c);
         }
       }
     }

@@ -247,11 +247,12 @@ class Bench {
       return;
     }
     const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes()));
-    const std::int64_t row = conv.in.d > 1 || conv.out.d > 1 ? conv.x_strides.d : conv.x_strides.h;
     measure(work, [&] {
       for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
         const BandBox& box = bands.boxes[index];
-        std::byte* from = x.data() + (box.x.sample_begin * conv.x_strides.n + box.x.begin * row) * element;
+        std::byte* from = x.data() + (box.x.sample.begin * conv.x_strides.n + box.x.d.begin * conv.x_strides.d +
+                                      box.x.h.begin * conv.x_strides.h) *
+                                         element;
         kernel->run(context_, box.shape, {from, y[slot], sum(slot), scratch[slot]});
       });
     });

@@ -1,4 +1,8 @@
 // Boxes of rows: they cover their pass, and where Winograd's transforms fit they cut no tile and hold several planes.
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "base/context.hpp"
@@ -26,15 +30,17 @@ struct Layer {
   }
 };
 
-/// Heights of the boxes of each sample, `rows` of a box being its partition; the boxes must follow each other.
-std::vector<std::int64_t> heights(const Bands& bands, RowRange BandBox::* rows, std::int64_t expected) {
+/// Heights of the boxes of each sample along one direction, whole along the other one; `part` of a box is its
+/// partition. The boxes must follow each other.
+std::vector<std::int64_t> heights(const Bands& bands, RowBox BandBox::* part, Interval RowBox::* direction,
+                                  std::int64_t expected) {
   std::vector<std::int64_t> result;
   std::int64_t end = 0;
   for (const BandBox& box : bands.boxes) {
-    const RowRange& range = box.*rows;
+    const Interval& range = (box.*part).*direction;
     EXPECT_EQ(range.begin, end % expected) << "a gap or an overlap";
     end = range.end;
-    result.push_back(range.rows());
+    result.push_back(range.size());
   }
   EXPECT_EQ(end, expected);
   return result;
@@ -57,9 +63,9 @@ TEST(BandCutter, CutsNoTileOfWinograd) {
   const Layer layer(128, 128, {1, 112, 112}, {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
   const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
-  expect_heights(heights(cutter.forward(), &BandBox::v, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_weights(), &BandBox::v, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_data(), &BandBox::x, 112), 112, 4, 4);
+  expect_heights(heights(cutter.forward(), &BandBox::v, &RowBox::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_weights(), &BandBox::v, &RowBox::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_data(), &BandBox::x, &RowBox::h, 112), 112, 4, 4);
 }
 
 TEST(BandCutter, TakesSeveralPlanesForWinograd) {
@@ -67,13 +73,38 @@ TEST(BandCutter, TakesSeveralPlanesForWinograd) {
   const Layer layer(16, 32, {63, 63, 63}, {{4, 4, 4}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
   const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
-  expect_heights(heights(cutter.forward(), &BandBox::v, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_weights(), &BandBox::v, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_data(), &BandBox::x, 63), 63, 1, 8);
+  expect_heights(heights(cutter.forward(), &BandBox::v, &RowBox::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_weights(), &BandBox::v, &RowBox::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_data(), &BandBox::x, &RowBox::d, 63), 63, 1, 8);
 
   KernelOptions direct;
   direct.conv = "direct";
-  EXPECT_LT(BandCutter(layer.conv, epilogue, 2, direct).backward_weights().boxes.front().v.rows(), 8);
+  EXPECT_LT(BandCutter(layer.conv, epilogue, 2, direct).backward_weights().boxes.front().v.d.size(), 8);
+}
+
+// Where two planes of the convolution's output exceed the cache, boxes hold some rows of some planes.
+TEST(BandCutter, CutsPlanesThatExceedTheCache) {
+  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+  const Extent in{16, 512, 512};
+  const Layer layer(4, 32, in, {{3, 3, 3}, {}, {}, {1, 1, 1}, {1, 1, 1}});
+  const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
+  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
+  const std::pair<Bands, RowBox BandBox::*> passes[] = {
+      {cutter.forward(), &BandBox::v}, {cutter.backward_weights(), &BandBox::v}, {cutter.backward_data(), &BandBox::x}};
+  for (const auto& [bands, part] : passes) {
+    EXPECT_LE(bands.largest_v_bytes(), 2 * level2_bytes()) << "with a halo at most";
+    std::vector<int> covered(static_cast<std::size_t>(layer.conv.n * in.d * in.h));
+    for (const BandBox& box : bands.boxes) {
+      const RowBox& own = box.*part;
+      for (std::int64_t n = own.sample.begin; n < own.sample.end; ++n) {
+        for (std::int64_t d = own.d.begin; d < own.d.end; ++d) {
+          for (std::int64_t h = own.h.begin; h < own.h.end; ++h)
+            ++covered[static_cast<std::size_t>((n * in.d + d) * in.h + h)];
+        }
+      }
+    }
+    EXPECT_EQ(std::count(covered.begin(), covered.end(), 1), layer.conv.n * in.d * in.h);
+  }
 }
 
 }  // namespace

@@ -81,21 +81,23 @@ TEST(Golden, Pooling) {
     const DeviceArray<std::uint8_t> saved(static_cast<std::size_t>(desc.v.n * desc.saved_bytes_per_sample() + 1));
     const Epilogue epilogue(desc, nullptr, Tensor::dense(desc.y, DType::kF32, y.data()),
                             Tensor::dense(desc.y, DType::kF32, dy.data()), saved.data());
-    const bool flat = in.d == 1;
-    const RowRange y_rows{0, desc.v.n, 0, flat ? out.h : out.d}, v_rows{0, desc.v.n, 0, flat ? in.h : in.d};
     const Context context = testing_support::context_for(1);
     // The buffer holds the rows under the windows, which may end before the last row of v.
-    const RowRange under = epilogue.v_rows(y_rows);
+    const RowBox under = epilogue.v_under(whole_box(desc.y));
     std::vector<float> buffer;
     const std::vector<float> whole = v.get();
-    const std::int64_t row_size = desc.v.elements() / desc.v.n / v_rows.rows();
+    const std::int64_t row_size = desc.v.w * desc.v.c;
     for (std::int64_t n = 0; n < desc.v.n; ++n) {
-      const auto begin = whole.begin() + (n * v_rows.rows() + under.begin) * row_size;
-      buffer.insert(buffer.end(), begin, begin + under.rows() * row_size);
+      for (std::int64_t d = under.d.begin; d < under.d.end; ++d) {
+        for (std::int64_t h = under.h.begin; h < under.h.end; ++h) {
+          const auto begin = whole.begin() + ((n * in.d + d) * in.h + h) * row_size;
+          buffer.insert(buffer.end(), begin, begin + row_size);
+        }
+      }
     }
     const DeviceArray<float> rows(buffer);
-    epilogue.forward(context, y_rows, under, rows.data());
-    epilogue.backward(context, v_rows, dv.data(), nullptr);
+    epilogue.forward(context, whole_box(desc.y), under, rows.data());
+    epilogue.backward(context, whole_box(desc.v), dv.data(), nullptr);
     const auto planar = [](const DeviceArray<float>& array, const Shape& s) {
       return testing_support::to_planar(array.get(), s.n, s.c, s.pixels(), 0);
     };

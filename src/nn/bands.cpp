@@ -46,52 +46,72 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
   const bool transforms = conv_impls(Pass::kForward, conv.type, conv.split).front().scope == ConvScope::kTransform;
   if ((kernels.conv == "auto" && transforms) || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
   const ConvGeometry& g = conv.geometry;
-  const bool deep = conv.out.d > 1 || conv.in.d > 1;
-  rows_ = deep ? Direction{conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d}
-               : Direction{conv.in.h, conv.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h};
-  // Rows of v run along D only where v has several planes (the epilogue counts them so).
-  bands_ = bands_ && deep == (conv.out.d > 1);
-  v_row_bytes_ = conv.out.volume() / rows_.out * conv.out_channels * static_cast<std::int64_t>(size_of(conv.type));
+  d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};
+  h_ = {conv.in.h, conv.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h};
+  deep_ = conv.out.d > 1;
+  bands_ = bands_ && deep_ == (conv.in.d > 1);
 }
 
-RowRange BandCutter::x_under(const RowRange& v) const {
-  RowRange x = v;
-  x.begin = std::max<std::int64_t>(0, v.begin * rows_.stride - rows_.pad);
-  x.end = std::min(rows_.in, (v.end - 1) * rows_.stride - rows_.pad + (rows_.kernel - 1) * rows_.dilation + 1);
-  return x;
+Interval BandCutter::Direction::x_under(const Interval& v) const {
+  return {std::max<std::int64_t>(0, v.begin * stride - pad),
+          std::min(in, (v.end - 1) * stride - pad + (kernel - 1) * dilation + 1)};
+}
+
+Interval BandCutter::Direction::v_over(const Interval& x) const {
+  const std::int64_t lowest = x.begin + pad - (kernel - 1) * dilation;
+  return {lowest <= 0 ? 0 : ceil_div(lowest, stride), std::min(out, (x.end - 1 + pad) / stride + 1)};
 }
 
 ConvDesc BandCutter::describe(const BandBox& box) const {
   ConvDesc desc = conv_;
-  desc.n = box.x.samples();
+  desc.n = box.x.sample.size();
   desc.threads = 1;
-  const bool deep = conv_.in.d > 1 || conv_.out.d > 1;
-  (deep ? desc.in.d : desc.in.h) = box.x.rows();
-  (deep ? desc.out.d : desc.out.h) = box.v.rows();
-  const std::int64_t pad_begin = rows_.pad + box.x.begin - box.v.begin * rows_.stride;
-  (deep ? desc.geometry.pad_begin.d : desc.geometry.pad_begin.h) = pad_begin;
-  (deep ? desc.geometry.pad_end.d : desc.geometry.pad_end.h) =
-      (box.v.rows() - 1) * rows_.stride + (rows_.kernel - 1) * rows_.dilation + 1 - pad_begin - box.x.rows();
+  const auto clip = [](const Direction& whole, const Interval& x, const Interval& v, std::int64_t& in,
+                       std::int64_t& out, std::int64_t& pad_begin, std::int64_t& pad_end) {
+    in = x.size(), out = v.size();
+    pad_begin = whole.pad + x.begin - v.begin * whole.stride;
+    // Strides may leave rows of x that nothing reads.
+    pad_end =
+        std::max<std::int64_t>(0, (out - 1) * whole.stride + (whole.kernel - 1) * whole.dilation + 1 - pad_begin - in);
+  };
+  ConvGeometry& g = desc.geometry;
+  clip(d_, box.x.d, box.v.d, desc.in.d, desc.out.d, g.pad_begin.d, g.pad_end.d);
+  clip(h_, box.x.h, box.v.h, desc.in.h, desc.out.h, g.pad_begin.h, g.pad_end.h);
   desc.y_strides = Strides::of(desc.out, desc.out_channels);
   return desc;
 }
 
-// Cuts `rows` of each sample into bands of equal height (as preferred) whose v fits the budget; small samples are
-// grouped instead.  One whole box where there would be too few boxes to keep the threads of its kernel busy.
+// Cuts the planes (3-D) or rows (2-D) of each sample into bands of equal height (as preferred) whose v fits the budget.
+// Where the lowest ones do not, the rows of planes are cut too, except for Winograd's transforms, which would do more
+// work; where samples are small, some are grouped.  One whole box where there would be too few boxes to keep the
+// threads of its kernel busy.
 template <class MakeBox>
-Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_bytes_per_row, MakeBox&& make_box) const {
-  const std::int64_t align = std::min(preferred.align, rows);
-  const std::int64_t samples = conv_.n;
-  std::int64_t height = static_cast<std::int64_t>(budget_bytes_ / v_bytes_per_row) / align * align;
-  height = std::clamp<std::int64_t>(std::max(height, preferred.least), align, rows);
-  const std::int64_t enough = preferred.fit ? slots_ : 4 * slots_;
-  if (samples * ceil_div(rows, height) < enough) {
-    height = std::max(align, ceil_div(ceil_div(rows, ceil_div(enough, samples)), align) * align);
+Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) const {
+  const auto even = [](const Cut& cut, std::int64_t align, std::int64_t height) {
+    return std::min(cut.rows, ceil_div(ceil_div(cut.rows, ceil_div(cut.rows, height)), align) * align);
+  };
+  const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
+  const double row_bytes =
+                   static_cast<double>(conv_.out.w * conv_.out_channels) * static_cast<double>(size_of(conv_.type)),
+               outer_bytes = outer.v_rows * inner.v_rows * static_cast<double>(inner.rows) * row_bytes;
+  const std::int64_t align = std::min(outer.align, outer.rows), samples = conv_.n;
+  std::int64_t height = static_cast<std::int64_t>(budget_bytes_ / outer_bytes) / align * align;
+  height = std::clamp<std::int64_t>(std::max(height, outer.least), align, outer.rows);
+  const std::int64_t enough = preferred_.fit ? slots_ : 4 * slots_;
+  if (samples * ceil_div(outer.rows, height) < enough) {
+    height = std::max(align, ceil_div(ceil_div(outer.rows, ceil_div(enough, samples)), align) * align);
   }
-  height = std::min(rows, ceil_div(ceil_div(rows, ceil_div(rows, height)), align) * align);
+  height = even(outer, align, height);
+  std::int64_t width = inner.rows;
+  if (!preferred_.fit) {
+    const double bytes = static_cast<double>(height) * outer_bytes / static_cast<double>(inner.rows);
+    const std::int64_t least = std::min(inner.align, inner.rows);
+    width = std::clamp(static_cast<std::int64_t>(budget_bytes_ / bytes) / least * least, least, inner.rows);
+    width = even(inner, least, width);
+  }
   std::int64_t group = 1;
-  if (height == rows) {
-    const auto fitting = static_cast<std::int64_t>(budget_bytes_ / (v_bytes_per_row * static_cast<double>(rows)));
+  if (height == outer.rows && width == inner.rows) {
+    const auto fitting = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
     group = std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(1, samples / enough));
   }
 
@@ -104,11 +124,15 @@ Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_byte
     bands.boxes.back().shape = static_cast<std::size_t>(found - bands.shapes.begin());
     if (found == bands.shapes.end()) bands.shapes.push_back(desc);
   };
-  const std::int64_t boxes = ceil_div(samples, group) * ceil_div(rows, height);
+  const std::int64_t boxes = ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, width);
   if (bands_ && boxes > 1 && (conv_.threads == 1 || boxes >= slots_)) {
     for (std::int64_t n = 0; n < samples; n += group) {
-      for (std::int64_t row = 0; row < rows; row += height) {
-        add(make_box(RowRange{n, std::min(samples, n + group), row, std::min(rows, row + height)}));
+      for (std::int64_t i = 0; i < outer.rows; i += height) {
+        for (std::int64_t j = 0; j < inner.rows; j += width) {
+          const Interval sample{n, std::min(samples, n + group)}, first{i, std::min(outer.rows, i + height)},
+              second{j, std::min(inner.rows, j + width)};
+          add(make_box(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first}));
+        }
       }
     }
     const bool possible = std::all_of(bands.shapes.begin(), bands.shapes.end(), [](const ConvDesc& desc) {
@@ -118,47 +142,41 @@ Bands BandCutter::cut(std::int64_t rows, const BoxRows& preferred, double v_byte
     if (possible) return bands;
     bands = Bands{};
   }
-  // Rows of a whole box are those that the epilogue counts.
   const EpilogueDesc& e = epilogue_.desc();
-  const bool deep = e.v.d > 1;
-  bands.boxes.push_back(
-      {{0, samples, 0, 0}, {0, samples, 0, deep ? e.v.d : e.v.h}, {0, samples, 0, deep ? e.y.d : e.y.h}, 0});
+  bands.boxes.push_back({{{0, samples}, {0, conv_.in.d}, {0, conv_.in.h}}, whole_box(e.v), whole_box(e.y), 0});
   bands.shapes.push_back(conv_);
   return bands;
 }
 
 Bands BandCutter::forward() const {
   const EpilogueDesc& desc = epilogue_.desc();
-  const std::int64_t y_rows = desc.v.d > 1 ? desc.y.d : desc.y.h;
-  const std::int64_t pool_stride = desc.v.d > 1 ? desc.pool.stride.d : desc.pool.stride.h;
-  const auto make_box = [&](const RowRange& y) {
-    const RowRange v = epilogue_.v_rows(y);
-    return BandBox{x_under(v), v, y};
+  const Extent& stride = desc.pool.stride;
+  const auto direction = [](std::int64_t y_rows, std::int64_t v_rows, std::int64_t pool_stride, const BoxRows& wanted) {
+    return Cut{y_rows, std::lcm(wanted.align, pool_stride) / pool_stride, ceil_div(wanted.least, pool_stride),
+               static_cast<double>(std::min(pool_stride, v_rows))};
   };
-  const double per_row = static_cast<double>(v_row_bytes_) *
-                         std::min<double>(static_cast<double>(pool_stride), static_cast<double>(rows_.out));
-  const BoxRows rows{std::lcm(preferred_.align, pool_stride) / pool_stride, ceil_div(preferred_.least, pool_stride),
-                     preferred_.fit};
-  return cut(y_rows, rows, per_row, make_box);
+  return cut(direction(desc.y.d, desc.v.d, stride.d, wanted(true)),
+             direction(desc.y.h, desc.v.h, stride.h, wanted(false)), [&](const RowBox& y) {
+               const RowBox v = epilogue_.v_under(y);
+               return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, y};
+             });
 }
 
 Bands BandCutter::backward_weights() const {
-  const EpilogueDesc& desc = epilogue_.desc();
-  const std::int64_t align = desc.v.d > 1 ? desc.pool.stride.d : desc.pool.stride.h;
-  return cut(rows_.out, {std::lcm(preferred_.align, align), preferred_.least, preferred_.fit},
-             static_cast<double>(v_row_bytes_), [&](const RowRange& v) { return BandBox{x_under(v), v, {}}; });
+  const Extent& stride = epilogue_.desc().pool.stride;
+  const auto direction = [](std::int64_t v_rows, std::int64_t pool_stride, const BoxRows& wanted) {
+    return Cut{v_rows, std::lcm(wanted.align, pool_stride), wanted.least, 1};
+  };
+  return cut(direction(d_.out, stride.d, wanted(true)), direction(h_.out, stride.h, wanted(false)),
+             [&](const RowBox& v) { return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, {}}; });
 }
 
 Bands BandCutter::backward_data() const {
-  const auto make_box = [&](const RowRange& x) {
-    RowRange v = x;
-    const std::int64_t lowest = x.begin + rows_.pad - (rows_.kernel - 1) * rows_.dilation;
-    v.begin = lowest <= 0 ? 0 : ceil_div(lowest, rows_.stride);
-    v.end = std::min(rows_.out, (x.end - 1 + rows_.pad) / rows_.stride + 1);
-    return BandBox{x, v, {}};
+  const auto direction = [](const Direction& along, const BoxRows& wanted) {
+    return Cut{along.in, std::lcm(wanted.align, along.stride), wanted.least, 1 / static_cast<double>(along.stride)};
   };
-  const double per_row = static_cast<double>(v_row_bytes_) / static_cast<double>(rows_.stride);
-  return cut(rows_.in, {std::lcm(preferred_.align, rows_.stride), preferred_.least, preferred_.fit}, per_row, make_box);
+  return cut(direction(d_, wanted(true)), direction(h_, wanted(false)),
+             [&](const RowBox& x) { return BandBox{x, {x.sample, d_.v_over(x.d), h_.v_over(x.h)}, {}}; });
 }
 
 }  // namespace petaflow

@@ -1,4 +1,5 @@
-// How the passes of a convolution are cut into boxes: bands of rows whose convolution output stays in a thread's L2.
+// How the passes of a convolution are cut into boxes whose convolution output stays in a thread's L2: bands of rows in
+// 2-D, planes and where these are too large bands of their rows in 3-D.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 
 namespace petaflow {
 
-/// The rows that one box reads and writes.  Rows run along D in 3-D and along H in 2-D.
+/// What one box reads and writes.
 struct BandBox {
-  RowRange x, v, y;       // of the convolution's input and output, and of the pooled output
+  RowBox x, v, y;         // of the convolution's input and output, and of the pooled output
   std::size_t shape = 0;  // index into Bands::shapes
 };
 
@@ -40,27 +41,38 @@ class BandCutter {
   /// conv.threads: of the kernel of a whole box; 1: boxes are always better
   BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels);
 
-  /// Boxes of pooled rows: together they write y.
+  /// Boxes of y, a partition.
   Bands forward() const;
-  /// Boxes of rows of v: a partition of the convolution's output.
+  /// Boxes of v, a partition of the convolution's output.
   Bands backward_weights() const;
-  /// Boxes of rows of x: a partition of the convolution's input; v is what each of them needs.
+  /// Boxes of x, a partition of the convolution's input; v is what each of them needs.
   Bands backward_data() const;
 
  private:
-  struct Direction {  // the geometry along the rows
+  struct Direction {  // the geometry along D or H
     std::int64_t in, out, kernel, stride, dilation, pad;
+    /// What the rows of v read.
+    Interval x_under(const Interval& v) const;
+    /// What reads the rows of x.
+    Interval v_over(const Interval& x) const;
   };
+  /// How one direction of what a pass partitions is cut.
+  struct Cut {
+    std::int64_t rows, align, least;  // heights are multiples of align, and least or more
+    double v_rows;                    // of v for each row
+  };
+  /// @param planes, rows  along D and H
   template <class MakeBox>
-  Bands cut(std::int64_t rows, const BoxRows& preferred, double v_bytes_per_row, MakeBox&& make_box) const;
+  Bands cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) const;
   ConvDesc describe(const BandBox& box) const;
-  RowRange x_under(const RowRange& v) const;
+  /// What suits Winograd along D or H.
+  BoxRows wanted(bool along_d) const { return along_d == deep_ ? preferred_ : BoxRows{}; }
 
   ConvDesc conv_;
   const Epilogue& epilogue_;
-  Direction rows_;
+  Direction d_, h_;
+  bool deep_;
   BoxRows preferred_;
-  std::int64_t v_row_bytes_;
   int slots_;
   double budget_bytes_;
   bool bands_;

@@ -13,11 +13,10 @@ namespace {
 
 std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-// The first element of the rows of a channels-last tensor.
-std::byte* rows_of(const Tensor& tensor, const RowRange& rows) {
-  const Extent extent = tensor.shape.extent();
-  const std::int64_t row_pixels = extent.d > 1 ? extent.h * extent.w : extent.w;
-  const std::int64_t pixel = rows.sample_begin * extent.volume() + rows.begin * row_pixels;
+// The first element of a box of a channels-last tensor.
+std::byte* begin_of(const Tensor& tensor, const RowBox& box) {
+  const Shape& s = tensor.shape;
+  const std::int64_t pixel = ((box.sample.begin * s.d + box.d.begin) * s.h + box.h.begin) * s.w;
   return static_cast<std::byte*>(tensor.data) +
          static_cast<std::size_t>(pixel * tensor.pixel_stride) * size_of(tensor.type);
 }
@@ -135,7 +134,7 @@ void ConvStage::forward(const Context& context) {
   };
   const auto convolve = [&](const BandBox& box, std::byte* memory) {
     plan.choice.kernel->run(context, box.shape,
-                            {rows_of(buffers.x, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+                            {begin_of(buffers.x, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
@@ -183,7 +182,8 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const auto sum_of = [&](int index) { return plan.sum(slot(index)); };
   const auto correlate = [&](const BandBox& box, int index) {
     std::byte* memory = slot(index);
-    kernel.run(context, box.shape, {rows_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
+    kernel.run(context, box.shape,
+               {begin_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
@@ -191,7 +191,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     restore.backward_all(context, plan.label, memory);
     float* sum = sum_of(0) + elements;
-    sum_channels(context, division_.slots, memory, options_.conv.type, box.v.samples() * options_.conv.out.volume(),
+    sum_channels(context, division_.slots, memory, options_.conv.type, box.v.sample.size() * options_.conv.out.volume(),
                  options_.conv.out_channels, sum,
                  reinterpret_cast<std::byte*>(sum_of(0)) + align_up(plan.sum_elements * sizeof(float)));
     division_.run_whole(plan.label, [&] { correlate(box, 0); });
@@ -236,7 +236,7 @@ void ConvStage::backward_data(const Context& context) {
   };
   const auto spread = [&](const BandBox& box, std::byte* memory) {
     plan.choice.kernel->run(context, box.shape,
-                            {rows_of(buffers.dx, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+                            {begin_of(buffers.dx, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();

@@ -151,8 +151,9 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
     use(stage, pass, trial);
     if (!accepts(stage, pass, context)) return;
     const Bands cut = ConvStage::bands(stage, pass, context);
-    std::string what = fmt::format("{} {} {} {}", trial.conv, cut.boxes.size(), cut.boxes.front().v.rows(),
-                                   cut.boxes.front().v.samples());
+    const RowBox& first = cut.boxes.front().v;
+    std::string what = fmt::format("{} {} {} {} {}", trial.conv, cut.boxes.size(), first.sample.size(), first.d.size(),
+                                   first.h.size());
     if (std::ranges::find(done, what) != done.end()) return;
     done.push_back(std::move(what));
     const double pass_s = seconds(stage, pass, context, 3 * best_s);
