@@ -89,14 +89,26 @@ struct Formats {
   memory::desc x, w, y;
 };
 
-// x, w and y of a box.  Weights may take any format unless another box has fixed it already.
+// Where the caller has x.
+memory::desc given_x(const ConvDesc& desc, Pass pass) {
+  const DType type = desc.widens && pass == Pass::kBackwardData ? DType::kF32 : desc.type;
+  return activation(desc, type, desc.in, desc.in_channels, desc.x_strides);
+}
+
+// Rows of several planes.
+bool cuts_planes(const ConvDesc& desc) { return desc.in.d > 1 && desc.x_strides.d != desc.in.h * desc.x_strides.h; }
+
+// x, w and y of a box as primitives take them.  Weights may take any format unless another box has fixed it already.
 Formats formats(const ConvDesc& desc, Pass pass, bool blocked, const memory::desc* fixed_weights) {
   const auto weight_type = pass == Pass::kBackwardWeights ? memory::data_type::f32 : type_of(desc.type);
-  const auto type = [&](Pass writes) { return desc.widens && pass == writes ? DType::kF32 : desc.type; };
+  const DType y_type = desc.widens && pass == Pass::kForward ? DType::kF32 : desc.type;
+  // oneDNN's kernels know neighbouring planes only.
+  ConvDesc taken = desc;
+  if (cuts_planes(desc)) taken.x_strides = Strides::of(desc.in, desc.in_channels);
   Formats f{
-      activation(desc, type(Pass::kBackwardData), desc.in, desc.in_channels, desc.x_strides),
+      given_x(taken, pass),
       fixed_weights != nullptr ? *fixed_weights : memory::desc(weight_dims(desc), weight_type, memory::format_tag::any),
-      activation(desc, type(Pass::kForward), desc.out, desc.out_channels, desc.y_strides)};
+      activation(desc, y_type, desc.out, desc.out_channels, desc.y_strides)};
   if (blocked) {
     f.x = any_format(f.x);
     f.y = any_format(f.y);
@@ -210,7 +222,8 @@ class AlignedBuffer {
   Kokkos::View<std::byte*, Kokkos::HostSpace> memory_;
 };
 
-// Forward and backward data: one primitive per box shape, one packed copy of the weights for all of them.
+// Forward and backward data: one primitive per box shape, one packed copy of the weights for all of them.  Scratch
+// holds x with its planes as neighbours, where they are not, and the primitive's scratchpad.
 template <class Primitive>
 class DirectKernel final : public ConvKernel {
  public:
@@ -219,16 +232,23 @@ class DirectKernel final : public ConvKernel {
     const memory::desc packed = weights_of(descriptors.front());
     pack_ = make_reorder(plain_weights(boxes[0], memory::data_type::f32), packed, omp_get_max_threads());
     const ThreadScope threads(boxes[0].threads);
-    const bool forward = pass == Pass::kForward;
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
       const Formats f = formats(boxes[i], pass, false, &packed);
-      scratch_ = std::max(scratch_, pd.scratchpad_desc().get_size());
-      shapes_.emplace_back(Primitive(pd), boxes[i].threads,
-                           std::initializer_list<Call::Operand>{{forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, f.x},
-                                                                {DNNL_ARG_WEIGHTS, f.w},
-                                                                {forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, f.y},
-                                                                {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      const memory::desc given = given_x(boxes[i], pass);
+      const int team = boxes[i].threads;
+      Shape shape;
+      shape.convolve = Call(Primitive(pd), team,
+                            {{kReadsX ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, f.x},
+                             {DNNL_ARG_WEIGHTS, f.w},
+                             {kReadsX ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, f.y},
+                             {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
+      if (f.x != given) {
+        shape.reorder_x = kReadsX ? make_reorder(given, f.x, team) : make_reorder(f.x, given, team);
+        shape.offset_scratchpad = padded(f.x.get_size());
+      }
+      scratch_ = std::max(scratch_, shape.offset_scratchpad + pd.scratchpad_desc().get_size());
+      shapes_.push_back(std::move(shape));
     }
     detail_ = fmt::format("onednn {}", descriptors.front().impl_info_str());
     weights_.resize(packed.get_size());
@@ -240,21 +260,34 @@ class DirectKernel final : public ConvKernel {
   }
 
   void run(const Context&, std::size_t box, const ConvArgs& args) override {
-    guarded(detail_, [&] { shapes_[box]({args.x, weights_.data(), args.y, args.scratch}); });
+    guarded(detail_, [&] {
+      const Shape& s = shapes_[box];
+      const void* x = s.reorder_x ? args.scratch : args.x;
+      if (kReadsX && s.reorder_x) (*s.reorder_x)({args.x, x});
+      s.convolve({x, weights_.data(), args.y, args.scratch + s.offset_scratchpad});
+      if (!kReadsX && s.reorder_x) (*s.reorder_x)({x, args.x});
+    });
   }
 
   std::size_t scratch_bytes() const override { return scratch_; }
   std::string detail() const override { return detail_; }
 
  private:
-  std::vector<Call> shapes_;  // of boxes
+  static constexpr bool kReadsX = std::is_same_v<Primitive, Forward>;
+  struct Shape {
+    Call convolve;
+    std::optional<Call> reorder_x;
+    std::size_t offset_scratchpad = 0;
+  };
+
+  std::vector<Shape> shapes_;  // of boxes
   Call pack_;
   AlignedBuffer weights_;
   std::size_t scratch_ = 0;
   std::string detail_;
 };
 
-// Backward weights.  Scratch holds, in this order: the box's gradient, x and y reordered (blocked only), the
+// Backward weights.  Scratch holds, in this order: the box's gradient, x and y reordered (where they are), the
 // primitive's scratchpad.
 class WeightsKernel final : public ConvKernel {
  public:
@@ -265,7 +298,8 @@ class WeightsKernel final : public ConvKernel {
     const ThreadScope threads(boxes[0].threads);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
-      const Formats given = formats(boxes[i], Pass::kBackwardWeights, false, &gradient_);
+      const memory::desc x = given_x(boxes[i], Pass::kBackwardWeights),
+                         y = formats(boxes[i], Pass::kBackwardWeights, false, &gradient_).y;
       const Formats used{pd.src_desc(), gradient_, pd.diff_dst_desc()};
       const int team = boxes[i].threads;
       Shape shape;
@@ -274,8 +308,8 @@ class WeightsKernel final : public ConvKernel {
                               {DNNL_ARG_DIFF_DST, used.y},
                               {DNNL_ARG_DIFF_WEIGHTS, used.w},
                               {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-      if (used.x != given.x) shape.reorder_x = make_reorder(given.x, used.x, team);
-      if (used.y != given.y) shape.reorder_y = make_reorder(given.y, used.y, team);
+      if (used.x != x) shape.reorder_x = make_reorder(x, used.x, team);
+      if (used.y != y) shape.reorder_y = make_reorder(y, used.y, team);
       shape.offset_x = padded(used.w.get_size());
       shape.offset_y = shape.offset_x + (shape.reorder_x ? padded(used.x.get_size()) : 0);
       shape.offset_scratchpad = shape.offset_y + (shape.reorder_y ? padded(used.y.get_size()) : 0);
