@@ -44,26 +44,34 @@ bool has_tiles() {
 #endif
 }
 
-std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type, [[maybe_unused]] bool split) {
-  std::vector<ConvImpl> own, library;
+std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, [[maybe_unused]] DType type, [[maybe_unused]] bool split) {
+  std::vector<ConvImpl> result, library, narrow;
 #ifdef PETAFLOW_HAVE_ONEDNN
-  if (split) own.push_back(kConvSplit);
-#endif
-#ifdef PETAFLOW_HAVE_WINOGRAD
-  own.push_back(kConvWinograd);
+  if (split) result.push_back(kConvSplit);
+  library.push_back(kConvOnednn);
+  // Reordering pays in f32, where the library's channels-last gradients of weights are slower.
+  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + (type == DType::kBf16), kConvOnednnBlocked);
 #endif
 #ifdef PETAFLOW_HAVE_NARROW
-  own.push_back(kConvNarrow);
+  narrow.push_back(kConvNarrow);
 #endif
-#ifdef PETAFLOW_HAVE_ONEDNN
-  if (pass == Pass::kBackwardWeights) library.push_back(kConvOnednnBlocked);
-  library.push_back(kConvOnednn);
+  const auto append = [&](const std::vector<ConvImpl>& impls) {
+    result.insert(result.end(), impls.begin(), impls.end());
+  };
+  const bool tiles = type == DType::kBf16 && has_tiles();  // our own kernels multiply vectors
+  if (tiles) append(library);
+#ifdef PETAFLOW_HAVE_WINOGRAD
+  result.push_back(kConvWinograd);
 #endif
-  // Own kernels multiply vectors.
-  if (type == DType::kBf16 && has_tiles()) std::swap(own, library);
-  own.insert(own.end(), library.begin(), library.end());
-  own.push_back(kConvKokkos);
-  return own;
+  if (type == DType::kBf16 && pass == Pass::kBackwardWeights) {
+    if (!tiles) append(library);  // faster than the narrow kernel there
+    append(narrow);
+  } else {
+    append(narrow);
+    if (!tiles) append(library);
+  }
+  result.push_back(kConvKokkos);
+  return result;
 }
 
 }  // namespace

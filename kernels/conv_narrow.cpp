@@ -310,8 +310,10 @@ class NarrowKernel final : public ConvKernel {
       row_step = order_.targets;
     }
     for_blocks([&](std::int64_t block, auto vectors) {
-      // One register for each vector of the gradient, and one to spare.
-      constexpr int kMost = (lanes::kRegisters - vectors - 1) / vectors;
+      // One register for each vector of the gradient, and one to spare; of more than ten sources, each with two
+      // vectors, fetching the pointers costs more than it saves.
+      constexpr int kRoom = (lanes::kRegisters - vectors - 1) / vectors,
+                    kMost = vectors > 1 ? std::min(kRoom, 10) : kRoom;
       in_pieces(sources, kMost, [&](std::int64_t first, std::int64_t size) {
         with_constant<kMost>(size, [&](auto count) {
           correlate<count, vectors>(at, first, shape.step * kHeld<T>, ceil_div(desc.out.w, kHeld<T>),
