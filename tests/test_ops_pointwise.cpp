@@ -1,6 +1,7 @@
 // Softmax cross-entropy, optimizer steps and element-wise operations against plain loops in double.
 #include "base/error.hpp"
 #include "kernels/channel_sum.hpp"
+#include "kernels/dropout_draws.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "kernels/softmax_xent.hpp"
 #include "op_support.hpp"
@@ -16,6 +17,25 @@ Context context_with(const DeviceArray<StepState>& state) {
   Context context = testing_support::context_for(2);
   context.step = state.data();
   return context;
+}
+
+// Which draws of 16 bits reach a limit, against one block after the other; counters beyond 32 bits too.
+TEST(DropoutDraws, AreThoseOfTheStream) {
+  const RandomStream stream = random_stream(3, RandomPurpose::kDropout, 7);
+  for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{1} << 35}) {
+    for (const std::uint64_t first : {std::uint64_t{5}, (std::uint64_t{1} << 32) - 3}) {
+      for (const std::uint32_t least : {0U, 20000U, 65535U}) {
+        std::uint64_t expected = 0;
+        for (std::uint64_t i = 0; i < 64; ++i) {
+          const RandomBlock block = stream(index, first + i / 8);
+          const std::uint32_t draw = block.word[i % 8 / 2] >> (16 * (i % 2)) & 0xFFFFU;
+          expected |= std::uint64_t{draw >= least} << i;
+        }
+        EXPECT_EQ(draws_from<8>(stream, index, first, least), expected);
+        EXPECT_EQ(draws_from<2>(stream, index, first, least) & 0xFFFFU, expected & 0xFFFFU);
+      }
+    }
+  }
 }
 
 struct XentResult {
