@@ -69,20 +69,21 @@ struct Blocks {
   }
 
   /// Writes y (and saved) at a pixel of y: kVectors registers of channels from c0, of which `count` exist, all of them
-  /// where kWhole.
-  template <int kVectors, bool kWhole>
+  /// where kWhole.  kPixels neighbours along W share the registers where they may (lie_side_by_side).
+  template <int kVectors, bool kWhole, int kPixels>
   KOKKOS_INLINE_FUNCTION void forward(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    desc.pool.kind == PoolKind::kAverage ? forward_average<kVectors, kWhole>(random, at, c0, count)
-                                         : forward_max<kVectors, kWhole>(random, at, c0, count);
+    desc.pool.kind == PoolKind::kAverage ? forward_average<kVectors, kWhole, kPixels>(random, at, c0, count)
+                                         : forward_max<kVectors, kWhole, kPixels>(random, at, c0, count);
   }
+  KOKKOS_INLINE_FUNCTION bool lie_side_by_side() const { return y_stride == desc.y.c && desc.pool.pad.w == 0; }
 
   /// Writes dv under the window of a pixel of y, for pooling whose windows tile and for no pooling.  The bias' gradient
   /// is summed over the window first: one addition to memory per window.
-  template <int kVectors, bool kWhole>
+  template <int kVectors, bool kWhole, int kPixels>
   KOKKOS_INLINE_FUNCTION void scatter(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     Floats sum[kVectors] = {};
     const auto write = [&](T* pixel, const Floats(&value)[kVectors]) {
-      write_channels<kWhole>(pixel + c0, count, value);
+      write_channels<kWhole, kPixels>(pixel + c0, count, value, v_step());
       unrolled<kVectors>([&](auto r) { sum[r] += value[r]; });
     };
     if (desc.pool.kind == PoolKind::kAverage) {
@@ -90,7 +91,7 @@ struct Blocks {
       mean_gradient<kWhole>(random, at, c0, count, g);
       for_window(at, [&](int, std::int64_t index, T* pixel) {
         Floats value[kVectors];
-        pass_activation<kWhole>(at.sample, index, c0, count, g, value);
+        pass_activation<kWhole, kPixels>(at.sample, index, c0, count, g, value);
         write(pixel, value);
       });
     } else {
@@ -103,7 +104,7 @@ struct Blocks {
         write(pixel, value);
       });
     }
-    add_bias_gradient<kWhole>(c0, count, sum);
+    add_bias_gradient<kWhole, kPixels>(c0, count, sum);
   }
 
   /// Writes dv at a pixel of v: the sum over the windows that it lies in.
@@ -138,9 +139,9 @@ struct Blocks {
       }
     }
     const std::int64_t index = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
-    if (average) pass_activation<kWhole>(at.sample, index, c0, count, sum, sum);
+    if (average) pass_activation<kWhole, 1>(at.sample, index, c0, count, sum, sum);
     write_channels<kWhole>(v_row(at.sample, at.d, at.h) + at.w * desc.v.c + c0, count, sum);
-    add_bias_gradient<kWhole>(c0, count, sum);
+    add_bias_gradient<kWhole, 1>(c0, count, sum);
   }
 
  private:
@@ -167,21 +168,33 @@ struct Blocks {
     const int left = count - r * lanes::kLanes;
     return left < 0 ? 0 : left < lanes::kLanes ? left : lanes::kLanes;
   }
-  template <bool kWhole, int kVectors, class Element, class V>
-  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, V (&to)[kVectors]) {
+  // Where register r of a block begins, pixels being `step` elements apart.
+  template <int kVectors, int kPixels>
+  KOKKOS_INLINE_FUNCTION static std::int64_t begin_of(int r, std::int64_t step) {
+    constexpr int kOfPixel = kVectors / kPixels;
+    return r / kOfPixel * step + r % kOfPixel * lanes::kLanes;
+  }
+  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class V>
+  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, V (&to)[kVectors],
+                                                   std::int64_t step = kVectors / kPixels * lanes::kLanes) {
     unrolled<kVectors>([&](auto r) {
+      const Element* at = from + begin_of<kVectors, kPixels>(r, step);
       if constexpr (kWhole) {
-        lanes::load(from + r * lanes::kLanes, to[r]);
+        lanes::load(at, to[r]);
       } else {
-        lanes::load_part(from + r * lanes::kLanes, channels_of(r, count), to[r]);
+        lanes::load_part(at, channels_of(r, count), to[r]);
       }
     });
   }
-  template <bool kWhole, int kVectors, class Element, class V>
-  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const V (&from)[kVectors]) {
-    unrolled<kVectors>(
-        [&](auto r) { lanes::store(to + r * lanes::kLanes, kWhole ? lanes::kLanes : channels_of(r, count), from[r]); });
+  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class V>
+  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const V (&from)[kVectors],
+                                                    std::int64_t step = kVectors / kPixels * lanes::kLanes) {
+    unrolled<kVectors>([&](auto r) {
+      lanes::store(to + begin_of<kVectors, kPixels>(r, step), kWhole ? lanes::kLanes : channels_of(r, count), from[r]);
+    });
   }
+  // Between the windows of neighbouring pixels of y.
+  KOKKOS_INLINE_FUNCTION std::int64_t v_step() const { return desc.pool.stride.w * desc.v.c; }
 
   // Calls f(tap, index, pixel) for the pixels of a window that lie in the tensor and in the buffer; index counts pixels
   // from the sample's first one, `pixel` is where its channels begin in the buffer.
@@ -228,7 +241,7 @@ struct Blocks {
     return lanes::mask_of(static_cast<std::uint32_t>(channel_bits >> (kRegister * lanes::kLanes)));
   }
 
-  template <int kVectors, bool kWhole>
+  template <int kVectors, bool kWhole, int kPixels>
   KOKKOS_INLINE_FUNCTION void forward_max(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                           int count) const {
     using Bits = CodeBits<Code>;
@@ -237,7 +250,7 @@ struct Blocks {
     unrolled<kVectors>([&](auto r) { best[r] = lanes::all(-std::numeric_limits<float>::infinity()); });
     for_window(at, [&](int tap, std::int64_t, const T* pixel) {
       Floats x[kVectors];
-      read_channels<kWhole>(pixel + c0, count, x);
+      read_channels<kWhole, kPixels>(pixel + c0, count, x, v_step());
       unrolled<kVectors>([&](auto r) {
         // The first of equal values wins, as in PyTorch; a NaN wins over everything and is passed on.
         const Mask better = lanes::greater(x[r], best[r]) | lanes::unordered(x[r]);
@@ -246,7 +259,7 @@ struct Blocks {
       });
     });
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
-    if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    if (bias != nullptr) read_channels<kWhole, kPixels>(bias + c0, count, add, 0);
     const Floats scale = lanes::all(keep_scale());
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const std::int32_t dead = Bits::kDead,
@@ -262,16 +275,16 @@ struct Blocks {
     if (saved != nullptr) write_channels<kWhole>(codes(at.sample, y_index(at), c0), count, position);
   }
 
-  template <int kVectors, bool kWhole>
+  template <int kVectors, bool kWhole, int kPixels>
   KOKKOS_INLINE_FUNCTION void forward_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {
     Floats sum[kVectors] = {}, add[kVectors] = {};
-    if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    if (bias != nullptr) read_channels<kWhole, kPixels>(bias + c0, count, add, 0);
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const bool keeps_signs = desc.activation && saved != nullptr;
     for_window(at, [&](int, std::int64_t index, const T* pixel) {
       Floats x[kVectors];
-      read_channels<kWhole>(pixel + c0, count, x);
+      read_channels<kWhole, kPixels>(pixel + c0, count, x, v_step());
       std::uint64_t bits = 0;
       unrolled<kVectors>([&](auto r) {
         const Floats value = x[r] + add[r];
@@ -279,7 +292,13 @@ struct Blocks {
         sum[r] += select(positive, value, value * slope);
         bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
       });
-      if (keeps_signs) std::memcpy(sign_bits(at.sample, index, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
+      if (keeps_signs) {
+        std::uint8_t* signs = sign_bits(at.sample, index, c0);
+        for_signs<kVectors, kPixels>([&](std::int64_t offset, int shift) {
+          const std::uint64_t own = bits >> shift;
+          std::memcpy(signs + offset, &own, bytes_of_bits<kVectors / kPixels, kWhole>(count));
+        });
+      }
     });
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
     const Floats scale = lanes::all(mean_scale());
@@ -287,6 +306,12 @@ struct Blocks {
     write_channels<kWhole>(y_pixel(at) + c0, count, sum);
   }
 
+  // f(bytes behind those of the first pixel, place in the bits of the block) for the pixels of a block.
+  template <int kVectors, int kPixels, class F>
+  KOKKOS_INLINE_FUNCTION void for_signs(const F& f) const {
+    constexpr int kBits = kVectors / kPixels * lanes::kLanes;
+    unrolled<kPixels>([&](auto p) { f(p * desc.pool.stride.w * (kBits / 8), p * kBits); });
+  }
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION static std::size_t bytes_of_bits(int count) {
     static_assert(kVectors * lanes::kLanes <= 64 && std::endian::native == std::endian::little);
@@ -304,11 +329,18 @@ struct Blocks {
   }
 
   // Average pooling: `to` is the gradient before the activation at a pixel of v, `from` that behind it.
-  template <bool kWhole, int kVectors>
+  template <bool kWhole, int kPixels, int kVectors>
   KOKKOS_INLINE_FUNCTION void pass_activation(std::int64_t sample, std::int64_t v_pixel, std::int64_t c0, int count,
                                               const Floats (&from)[kVectors], Floats (&to)[kVectors]) const {
-    std::uint64_t bits = ~std::uint64_t{0};
-    if (desc.activation) std::memcpy(&bits, sign_bits(sample, v_pixel, c0), bytes_of_bits<kVectors, kWhole>(count));
+    std::uint64_t bits = desc.activation ? 0 : ~std::uint64_t{0};
+    if (desc.activation) {
+      const std::uint8_t* signs = sign_bits(sample, v_pixel, c0);
+      for_signs<kVectors, kPixels>([&](std::int64_t offset, int shift) {
+        std::uint64_t own = 0;
+        std::memcpy(&own, signs + offset, bytes_of_bits<kVectors / kPixels, kWhole>(count));
+        bits |= own << shift;
+      });
+    }
     const Floats slope = lanes::all(desc.negative_slope);
     unrolled<kVectors>([&](auto r) {
       const Mask positive = mask<r>(bits);
@@ -337,12 +369,13 @@ struct Blocks {
     });
   }
 
-  template <bool kWhole, int kVectors>
+  template <bool kWhole, int kPixels, int kVectors>
   KOKKOS_INLINE_FUNCTION void add_bias_gradient(std::int64_t c0, int count, const Floats (&sum)[kVectors]) const {
     if (bias_gradient == nullptr) return;
-    Floats total[kVectors];
+    constexpr int kOfPixel = kVectors / kPixels;
+    Floats total[kOfPixel];
     read_channels<kWhole>(bias_gradient + c0, count, total);
-    unrolled<kVectors>([&](auto r) { total[r] += sum[r]; });
+    unrolled<kVectors>([&](auto r) { total[r % kOfPixel] += sum[r]; });
     write_channels<kWhole>(bias_gradient + c0, count, total);
   }
 };
@@ -373,19 +406,32 @@ struct Rows {
     channels(blocks.stream(), at, chunk * kChannels, kOnHost ? blocks.desc.y.c : kChannels);
   }
 
-  /// One pixel after the other, in the calling thread.
+  /// In the calling thread.
   void run() const {
     const RandomStream random = blocks.stream();
     for (std::int64_t sample = box.sample.begin; sample < box.sample.end; ++sample) {
       for (std::int64_t d = box.d.begin; d < box.d.end; ++d) {
         for (std::int64_t h = box.h.begin; h < box.h.end; ++h) {
-          for (std::int64_t w = 0; w < width(); ++w) channels(random, {sample, d, h, w}, 0, blocks.desc.y.c);
+          Pixel at{sample, d, h, 0};
+          side_by_side<4>(random, at);
+          side_by_side<2>(random, at);
+          for (; at.w < width(); ++at.w) channels(random, at, 0, blocks.desc.y.c);
         }
       }
     }
   }
 
  private:
+  // kPixels at once, as long as they fill a block of registers.
+  template <int kPixels>
+  void side_by_side(const RandomStream& random, Pixel& at) const {
+    if constexpr (kOnHost && kWork != Work::kGather) {
+      const std::int64_t c = blocks.desc.y.c;
+      if (c * kPixels != kChannels || !blocks.lie_side_by_side()) return;
+      for (; at.w + kPixels <= width(); at.w += kPixels)
+        block<kWidest, true, kPixels>(random, at, 0, static_cast<int>(c));
+    }
+  }
   KOKKOS_INLINE_FUNCTION void channels(const RandomStream& random, const Pixel& at, std::int64_t begin,
                                        std::int64_t count) const {
     const std::int64_t c = blocks.desc.y.c, end = begin + count < c ? begin + count : c;
@@ -403,12 +449,12 @@ struct Rows {
       block<kVectors, false>(random, at, c0, static_cast<int>(end - c0));
     }
   }
-  template <int kVectors, bool kWhole>
+  template <int kVectors, bool kWhole, int kPixels = 1>
   KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     if constexpr (kWork == Work::kForward) {
-      blocks.template forward<kVectors, kWhole>(random, at, c0, count);
+      blocks.template forward<kVectors, kWhole, kPixels>(random, at, c0, count);
     } else if constexpr (kWork == Work::kScatter) {
-      blocks.template scatter<kVectors, kWhole>(random, at, c0, count);
+      blocks.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
     } else {
       blocks.template gather<kVectors, kWhole>(random, at, c0, count);
     }
