@@ -22,17 +22,18 @@ void BucketedSum::begin(float* buffer) {
 }
 
 void BucketedSum::ready_from(std::int64_t first) {
-  if (comm_.size() == 1) return;
   for (; started_ < buckets_.size() && buckets_[started_].begin >= first; ++started_) {
-    const auto [begin, end] = buckets_[started_];
-    comm_.start_all_reduce_sum({buffer_ + begin, static_cast<std::size_t>(end - begin)});
+    comm_.start_all_reduce_sum(values(buckets_[started_]));
   }
   comm_.progress();
 }
 
-void BucketedSum::finish() {
+void BucketedSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed) {
   ready_from(0);
-  comm_.wait_all();
+  for (const Range& bucket : buckets_) {
+    comm_.wait_all_reduce_sum(values(bucket));
+    summed(bucket.begin, bucket.end);
+  }
 }
 
 }  // namespace petaflow

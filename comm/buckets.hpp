@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,8 +23,9 @@ class BucketedSum {
   /// Elements from `first` to the end of the buffer are final: starts the sums of the buckets that lie there, and lets
   /// those under way move on.
   void ready_from(std::int64_t first);
-  /// The whole buffer is final; returns when buffer = sum over ranks.
-  void finish();
+  /// The whole buffer is final.  Bucket by bucket, in the order in which they are sent: waits until
+  /// buffer[begin, end) = sum over ranks, then calls summed(begin, end), while later ones are still being summed.
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed);
 
   /// Buckets [begin, end), in the order in which they are sent.
   struct Range {
@@ -33,6 +35,10 @@ class BucketedSum {
   const std::vector<Range>& buckets() const { return buckets_; }
 
  private:
+  std::span<float> values(const Range& range) const {
+    return {buffer_ + range.begin, static_cast<std::size_t>(range.end - range.begin)};
+  }
+
   Communicator& comm_;
   std::vector<Range> buckets_;
   float* buffer_ = nullptr;

@@ -47,12 +47,12 @@ class Communicator {
   virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;
 
-  /// Starts values = sum over ranks; the array is not touched until wait_all() returns.
+  /// Starts values = sum over ranks; the array is not touched until it has been waited for.
   virtual void start_all_reduce_sum(std::span<float> values) = 0;
   /// Lets started operations move on (MPI moves data only inside its calls); true when all of them are done.
   virtual bool progress() = 0;
-  /// Completes all started operations.
-  virtual void wait_all() = 0;
+  /// Completes the sum that was started first of those not waited for yet, that of `values`.
+  virtual void wait_all_reduce_sum(std::span<float> values) = 0;
 
   /// Blocking transfer of one array between two ranks.
   virtual void send(std::span<const float> values, int to) = 0;

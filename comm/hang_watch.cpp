@@ -105,12 +105,10 @@ std::string HangWatch::missing(const Note& own) const {
   return text + elsewhere;
 }
 
-void HangWatch::wait(std::vector<MPI_Request>& requests, const char* call) {
+void HangWatch::wait(MPI_Request& request, const char* call) {
   const auto done = [&] {
     int flag = 0;
-    const int status = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &flag, MPI_STATUSES_IGNORE);
-    check_mpi(status, call);
-    if (flag != 0) requests.clear();
+    check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), call);
     return flag != 0;
   };
   const Clock::time_point start = Clock::now();

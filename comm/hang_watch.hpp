@@ -29,9 +29,9 @@ class HangWatch {
 
   /// An operation of all ranks begins.
   void begin_collective() { ++operation_; }
-  /// Waits until all requests are done, and clears them.
+  /// Waits until the request is done, which leaves a null request.
   /// @param call  "all-reduce"
-  void wait(std::vector<MPI_Request>& requests, const char* call);
+  void wait(MPI_Request& request, const char* call);
 
  private:
   struct Note {

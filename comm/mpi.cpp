@@ -68,13 +68,16 @@ class MpiCommunicator final : public Communicator {
     int done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
               "MPI_Testall");
-    if (done != 0) requests_.clear();
-    return done != 0;
+    return done != 0;  // those that are done stay, as null requests, until they are waited for
   }
 
-  void wait_all() override {
+  void wait_all_reduce_sum(std::span<float> values) override {
     watch_->begin_collective();
-    watch_->wait(requests_, "all-reduce");
+    for_each_part(values, [&](float*, int) {
+      PETAFLOW_REQUIRE(!requests_.empty(), "a sum of {} was not started", values.size());
+      watch_->wait(requests_.front(), "all-reduce");
+      requests_.erase(requests_.begin());
+    });
   }
 
   void send(std::span<const float> values, int to) override {
@@ -157,14 +160,14 @@ class MpiCommunicator final : public Communicator {
   /// Starts one operation and waits for it.
   template <class Start>
   void complete(const char* call, Start&& start) {
-    request_.assign(1, MPI_REQUEST_NULL);
-    check_mpi(start(request_.data()), call);
-    watch_->wait(request_, call);
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(start(&request), call);
+    watch_->wait(request, call);
   }
 
   MpiComm comm_;
   int rank_ = 0, size_ = 1, node_size_ = 1;
-  std::vector<MPI_Request> requests_, request_;  // of sums that were started, of complete()
+  std::vector<MPI_Request> requests_;  // of sums that were started, the oldest first
   std::unique_ptr<HangWatch> watch_;
 };
 

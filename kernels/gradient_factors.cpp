@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -61,7 +62,7 @@ struct Factors {
   std::int64_t parts;
   const double* squares;
   const StepState* step;
-  float* factors;
+  float *clip_factor, *trust;
 
   KOKKOS_INLINE_FUNCTION double norm(std::int64_t first, std::int64_t last, int which) const {
     double sum = 0;
@@ -75,7 +76,7 @@ struct Factors {
       const double all = norm(0, parts, 0), limit = static_cast<double>(options.clip_norm);
       if (all > limit) clip = limit / all;
     }
-    if (item == 0) factors[0] = static_cast<float>(clip);
+    if (item == 0) *clip_factor = static_cast<float>(clip);
     if (options.larc == 0) return;
     const GradientFactors::Tensor& tensor = tensors[item];
     const double g = clip * norm(tensor.first_part, tensor.last_part, 0);
@@ -83,18 +84,18 @@ struct Factors {
     const double rate = static_cast<double>(step->learning_rate);
     double local = 1.0 / 16000;
     if (w > 0 && g > 0) local = static_cast<double>(options.larc) * w / (g + static_cast<double>(tensor.decay) * w);
-    factors[1 + item] = local < rate ? static_cast<float>(local / rate) : 1.0F;
+    trust[item] = local < rate ? static_cast<float>(local / rate) : 1.0F;
   }
 };
 
 }  // namespace
 
 GradientFactors::GradientFactors(const GradientFactorOptions& options, const std::vector<ParameterRange>& tensors)
-    : options_(options), tensors_("petaflow::optimizer::tensors", tensors.size()) {
+    : options_(options), tensors_("petaflow::optimizer::tensors", tensors.size()), host_tensors_(tensors.size()) {
   std::vector<Part> parts;
-  const auto host_tensors = Kokkos::create_mirror_view(tensors_);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    Tensor& tensor = host_tensors(i);
+    Tensor& tensor = host_tensors_[i];
+    tensor.begin = tensors[i].begin;
     tensor.decay = tensors[i].decays ? options.weight_decay : 0.0F;
     tensor.first_part = static_cast<std::int64_t>(parts.size());
     for (std::int64_t begin = tensors[i].begin; begin < tensors[i].end; begin += kPart) {
@@ -102,6 +103,8 @@ GradientFactors::GradientFactors(const GradientFactorOptions& options, const std
     }
     tensor.last_part = static_cast<std::int64_t>(parts.size());
   }
+  const Kokkos::View<const Tensor*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host_tensors(host_tensors_.data(),
+                                                                                             tensors.size());
   Kokkos::deep_copy(tensors_, host_tensors);
   parts_ = decltype(parts_)("petaflow::optimizer::parts", parts.size());
   const Kokkos::View<const Part*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host_parts(parts.data(), parts.size());
@@ -110,16 +113,24 @@ GradientFactors::GradientFactors(const GradientFactorOptions& options, const std
   factors_ = decltype(factors_)("petaflow::optimizer::factors", 1 + tensors.size());
 }
 
-void GradientFactors::compute(const Context& context, const float* gradients, const float* weights) {
+void GradientFactors::compute(const Context& context, std::int64_t begin, std::int64_t end, const float* gradients,
+                              const float* weights) {
+  const auto at = [&](std::int64_t element) {
+    return std::ranges::lower_bound(host_tensors_, element, {}, &Tensor::begin) - host_tensors_.begin();
+  };
+  const std::int64_t first = at(begin), tensors = at(end) - first;
+  PETAFLOW_REQUIRE(options_.clip_norm == 0 || tensors == std::ssize(host_tensors_), "{} of {} tensors to be clipped",
+                   tensors, host_tensors_.size());
+  if (tensors == 0) return;
   const bool larc = options_.larc > 0;
-  const auto parts = static_cast<std::int64_t>(parts_.extent(0));
-  if (parts == 0) return;
-  Kokkos::parallel_for("petaflow::optimizer::squares[kokkos]"_label,
-                       Policy(context.space, static_cast<int>(parts), kTeam),
-                       SumPart{parts_.data(), gradients, larc ? weights : nullptr, squares_.data()});
-  launch(context, "petaflow::optimizer::factors[kokkos]"_label,
-         larc ? static_cast<std::int64_t>(tensors_.extent(0)) : 1,
-         Factors{options_, tensors_.data(), parts, squares_.data(), context.step, factors_.data()});
+  const std::int64_t first_part = host_tensors_[static_cast<std::size_t>(first)].first_part;
+  const std::int64_t parts = host_tensors_[static_cast<std::size_t>(first + tensors - 1)].last_part - first_part;
+  Kokkos::parallel_for(
+      "petaflow::optimizer::squares[kokkos]"_label, Policy(context.space, static_cast<int>(parts), kTeam),
+      SumPart{parts_.data() + first_part, gradients, larc ? weights : nullptr, squares_.data() + 2 * first_part});
+  launch(context, "petaflow::optimizer::factors[kokkos]"_label, larc ? tensors : 1,
+         Factors{options_, tensors_.data() + first, parts, squares_.data(), context.step, factors_.data(),
+                 factors_.data() + 1 + first});
 }
 
 }  // namespace petaflow

@@ -31,16 +31,18 @@ class GradientFactors {
     std::int64_t begin = 0, end = 0;
   };
   struct Tensor {
-    std::int64_t first_part = 0, last_part = 0;
+    std::int64_t begin = 0, first_part = 0, last_part = 0;
     float decay = 0;
   };
 
   /// @param tensors  their place in the flat arrays, and whether they decay
   GradientFactors(const GradientFactorOptions& options, const std::vector<ParameterRange>& tensors);
 
-  /// Reads learning_rate of *context.step.  Sums are in fixed parts: the factors do not depend on threads.
+  /// The factors of the tensors in [begin, end), which is everything where gradients are clipped.  Reads learning_rate
+  /// of *context.step.  Sums are in fixed parts: the factors do not depend on threads.
   /// @param gradients, weights  flat, in MemorySpace; the weights are read for LARC only
-  void compute(const Context& context, const float* gradients, const float* weights);
+  void compute(const Context& context, std::int64_t begin, std::int64_t end, const float* gradients,
+               const float* weights);
 
   /// Values in MemorySpace, where the update kernels read them.
   const float* clip() const { return factors_.data(); }
@@ -50,6 +52,7 @@ class GradientFactors {
   GradientFactorOptions options_;
   Kokkos::View<Part*, MemorySpace> parts_;
   Kokkos::View<Tensor*, MemorySpace> tensors_;
+  std::vector<Tensor> host_tensors_;            // the same
   Kokkos::View<double*, MemorySpace> squares_;  // of the gradient and of the weights of each part
   Kokkos::View<float*, MemorySpace> factors_;   // of clipping, then of each tensor
 };

@@ -52,7 +52,7 @@ TEST(BatchNorm, RunningStatisticsAndEvaluationAgreeWithPyTorch) {
     for (int step = 0; step < 5; ++step) {
       const auto factor = static_cast<float>(1 + 0.3 * step), shift = static_cast<float>(0.2 * step);
       for (std::int64_t i = 0; i < elements; ++i) x[i] = factor * first[static_cast<std::size_t>(i)] + shift;
-      optimizer.step(f.context, f.gradient().data(), f.network->weights());
+      optimizer.step(f.context, 0, f.network->parameter_elements(), f.gradient().data(), f.network->weights());
     }
     for (const std::string what : {"running_mean", "running_var"}) {
       const std::vector<float> found = part(*f.network, f.network->weights(), "b/" + what);

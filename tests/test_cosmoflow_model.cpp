@@ -284,7 +284,7 @@ TEST_P(CosmoflowGolden, StepsAgreeWithPyTorch) {
       for (const Parameter& p : net.parameters())
         expect_digest(golden_["gradients"][index++], gradient.data() + p.offset, p.spec.elements(), p.name);
     }
-    optimizer.step(context_, gradient.data(), net.weights());
+    optimizer.step(context_, 0, net.parameter_elements(), gradient.data(), net.weights());
     net.refresh(context_);
 
     const double expected = golden_["losses"][step].get<double>();

@@ -1,6 +1,7 @@
 // Training on several ranks against training on one, which every rank repeats alone.
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -113,6 +114,31 @@ TEST(Trainer, PlainTrainingAgreesInGradientsAndLosses) {
   }
 }
 
+TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
+  const auto all = make_mpi_communicator();
+  CommonOptions plain = options();
+  plain.comm.bucket_mb = 1e-5;  // a bucket for each array
+  plain.optimizer.weight_decay = 0.1;
+  for (const auto& [name, larc, clip] : {std::tuple("adam", 0.0, 0.0), std::tuple("adamw", 0.002, 0.0),
+                                         std::tuple("sgd", 0.002, 0.0), std::tuple("sgd", 0.002, 0.1)}) {
+    plain.optimizer.name = name;
+    plain.optimizer.larc = larc;
+    plain.optimizer.clip_norm = clip;
+    tiny::Training training(*all, plain, 43, 0.5F, true, BatchNormScope::kPass);
+    Optimizer whole(plain.optimizer, training.step.network().parameters());
+    std::vector<float> expected = training.weights();
+    StepState state;
+    state.learning_rate = 0.01F;
+    Context context;
+    context.step = &state;
+    for (; state.step < 5; ++state.step) {
+      training.run(1);
+      whole.step(context, 0, std::ssize(expected), training.step.gradient(), expected.data());
+      EXPECT_EQ(training.weights(), expected) << name << " larc " << larc << " clip " << clip;
+    }
+  }
+}
+
 TEST(Trainer, PlainAndDeterministicModeComputeTheSame) {
   const auto all = make_mpi_communicator();
   CommonOptions deterministic = options();
@@ -169,6 +195,7 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
     Loader loader(bad, training.loader_options(common, false));
     loader.start_epoch(0);
     EXPECT_NO_THROW(training.step.run(loader, 0.01F));
+    const std::vector<float> before = training.weights();
     try {
       training.step.run(loader, 0.01F);  // samples 12 to 23
       FAIL();
@@ -176,6 +203,7 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
       EXPECT_EQ(error.kind(), ErrorKind::kUser);
       EXPECT_NE(std::string(error.what()).find("sample 17 is broken"), std::string::npos) << error.what();
     }
+    EXPECT_EQ(training.weights(), before);
   }
 }
 

@@ -115,8 +115,9 @@ class Replay {
 void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, int* let_through = nullptr) {
   const std::vector<Parameter> parameters = tensors();
   const std::vector<float> start = values_of(parameters, true, 1);
-  const DeviceArray<float> weights(start);
-  Optimizer optimizer(options, parameters);
+  const std::int64_t elements = std::ssize(start), middle = parameters[3].offset;
+  const DeviceArray<float> weights(start), weights_in_ranges(start);
+  Optimizer optimizer(options, parameters), in_ranges(options, parameters);
   Replay replay(options, parameters, start);
   for (int t = 1; t <= kSteps; ++t) {
     const std::vector<float> gradient = values_of(parameters, false, static_cast<std::uint32_t>(10 * t));
@@ -127,11 +128,18 @@ void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, in
     const DeviceArray<float> g(gradient);
     Context context = testing_support::context_for(2);
     context.step = device_state.data();
-    optimizer.step(context, g.data(), weights.data());
+    optimizer.step(context, 0, elements, g.data(), weights.data());
+    if (!in_ranges.needs_whole_gradient()) {
+      in_ranges.step(context, middle, elements, g.data(), weights_in_ranges.data());
+      in_ranges.step(context, 0, middle, g.data(), weights_in_ranges.data());
+    }
     Kokkos::fence();
     replay.step(t, gradient);
   }
   const std::vector<float> found = weights.get();
+  if (!in_ranges.needs_whole_gradient()) {
+    EXPECT_EQ(weights_in_ranges.get(), found);
+  }
   EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, replay.w, 1), 2e-6)
       << options.name << " larc " << options.larc << " clip " << options.clip_norm << " decay " << options.weight_decay;
   if (clipped != nullptr) *clipped = replay.clipped_by_larc;
@@ -187,7 +195,7 @@ TEST(Optimizer, LarcWithoutARateOrAGradientIsFinite) {
     const DeviceArray<StepState> device_state(std::vector<StepState>{state});
     Context context = testing_support::context_for(2);
     context.step = device_state.data();
-    optimizer.step(context, rate == 0 ? g.data() : zeros.data(), weights.data());
+    optimizer.step(context, 0, std::ssize(start), rate == 0 ? g.data() : zeros.data(), weights.data());
     const std::vector<float> found = weights.get();
     for (std::size_t i = 0; i < 40000; ++i) ASSERT_EQ(found[i], start[i]);
   }

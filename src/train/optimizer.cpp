@@ -1,5 +1,7 @@
 #include "train/optimizer.hpp"
 
+#include <algorithm>
+
 namespace petaflow {
 namespace {
 
@@ -46,9 +48,13 @@ std::vector<OptimizerState> Optimizer::states() const {
   return {};
 }
 
-void Optimizer::step(const Context& context, const float* gradient, float* weights) {
-  if (factors_) factors_->compute(context, gradient, weights);
-  for (const ParameterRange& range : ranges_) {
+void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient,
+                     float* weights) {
+  if (factors_) factors_->compute(context, begin, end, gradient, weights);
+  for (ParameterRange range : ranges_) {
+    range.begin = std::max(range.begin, begin);
+    range.end = std::min(range.end, end);
+    if (range.begin >= range.end) continue;
     if (is_adam()) {
       const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon),
                              f32(options_.weight_decay), decouples_decay()};
@@ -59,6 +65,7 @@ void Optimizer::step(const Context& context, const float* gradient, float* weigh
     }
   }
   for (const Running& running : running_) {
+    if (running.begin < begin || running.end > end) continue;
     running_step(context, running.momentum, running.begin, running.end, gradient, weights);
   }
 }

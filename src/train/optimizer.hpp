@@ -26,9 +26,12 @@ class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
 
-  /// Reads learning_rate and step of the context's step state; weights are updated in place.
-  /// @param gradient, weights  flat, in MemorySpace
-  void step(const Context& context, const float* gradient, float* weights);
+  /// The step of the parameters in [begin, end), which end where parameters do.  Reads learning_rate and step of the
+  /// context's step state; weights are updated in place.
+  /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read
+  void step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient, float* weights);
+  /// Steps take all parameters at once.
+  bool needs_whole_gradient() const { return options_.clip_norm > 0; }
 
   std::vector<OptimizerState> states() const;
   std::size_t state_bytes() const { return (first_.size() + second_.size()) * sizeof(float); }

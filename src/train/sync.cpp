@@ -29,22 +29,27 @@ class OverlappedExchange final : public GradientExchange {
     sum_.begin(host_.data());
     ready_ = static_cast<std::int64_t>(gradient_.extent(0));
   }
-  float* pass_gradient() override { return gradient_.data(); }
+  float* gradient() override { return gradient_.data(); }
   void ready_from(std::int64_t first) override {
     if (!communicates_) return;
-    const auto range = std::pair(static_cast<std::size_t>(first), static_cast<std::size_t>(ready_));
-    Kokkos::deep_copy(Kokkos::subview(host_, range), Kokkos::subview(gradient_, range));
+    copy(gradient_, host_, first, ready_);
     ready_ = first;
     sum_.ready_from(first);
   }
   void end_pass() override { ready_from(0); }
-  const float* finish() override {
-    sum_.finish();
-    if (communicates_) Kokkos::deep_copy(gradient_, host_);
-    return gradient_.data();
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed) override {
+    sum_.finish([&](std::int64_t begin, std::int64_t end) {
+      if (communicates_) copy(host_, gradient_, begin, end);
+      summed(begin, end);
+    });
   }
 
  private:
+  template <class From, class To>
+  static void copy(const From& from, const To& to, std::int64_t begin, std::int64_t end) {
+    const auto range = std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+    Kokkos::deep_copy(Kokkos::subview(to, range), Kokkos::subview(from, range));
+  }
   static std::vector<std::int64_t> ends_of(const std::vector<Parameter>& parameters) {
     std::vector<std::int64_t> ends;
     for (const Parameter& parameter : parameters) ends.push_back(parameter.offset + parameter.spec.elements());
@@ -66,16 +71,16 @@ class TreeExchange final : public GradientExchange {
         sum_(comm, ranges_of(comm.size(), shards), elements_of(parameters)) {}
 
   void begin_step() override {}
-  float* pass_gradient() override { return gradient_.data(); }
+  float* gradient() override { return gradient_.data(); }
   void ready_from(std::int64_t) override {}
   void end_pass() override {
     Kokkos::deep_copy(host_, gradient_);
     sum_.add({host_.data(), host_.extent(0)});
   }
-  const float* finish() override {
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed) override {
     sum_.finish({host_.data(), host_.extent(0)});
     Kokkos::deep_copy(gradient_, host_);
-    return gradient_.data();
+    summed(0, static_cast<std::int64_t>(gradient_.extent(0)));
   }
 
  private:

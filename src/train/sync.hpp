@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -27,19 +28,20 @@ struct BatchShare {
 
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
 
-/// The exchange of one step: begin_step(), then per pass the network writes pass_gradient() and end_pass() follows, at
+/// The exchange of one step: begin_step(), then per pass the network overwrites gradient() and end_pass() follows, at
 /// last finish().
 class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
   virtual void begin_step() = 0;
-  /// Flat, in MemorySpace, to be overwritten.
-  virtual float* pass_gradient() = 0;
+  /// Flat, in MemorySpace: that of a pass; from finish() on the sum.
+  virtual float* gradient() = 0;
   /// In the running pass the elements from `first` to the end are final.
   virtual void ready_from(std::int64_t first) = 0;
   virtual void end_pass() = 0;
-  /// The sum over all passes of all ranks, flat, in MemorySpace; the same bits on every rank.
-  virtual const float* finish() = 0;
+  /// Makes gradient() the sum over all passes of all ranks, the same bits on every rank.  summed(begin, end) is called
+  /// as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once.
+  virtual void finish(const std::function<void(std::int64_t, std::int64_t)>& summed) = 0;
 };
 
 /// deterministic: the passes are numbered shards, summed in a fixed tree: the same bits on any number of ranks.

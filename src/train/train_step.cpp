@@ -128,7 +128,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
   communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::backward"_label, context_, times_.backward);
-    network_->backward(context_, exchange_->pass_gradient(), [this](std::int64_t begin, std::int64_t) {
+    network_->backward(context_, exchange_->gradient(), [this](std::int64_t begin, std::int64_t) {
       const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
       exchange_->ready_from(begin);
     });
@@ -181,16 +181,27 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
     exchange_->end_pass();
   }
+  const auto update = [this](std::int64_t begin, std::int64_t end) {
+    const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
+    optimizer_->step(context_, begin, end, exchange_->gradient(), network_->weights());
+  };
+  bool by_bucket = false;
+  const double updated = times_.optimizer;
   {
     const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
     const Activity summing("summing gradients");
-    gradient_ = exchange_->finish();
     const StopRequest request = stop_request();
     counts[0] = error || !std::isfinite(mine) ? 1 : 0;
     counts[1] = request == StopRequest::kSignal ? 1 : 0;
     counts[2] = request == StopRequest::kWallTime ? 1 : 0;
     comm_.all_reduce_sum(std::span<double>(parts_));
+    // All ranks know now whether weights may change.  Sums that are under way end in any case.
+    by_bucket = counts[0] == 0 && !optimizer_->needs_whole_gradient();
+    exchange_->finish([&](std::int64_t begin, std::int64_t end) {
+      if (by_bucket) update(begin, end);
+    });
   }
+  times_.communication -= times_.optimizer - updated;
   if (counts[0] > 0) {
     attempt([&] {
       if (!std::isfinite(mine)) {
@@ -202,8 +213,8 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     throw_agreed(comm_, error);
   }
 
+  if (!by_bucket) update(0, network_->parameter_elements());
   const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
-  optimizer_->step(context_, gradient_, network_->weights());
   network_->refresh(context_);
   ++step_;
   double sum = 0;

@@ -46,7 +46,7 @@ class TrainStep {
   TrainStep& operator=(const TrainStep&) = delete;
 
   /// Takes the next batch of the loader (made for share()) through the network and updates the weights.  Throws on all
-  /// ranks where one fails; a failure where the loss is not finite, naming step and rank.
+  /// ranks, with weights as they were, where one fails; a failure where the loss is not finite, naming step and rank.
   StepResult run(Loader& loader, float learning_rate);
 
   Network& network() { return *network_; }
@@ -61,7 +61,7 @@ class TrainStep {
   /// or optimizer.
   void restore(std::int64_t step, const std::vector<NamedArray>& optimizer_arrays, const std::string& path);
   /// The sum of gradients that the last step used, flat, in MemorySpace.
-  const float* gradient() const { return gradient_; }
+  const float* gradient() const { return exchange_->gradient(); }
   std::size_t optimizer_bytes() const { return optimizer_->state_bytes(); }
 
  private:
@@ -88,7 +88,6 @@ class TrainStep {
   std::vector<double> parts_;
   std::int64_t step_ = 0;
   StepTimes times_;
-  const float* gradient_ = nullptr;
 };
 
 }  // namespace petaflow
