@@ -20,6 +20,9 @@ BoxRows winograd_rows(const ConvDesc&) { return {}; }
 #ifdef PETAFLOW_HAVE_NARROW
 extern const ConvImpl kConvNarrow;
 #endif
+#ifdef PETAFLOW_HAVE_TILES
+extern const ConvImpl kConvTiles;
+#endif
 extern const ConvImpl kConvKokkos;
 
 std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
@@ -59,9 +62,12 @@ std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type, [[maybe
   if (pass == Pass::kBackwardWeights) library.push_back(kConvOnednnBlocked);
   library.push_back(kConvOnednn);
 #endif
-  // Own kernels multiply vectors.
+  // These own kernels multiply vectors.
   if (type == DType::kBf16 && has_tiles()) std::swap(own, library);
   own.insert(own.end(), library.begin(), library.end());
+#ifdef PETAFLOW_HAVE_TILES
+  if (type == DType::kBf16 && pass == Pass::kBackwardWeights) own.insert(own.begin(), kConvTiles);
+#endif
   own.push_back(kConvKokkos);
   return own;
 }
