@@ -37,7 +37,7 @@ function(petaflow_room name folder)
 
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*/*.hpp)
-  list(FILTER sources EXCLUDE REGEX "_(onednn|kokkoskernels|winograd|narrow)\\.cpp$")  # petaflow_fast_path() adds them
+  list(FILTER sources EXCLUDE REGEX "_(onednn|kokkoskernels|winograd|narrow|tiles)\\.cpp$")  # petaflow_fast_path() adds them
   if(name STREQUAL "base")
     list(APPEND sources ${CMAKE_BINARY_DIR}/generated/build_info.cpp)
   endif()
@@ -142,6 +142,9 @@ function(petaflow_summary)
   endif()
   if(on_host)
     list(PREPEND conv winograd narrow)
+  endif()
+  if(on_linux_x86)
+    list(PREPEND conv tiles)
   endif()
   list(JOIN conv " " conv)
   list(JOIN gemm " " gemm)

@@ -20,6 +20,9 @@ BoxRows winograd_rows(const ConvDesc&) { return {}; }
 #ifdef PETAFLOW_HAVE_NARROW
 extern const ConvImpl kConvNarrow;
 #endif
+#ifdef PETAFLOW_HAVE_TILES
+extern const ConvImpl kConvTiles;
+#endif
 extern const ConvImpl kConvKokkos;
 
 std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
@@ -44,32 +47,32 @@ bool has_tiles() {
 #endif
 }
 
-std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, [[maybe_unused]] DType type, [[maybe_unused]] bool split) {
+std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type, [[maybe_unused]] bool split) {
+  const bool weights_in_bf16 = pass == Pass::kBackwardWeights && type == DType::kBf16,
+             has_fast_library = type == DType::kBf16 && has_tiles();  // our own ones below multiply vectors
   std::vector<ConvImpl> result, library, narrow;
+  const auto append = [&](const std::vector<ConvImpl>& impls) {
+    result.insert(result.end(), impls.begin(), impls.end());
+  };
 #ifdef PETAFLOW_HAVE_ONEDNN
-  if (split) result.push_back(kConvSplit);
   library.push_back(kConvOnednn);
   // Reordering pays in f32, where the library's channels-last gradients of weights are slower.
-  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + (type == DType::kBf16), kConvOnednnBlocked);
+  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + weights_in_bf16, kConvOnednnBlocked);
+  if (split) result.push_back(kConvSplit);
 #endif
 #ifdef PETAFLOW_HAVE_NARROW
   narrow.push_back(kConvNarrow);
 #endif
-  const auto append = [&](const std::vector<ConvImpl>& impls) {
-    result.insert(result.end(), impls.begin(), impls.end());
-  };
-  const bool tiles = type == DType::kBf16 && has_tiles();  // our own kernels multiply vectors
-  if (tiles) append(library);
+#ifdef PETAFLOW_HAVE_TILES
+  if (weights_in_bf16) result.push_back(kConvTiles);
+#endif
+  if (has_fast_library) append(library);
 #ifdef PETAFLOW_HAVE_WINOGRAD
   result.push_back(kConvWinograd);
 #endif
-  if (type == DType::kBf16 && pass == Pass::kBackwardWeights) {
-    if (!tiles) append(library);  // faster than the narrow kernel there
-    append(narrow);
-  } else {
-    append(narrow);
-    if (!tiles) append(library);
-  }
+  if (!weights_in_bf16) append(narrow);
+  if (!has_fast_library) append(library);
+  if (weights_in_bf16) append(narrow);  // slower than oneDNN there
   result.push_back(kConvKokkos);
   return result;
 }

@@ -2,6 +2,8 @@
 // gradients against central differences; the choice among implementations.
 #include "base/error.hpp"
 #include "conv_runner.hpp"
+#include "emulated_tiles.hpp"
+#include "kernels/tiles.hpp"
 
 namespace petaflow {
 namespace {
@@ -32,6 +34,14 @@ ConvArrays random_arrays(const ConvReference& reference) {
   arrays.y = fill(reference.y_size(), 2, testing_support::rounded<T>);
   arrays.w = fill(reference.w_size(), 3, testing_support::rounded<float>);
   return arrays;
+}
+
+/// Those of this build, and those on tiles for processors without.
+std::vector<ConvImpl> impls_of(Pass pass, DType type) {
+  std::vector<ConvImpl> impls;
+  for (const std::span<const ConvImpl> list : {conv_impls(pass, type, true), testing_support::emulated_tiles()})
+    impls.insert(impls.end(), list.begin(), list.end());
+  return impls;
 }
 
 /// The size of a typical sum of the pass.
@@ -65,17 +75,18 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
       for (const std::int64_t height : {1, 3, 12, 1000}) {
         divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
       }
-      for (const ConvImpl& impl : conv_impls(pass, kDTypeOf<T>, true)) {
+      for (const ConvImpl& impl : impls_of(pass, kDTypeOf<T>)) {
         std::vector<double> first;  // of the divisions
         for (const std::vector<PlacedBox>& boxes : divisions) {
           std::vector<ConvDesc> descs;
           for (const PlacedBox& box : boxes) descs.push_back(box.desc);
           if (!impl.why_not(pass, descs).empty()) {
             EXPECT_STRNE(impl.name, "kokkos") << "never refuses";
-            // The plainest of cases: a library that refuses it would go untested.
-            EXPECT_FALSE(kDTypeOf<T> == DType::kF32 && std::string(c.name) == "k3_128" &&
-                         std::string(impl.name) == "onednn")
-                << impl.why_not(pass, descs);
+            // The plainest of cases: what refuses it would go untested.
+            const std::string name = impl.name;
+            const bool meant = kDTypeOf<T> == DType::kF32 ? name == "onednn"
+                                                          : name == "emulated_tiles" && pass == Pass::kBackwardWeights;
+            EXPECT_FALSE(meant && std::string(c.name) == "k3_128") << impl.why_not(pass, descs);
             continue;
           }
           ConvArrays found = given;
@@ -85,7 +96,8 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           // The largest error of Winograd's transforms is a few times that of sums of products.
           const bool splits = std::string(impl.name) == "split3";
-          const double larger = splits ? 10 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 10;
+          const bool tiles = std::string(impl.name).find("tiles") != std::string::npos;  // sums of exact products
+          const double larger = splits ? 10 : tiles ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 10;
           EXPECT_LE(testing_support::largest_error(result_of(pass, found), result_of(pass, expected), scale),
                     larger * tolerance)
               << what;
@@ -189,6 +201,8 @@ TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
     wide.type = first.type = DType::kBf16;
     EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, tiles ? "onednn" : "winograd");
     EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, tiles ? "onednn" : "narrow");
+    for (const ConvDesc& of : {wide, first})
+      EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&of, 1}, "auto").name == "tiles", may_use_tiles());
     wide.type = first.type = DType::kF32;
     EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&first, 1}, "auto").name, "narrow");
   }

@@ -11,11 +11,10 @@
 #include <fmt/format.h>
 #include <Kokkos_Core.hpp>
 
-#if defined(__x86_64__) && defined(__linux__) && !defined(__CUDACC__)
-#include <cpuid.h>
+#include "kernels/tiles.hpp"
+
+#ifdef PETAFLOW_HAS_TILES
 #include <immintrin.h>
-#include <sys/syscall.h>
-#define PETAFLOW_HAS_TILES 1
 #endif
 
 namespace petaflow {
@@ -67,26 +66,6 @@ __attribute__((noinline)) float dot_products(std::int64_t rounds, float seed) {
 #endif
 
 #ifdef PETAFLOW_HAS_TILES
-/// True where there are tiles that multiply bf16 and the kernel lets this process use them: it must be asked once
-/// (Linux, Documentation/arch/x86/xstate.rst).
-bool may_use_tiles() {
-  constexpr unsigned kHasBf16 = 1U << 22, kHasTiles = 1U << 24;  // CPUID, leaf 7, EDX
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;    // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return (edx & kHasBf16) != 0 && (edx & kHasTiles) != 0 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-/// Palette 1 with eight tiles of 16 rows of 64 bytes (Intel SDM, volume 1, section 18.2).  Constant, and so in memory:
-/// the compiler does not see all that the intrinsics read.
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1, start_row = 0;
-  std::array<std::uint8_t, 14> reserved = {};
-  std::array<std::uint16_t, 16> row_bytes = {64, 64, 64, 64, 64, 64, 64, 64};
-  std::array<std::uint8_t, 16> rows = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileConfig) == 64);
-constexpr TileConfig kTileConfig;
 constexpr auto kTileValues = [] {
   std::array<std::uint16_t, 512> values{};
   values.fill(0x3A83);  // 0.001 in bf16
@@ -94,28 +73,25 @@ constexpr auto kTileValues = [] {
 }();
 constexpr double kTileFlop = 4 * 2.0 * 16 * 16 * 32;  // of a round
 
-/// `rounds` times four products of tiles, each 16 x 32 by 32 x 16.  Leaves the thread's tiles configured as before.
-__attribute__((noinline, target("amx-tile,amx-bf16"))) float tile_products(std::int64_t rounds) {
-  TileConfig before;
-  _tile_storeconfig(&before);
-  _tile_loadconfig(&kTileConfig);
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-  _tile_loadd(4, kTileValues.data(), 64);
-  _tile_loadd(5, kTileValues.data(), 64);
-  _tile_loadd(6, kTileValues.data(), 64);
-  _tile_loadd(7, kTileValues.data(), 64);
+/// `rounds` times four products of tiles, each 16 x 32 by 32 x 16.
+PETAFLOW_TILE_INSTRUCTION __attribute__((noinline)) float tile_products(std::int64_t rounds) {
+  Tiles tiles;
+  tiles.zero<0>();
+  tiles.zero<1>();
+  tiles.zero<2>();
+  tiles.zero<3>();
+  tiles.load<4>(kTileValues.data(), 64);
+  tiles.load<5>(kTileValues.data(), 64);
+  tiles.load<6>(kTileValues.data(), 64);
+  tiles.load<7>(kTileValues.data(), 64);
   for (std::int64_t round = 0; round < rounds; ++round) {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    tiles.multiply_add<0, 4, 6>();
+    tiles.multiply_add<1, 4, 7>();
+    tiles.multiply_add<2, 5, 6>();
+    tiles.multiply_add<3, 5, 7>();
   }
   std::array<float, 256> result;
-  _tile_stored(3, result.data(), 64);
-  _tile_loadconfig(&before);
+  tiles.store<3>(result.data(), 64);
   return result[0];
 }
 #endif

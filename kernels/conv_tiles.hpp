@@ -1,0 +1,295 @@
+// Backward weights of convolutions in bf16 on tiles (Intel AMX), stride 1:
+//
+//   dw(tap, c, k) = sum_q x(c, q + shift(tap)) dy(q, k)
+//
+// The positions q are the pixels of a block, line after line; between lines, planes and samples lies padding, as much
+// as makes every tap a shift along q.  x is transposed to (c, q), where a tap moves the address of a tile, and dy to
+// pairs of positions.  Few input channels fill no tile: then there is a row for each (tap, c), copied from x with its
+// shift.
+//
+// Four tiles of sums take four loads (8 cycles each, more for those of x, whose rows cross lines of the cache) and four
+// products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
+// moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate on hardware has not been measured.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/conv.hpp"
+#include "kernels/launch.hpp"
+#include "kernels/register_blocks.hpp"
+#include "kernels/tile_blocks.hpp"
+
+namespace petaflow::tiles {
+
+using lanes::unrolled;
+
+inline constexpr int kEdge = 16;                 // channels of a block: rows and columns of a tile of sums
+inline constexpr int kElements = kEdge * kStep;  // of a tile of bf16
+inline constexpr int kSums = kEdge * kEdge;      // of a tile of f32
+inline constexpr std::int64_t kPieceSteps = 12;  // summed in registers: 36 KiB of x and dy, which the first cache holds
+inline constexpr std::int64_t kBlockBytes = 1 << 20;  // of x and dy in their new orders: half of the second cache
+
+typedef std::uint16_t HalfWords __attribute__((vector_size(kEdge * 2)));  // NOLINT: only a typedef takes the attribute
+typedef std::uint32_t Words __attribute__((vector_size(kEdge * 4)));      // NOLINT
+
+/// pairs[i][j]: channel j of the pixels 2 i and 2 i + 1.
+template <int... kLane>
+void pair_channels(const Bf16* const (&at)[kStep], std::int64_t channel, Words (&pairs)[kEdge],
+                   std::integer_sequence<int, kLane...>) {
+  unrolled<kEdge>([&](auto i) {
+    HalfWords first, second;
+    std::memcpy(&first, at[2 * i] + channel, sizeof first);
+    std::memcpy(&second, at[2 * i + 1] + channel, sizeof second);
+    const auto both = __builtin_shufflevector(first, second, (kLane % 2 * kEdge + kLane / 2)...);
+    pairs[i] = __builtin_bit_cast(Words, both);
+  });
+}
+inline void pair_channels(const Bf16* const (&at)[kStep], std::int64_t channel, Words (&pairs)[kEdge]) {
+  pair_channels(at, channel, pairs, std::make_integer_sequence<int, kStep>{});
+}
+
+/// Exchanges the blocks of kSize x kSize numbers beside the diagonal of every block of 2 kSize x 2 kSize.
+template <int kSize, int... kLane>
+void exchange(Words (&rows)[kEdge], std::integer_sequence<int, kLane...>) {
+  unrolled<kEdge / 2>([&](auto i) {
+    constexpr int kLow = i / kSize * 2 * kSize + i % kSize, kHigh = kLow + kSize;
+    const Words low = rows[kLow], high = rows[kHigh];
+    rows[kLow] = __builtin_shufflevector(low, high, ((kLane & kSize) == 0 ? kLane : kEdge + kLane - kSize)...);
+    rows[kHigh] = __builtin_shufflevector(low, high, ((kLane & kSize) == 0 ? kLane + kSize : kEdge + kLane)...);
+  });
+}
+
+inline void transpose(Words (&rows)[kEdge]) {
+  constexpr auto kLanes = std::make_integer_sequence<int, kEdge>{};
+  exchange<8>(rows, kLanes);
+  exchange<4>(rows, kLanes);
+  exchange<2>(rows, kLanes);
+  exchange<1>(rows, kLanes);
+}
+
+/// Unit: the instructions, Tiles or what stands for them.
+template <class Unit>
+class TilesKernel final : public ConvKernel {
+ public:
+  /// @param most_bytes  of a block
+  TilesKernel(std::span<const ConvDesc> boxes, std::int64_t most_bytes) : boxes_(boxes.begin(), boxes.end()) {
+    const ConvDesc& desc = boxes_.front();
+    const ConvGeometry& g = desc.geometry;
+    channels_ = desc.in_channels;
+    taps_ = g.kernel.volume();
+    span_ = {(g.kernel.d - 1) * g.dilation.d, (g.kernel.h - 1) * g.dilation.h, (g.kernel.w - 1) * g.dilation.w};
+    copies_taps_ = channels_ < kEdge;
+    row_blocks_ = copies_taps_ ? ceil_div(taps_ * channels_, kEdge) : taps_ * ceil_div(channels_, kEdge);
+    columns_ = ceil_div(desc.out_channels, kEdge);
+    zeros_.resize(static_cast<std::size_t>(std::max(channels_, desc.out_channels)));
+    for (const ConvDesc& box : boxes_) {
+      for (const Block& block : blocks_.emplace_back(cut(box, most_bytes)))
+        scratch_bytes_ = std::max(scratch_bytes_, bytes(block));
+    }
+  }
+
+  void refresh(const Context&, const float*) override {}
+
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+    const ConvDesc& desc = boxes_[box];
+    for (const Block& block : blocks_[box]) {
+      auto* y = reinterpret_cast<Bf16*>(args.scratch);
+      Bf16* x = y + columns_ * block.steps() * kElements;
+      Bf16* copies = x + x_rows() * x_pitch(block);
+      const std::int64_t x_steps = block.x_steps(span_);
+      launch(context, desc.threads, "petaflow::conv::transpose[tiles]"_label, x_steps + block.steps(),
+             [&](std::int64_t step) {
+               if (step < x_steps) {
+                 pack_x(block.x(static_cast<const Bf16*>(args.x), desc.x_strides), block, step, x);
+               } else {
+                 pack_y(block.y(static_cast<const Bf16*>(args.y), desc.y_strides), block, step - x_steps, y);
+               }
+             });
+      if (copies_taps_) {
+        launch(context, desc.threads, "petaflow::conv::copy_taps[tiles]"_label, row_blocks_ * kEdge,
+               [&](std::int64_t row) { copy_tap(block, row, x, copies); });
+      }
+      in_pieces(block.steps(), kPieceSteps, [&](std::int64_t first, std::int64_t steps) {
+        const std::int64_t pairs = ceil_div(row_blocks_, 2) * ceil_div(columns_, 2), parts = desc.threads;
+        launch(context, desc.threads, "petaflow::conv::products[tiles]"_label, parts, [&](std::int64_t part) {
+          Unit unit;
+          for (std::int64_t i = pairs * part / parts; i < pairs * (part + 1) / parts; ++i)
+            add_pair(unit, block, i, first, steps, copies_taps_ ? copies : x, y, args.sum);
+        });
+      });
+    }
+  }
+
+  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(scratch_bytes_); }
+  std::int64_t gradient_elements() const override { return row_blocks_ * columns_ * kSums; }
+
+  void unpack_gradient(const Context& context, const float* sum, float* dw) override {
+    launch(context, "petaflow::conv::unpack_gradient[tiles]"_label, boxes_.front().weight_elements(),
+           [=, this](std::int64_t i) {
+             const std::int64_t tap = i % taps_, c = i / taps_ % channels_, k = i / taps_ / channels_;
+             const std::int64_t row =
+                 copies_taps_ ? tap * channels_ + c : (c / kEdge * taps_ + tap) * kEdge + c % kEdge;
+             dw[i] += sum[(k / kEdge * row_blocks_ * kEdge + row) * kEdge + k % kEdge];
+           });
+  }
+
+  std::string detail() const override { return "tiles"; }
+
+ private:
+  std::vector<Block> cut(const ConvDesc& desc, std::int64_t most_bytes) const {
+    const ConvGeometry& g = desc.geometry;
+    std::int64_t n = desc.n, d = desc.out.d, h = desc.out.h;
+    const auto block = [&](std::int64_t n0, std::int64_t d0, std::int64_t h0) -> Block {
+      return {n0,
+              std::min(n, desc.n - n0),
+              {desc.in.d, span_.d, g.pad_begin.d, d0, std::min(d0 + d, desc.out.d)},
+              {desc.in.h, span_.h, g.pad_begin.h, h0, std::min(h0 + h, desc.out.h)},
+              {desc.in.w, span_.w, g.pad_begin.w, 0, desc.out.w}};
+    };
+    if (desc.out.volume() == 0) return {};
+    while (n * d * h > 1 && bytes(block(0, 0, 0)) > most_bytes) {
+      // Neighbours share sources: fewest where the direction is long for its taps.
+      std::int64_t& longest = n > 1 ? n : d > 1 && (h == 1 || d * g.kernel.h >= h * g.kernel.d) ? d : h;
+      longest = ceil_div(longest, 2);
+    }
+    std::vector<Block> blocks;
+    for (std::int64_t n0 = 0; n0 < desc.n; n0 += n) {
+      for (std::int64_t d0 = 0; d0 < desc.out.d; d0 += d) {
+        for (std::int64_t h0 = 0; h0 < desc.out.h; h0 += h) blocks.push_back(block(n0, d0, h0));
+      }
+    }
+    return blocks;
+  }
+
+  std::int64_t x_rows() const { return ceil_div(channels_, kEdge) * kEdge; }
+  // Positions between rows.  Odd numbers of cache lines: the rows of a tile then lie in different sets of the cache.
+  std::int64_t x_pitch(const Block& block) const { return (block.x_steps(span_) | 1) * kStep; }
+  std::int64_t copies_pitch(const Block& block) const { return (block.steps() | 1) * kStep; }
+  std::int64_t bytes(const Block& block) const {
+    const std::int64_t copies = copies_taps_ ? row_blocks_ * kEdge * copies_pitch(block) : 0;
+    return 2 * (columns_ * block.steps() * kElements + x_rows() * x_pitch(block) + copies);
+  }
+
+  void pack_x(const Frame& frame, const Block& block, std::int64_t step, Bf16* x) const {
+    const Bf16* at[kStep];
+    frame.find(step, zeros_.data(), at);
+    const std::int64_t pitch = x_pitch(block);
+    for (std::int64_t c = 0; c < channels_; c += kEdge) {
+      Bf16* to = x + c * pitch + step * kStep;
+      if (c + kEdge <= channels_) {
+        Words rows[kEdge];
+        pair_channels(at, c, rows);
+        transpose(rows);
+        unrolled<kEdge>([&](auto i) { std::memcpy(static_cast<void*>(to + i * pitch), &rows[i], sizeof rows[i]); });
+      } else {
+        // Rows that are not copied are multiplied.
+        const std::int64_t rows = copies_taps_ ? channels_ : kEdge;
+        for (std::int64_t i = 0; i < rows; ++i) {
+          for (int q = 0; q < kStep; ++q) to[i * pitch + q] = c + i < channels_ ? at[q][c + i] : Bf16{};
+        }
+      }
+    }
+  }
+
+  void pack_y(const Frame& frame, const Block& block, std::int64_t step, Bf16* y) const {
+    const Bf16* at[kStep];
+    frame.find(step, zeros_.data(), at);
+    const std::int64_t channels = boxes_.front().out_channels;
+    for (std::int64_t column = 0; column < columns_; ++column) {
+      Bf16* to = y + (column * block.steps() + step) * kElements;
+      if ((column + 1) * kEdge <= channels) {
+        Words rows[kEdge];
+        pair_channels(at, column * kEdge, rows);
+        std::memcpy(static_cast<void*>(to), rows, sizeof rows);
+      } else {
+        for (std::int64_t i = 0; i < kEdge; ++i) {
+          const std::int64_t k = column * kEdge + i;
+          for (int q = 0; q < kStep; ++q) to[q / 2 * kStep + 2 * i + q % 2] = k < channels ? at[q][k] : Bf16{};
+        }
+      }
+    }
+  }
+
+  std::int64_t shift(const Block& block, std::int64_t tap) const {
+    const ConvGeometry& g = boxes_.front().geometry;
+    return block.shift({tap / g.kernel.w / g.kernel.h * g.dilation.d, tap / g.kernel.w % g.kernel.h * g.dilation.h,
+                        tap % g.kernel.w * g.dilation.w});
+  }
+
+  void copy_tap(const Block& block, std::int64_t row, const Bf16* x, Bf16* copies) const {
+    const std::int64_t count = block.steps() * kStep, tap = row / channels_;
+    Bf16* to = copies + row * copies_pitch(block);
+    if (tap < taps_) {
+      std::copy_n(x + row % channels_ * x_pitch(block) + shift(block, tap), count, to);
+    } else {
+      std::fill_n(to, count, Bf16{});
+    }
+  }
+
+  /// Adds the sums of up to two by two blocks of rows and columns over some steps.
+  void add_pair(Unit& unit, const Block& block, std::int64_t pair, std::int64_t first, std::int64_t steps,
+                const Bf16* x, const Bf16* y, float* sum) const {
+    const std::int64_t row_pairs = ceil_div(row_blocks_, 2), row = pair % row_pairs * 2, column = pair / row_pairs * 2;
+    const std::int64_t stride = copies_taps_ ? copies_pitch(block) : x_pitch(block);
+    const auto a = [&](std::int64_t i) {
+      return x + first * kStep +
+             (copies_taps_ ? i * kEdge * stride : i / taps_ * kEdge * stride + shift(block, i % taps_));
+    };
+    const Bf16* const b = y + (column * block.steps() + first) * kElements;
+    with_constant<2>(std::min<std::int64_t>(2, row_blocks_ - row), [&](auto rows) {
+      with_constant<2>(std::min<std::int64_t>(2, columns_ - column), [&](auto columns) {
+        add<rows, columns>(unit, steps, {a(row), rows == 2 ? a(row + 1) : nullptr}, stride * 2, b,
+                           block.steps() * kElements, sum + (column * row_blocks_ + row) * kSums, row_blocks_ * kSums);
+      });
+    });
+  }
+
+  /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+  template <int kRows, int kColumns>
+  static void add(Unit& unit, std::int64_t steps, std::array<const Bf16*, 2> a, std::int64_t a_stride, const Bf16* b,
+                  std::int64_t b_column, float* sum, std::int64_t sum_column) {
+    constexpr std::int64_t kRowBytes = 64;
+    const auto for_sums = [&](const auto& f) {
+      unrolled<kRows>([&](auto r) { unrolled<kColumns>([&](auto c) { f(r, c, sum + c * sum_column + r * kSums); }); });
+    };
+    for_sums([&](auto r, auto c, const float* at) { unit.template load<2 * r + c>(at, kRowBytes); });
+    for (std::int64_t step = 0; step < steps; ++step) {
+      unrolled<kRows>([&](auto r) { unit.template load<4 + r>(a[r] + step * kStep, a_stride); });
+      unrolled<kColumns>([&](auto c) { unit.template load<6 + c>(b + c * b_column + step * kElements, kRowBytes); });
+      for_sums([&](auto r, auto c, const float*) { unit.template multiply_add<2 * r + c, 4 + r, 6 + c>(); });
+    }
+    for_sums([&](auto r, auto c, float* at) { unit.template store<2 * r + c>(at, kRowBytes); });
+  }
+
+  std::vector<ConvDesc> boxes_;
+  std::vector<std::vector<Block>> blocks_;  // of each box
+  std::int64_t channels_ = 0, taps_ = 0;
+  Extent span_;                                // from the first to the last tap
+  bool copies_taps_ = false;                   // a row is a (tap, channel), otherwise a channel
+  std::int64_t row_blocks_ = 0, columns_ = 0;  // blocks of (tap, channel) of x and of channels of dy
+  std::int64_t scratch_bytes_ = 0;
+  std::vector<Bf16> zeros_;
+};
+
+/// Where there are tiles.
+inline std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
+  const ConvDesc& desc = boxes.front();
+  const ConvGeometry& g = desc.geometry;
+  if (pass != Pass::kBackwardWeights || desc.type != DType::kBf16) return "for backward weights in bf16 only";
+  if (g.stride != Extent{1, 1, 1} || g.groups != 1) return "without stride and groups only";
+  if (g.kernel.volume() == 1) return "for several taps only";
+  return {};
+}
+
+template <class Unit, std::int64_t kMostBytes = kBlockBytes>
+std::unique_ptr<ConvKernel> make(Pass /*pass*/, std::span<const ConvDesc> boxes) {
+  return std::make_unique<TilesKernel<Unit>>(boxes, kMostBytes);
+}
+
+}  // namespace petaflow::tiles

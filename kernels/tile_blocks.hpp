@@ -1,0 +1,96 @@
+// How the convolution on tiles numbers pixels: blocks of boxes whose lines, planes and samples follow each other, with
+// as much padding between them as makes every tap a shift of the number.
+#pragma once
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/conv.hpp"
+#include "kernels/register_blocks.hpp"
+
+namespace petaflow::tiles {
+
+inline constexpr int kStep = 32;  // positions that one product of tiles sums over
+
+/// The targets [begin, end) of one direction and the sources that they read.  On a line of `pitch` places, source i
+/// lies at place pad + i, and tap t of target i reads place i + t dilation: there, or in the padding that follows.
+struct Reach {
+  std::int64_t x_begin, x_count, y_begin, y_count, pad, pitch;
+
+  Reach(std::int64_t in, std::int64_t span, std::int64_t pad_begin, std::int64_t begin, std::int64_t end)
+      : x_begin(std::clamp<std::int64_t>(begin - pad_begin, 0, in)),
+        x_count(std::clamp<std::int64_t>(end + span - pad_begin, x_begin, in) - x_begin),
+        y_begin(begin),
+        y_count(end - begin),
+        pad(x_count == 0 ? 0 : pad_begin + x_begin - begin),
+        // The padding before a line may be that behind the line before.
+        pitch(std::max(x_count + std::max(pad, y_count + span - x_count - pad), y_count)) {}
+};
+
+/// The pixels of a tensor at the positions of a block; directions d, h, w.
+struct Frame {
+  const Bf16* first;
+  Strides strides;
+  std::int64_t samples;
+  std::array<std::int64_t, 3> pad, count, pitch;
+
+  /// Where the pixels of positions kStep group, ... lie; at `zeros` where there is none.
+  void find(std::int64_t group, const Bf16* zeros, const Bf16* (&at)[kStep]) const {
+    const std::int64_t begin = group * kStep;
+    std::int64_t w = begin % pitch[2], h = begin / pitch[2] % pitch[1], d = begin / pitch[2] / pitch[1] % pitch[0],
+                 n = begin / pitch[2] / pitch[1] / pitch[0];
+    const auto inside = [&](int axis, std::int64_t place) {
+      const auto a = static_cast<std::size_t>(axis);
+      return place >= pad[a] && place < pad[a] + count[a];
+    };
+    const auto line = [&] {
+      return n < samples && inside(0, d) && inside(1, h)
+                 ? first + n * strides.n + (d - pad[0]) * strides.d + (h - pad[1]) * strides.h
+                 : nullptr;
+    };
+    const Bf16* from = line();
+    for (const Bf16*& pixel : at) {
+      pixel = from != nullptr && inside(2, w) ? from + (w - pad[2]) * strides.w : zeros;
+      if (++w < pitch[2]) continue;
+      w = 0;
+      if (++h == pitch[1]) h = 0, ++d;
+      if (d == pitch[0]) d = 0, ++n;
+      from = line();
+    }
+  }
+};
+
+/// A part of a box whose operands stay in the second cache in their new orders.
+struct Block {
+  std::int64_t n_begin, n;
+  Reach d, h, w;
+
+  std::int64_t shift(const Extent& distance) const {
+    return (distance.d * h.pitch + distance.h) * w.pitch + distance.w;
+  }
+  /// Steps from the first target to the last one.
+  std::int64_t steps() const {
+    return ceil_div(shift({(n - 1) * d.pitch + d.y_count - 1, h.y_count - 1, w.y_count - 1}) + 1, kStep);
+  }
+  /// Those and what the last tap reads behind.
+  std::int64_t x_steps(const Extent& span) const { return steps() + ceil_div(shift(span), kStep); }
+
+  Frame x(const Bf16* from, const Strides& s) const {
+    return {from + n_begin * s.n + d.x_begin * s.d + h.x_begin * s.h + w.x_begin * s.w,
+            s,
+            n,
+            {d.pad, h.pad, w.pad},
+            {d.x_count, h.x_count, w.x_count},
+            {d.pitch, h.pitch, w.pitch}};
+  }
+  Frame y(const Bf16* from, const Strides& s) const {
+    return {from + n_begin * s.n + d.y_begin * s.d + h.y_begin * s.h + w.y_begin * s.w,
+            s,
+            n,
+            {0, 0, 0},
+            {d.y_count, h.y_count, w.y_count},
+            {d.pitch, h.pitch, w.pitch}};
+  }
+};
+
+}  // namespace petaflow::tiles
