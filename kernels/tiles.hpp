@@ -14,33 +14,32 @@ namespace petaflow {
 bool may_use_tiles();
 
 #ifdef PETAFLOW_HAS_TILES
-#define PETAFLOW_TILE_INSTRUCTION __attribute__((target("amx-tile,amx-bf16")))
-
 /// The tiles 0 to 7 of the calling thread, each of 16 rows of 64 bytes (Intel SDM, volume 1, chapter 18), for as long
-/// as the object lives.  Assembler, because the intrinsics of GCC do not say which memory they read and write.
+/// as the object lives.  Assembler: the intrinsics of GCC do not say which memory they read and write, and are for
+/// functions compiled for tiles alone, which others cannot inline.
 class Tiles {
  public:
-  PETAFLOW_TILE_INSTRUCTION Tiles() { asm volatile("ldtilecfg %0" : : "m"(kConfig)); }
-  PETAFLOW_TILE_INSTRUCTION ~Tiles() { asm volatile("tilerelease"); }
+  Tiles() { asm volatile("ldtilecfg %0" : : "m"(kConfig)); }
+  ~Tiles() { asm volatile("tilerelease"); }
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;
 
   template <int kTile>
-  PETAFLOW_TILE_INSTRUCTION void zero() {
+  void zero() {
     asm volatile("tilezero %%tmm%c0" : : "i"(kTile));
   }
   /// Rows lie `stride` bytes apart, at any address.
   template <int kTile>
-  PETAFLOW_TILE_INSTRUCTION void load(const void* from, std::int64_t stride) {
+  void load(const void* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "i"(kTile) : "memory");
   }
   template <int kTile>
-  PETAFLOW_TILE_INSTRUCTION void store(void* to, std::int64_t stride) {
+  void store(void* to, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "i"(kTile) : "memory");
   }
   /// sum(i, j) += sum_p a(i, p) b(p, j), 16 x 16 sums in f32 over p < 32 in bf16; b in rows of pairs (p / 2, j, p % 2).
   template <int kSum, int kA, int kB>
-  PETAFLOW_TILE_INSTRUCTION void multiply_add() {
+  void multiply_add() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kA), "i"(kB));
   }
 

@@ -74,7 +74,7 @@ constexpr auto kTileValues = [] {
 constexpr double kTileFlop = 4 * 2.0 * 16 * 16 * 32;  // of a round
 
 /// `rounds` times four products of tiles, each 16 x 32 by 32 x 16.
-PETAFLOW_TILE_INSTRUCTION __attribute__((noinline)) float tile_products(std::int64_t rounds) {
+__attribute__((noinline)) float tile_products(std::int64_t rounds) {
   Tiles tiles;
   tiles.zero<0>();
   tiles.zero<1>();
