@@ -47,7 +47,7 @@ bool has_tiles() {
 #endif
 }
 
-std::vector<ConvImpl> list_impls([[maybe_unused]] Pass pass, DType type, [[maybe_unused]] bool split) {
+std::vector<ConvImpl> list_impls(Pass pass, DType type, [[maybe_unused]] bool split) {
   const bool weights_in_bf16 = pass == Pass::kBackwardWeights && type == DType::kBf16,
              has_fast_library = type == DType::kBf16 && has_tiles();  // our own ones below multiply vectors
   std::vector<ConvImpl> result, library, narrow;

@@ -89,10 +89,15 @@ struct Formats {
   memory::desc x, w, y;
 };
 
-// Where the caller has x.
+// x and y as the caller has them.
 memory::desc given_x(const ConvDesc& desc, Pass pass) {
   const DType type = desc.widens && pass == Pass::kBackwardData ? DType::kF32 : desc.type;
   return activation(desc, type, desc.in, desc.in_channels, desc.x_strides);
+}
+
+memory::desc given_y(const ConvDesc& desc, Pass pass) {
+  const DType type = desc.widens && pass == Pass::kForward ? DType::kF32 : desc.type;
+  return activation(desc, type, desc.out, desc.out_channels, desc.y_strides);
 }
 
 // Rows of several planes.
@@ -101,14 +106,13 @@ bool cuts_planes(const ConvDesc& desc) { return desc.in.d > 1 && desc.x_strides.
 // x, w and y of a box as primitives take them.  Weights may take any format unless another box has fixed it already.
 Formats formats(const ConvDesc& desc, Pass pass, bool blocked, const memory::desc* fixed_weights) {
   const auto weight_type = pass == Pass::kBackwardWeights ? memory::data_type::f32 : type_of(desc.type);
-  const DType y_type = desc.widens && pass == Pass::kForward ? DType::kF32 : desc.type;
-  // oneDNN's kernels know neighbouring planes only.
+  // oneDNN's kernels know neighbouring planes only: those of a copy.
   ConvDesc taken = desc;
   if (cuts_planes(desc)) taken.x_strides = Strides::of(desc.in, desc.in_channels);
   Formats f{
       given_x(taken, pass),
       fixed_weights != nullptr ? *fixed_weights : memory::desc(weight_dims(desc), weight_type, memory::format_tag::any),
-      activation(desc, y_type, desc.out, desc.out_channels, desc.y_strides)};
+      given_y(desc, pass)};
   if (blocked) {
     f.x = any_format(f.x);
     f.y = any_format(f.y);
@@ -298,8 +302,7 @@ class WeightsKernel final : public ConvKernel {
     const ThreadScope threads(boxes[0].threads);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
-      const memory::desc x = given_x(boxes[i], Pass::kBackwardWeights),
-                         y = formats(boxes[i], Pass::kBackwardWeights, false, &gradient_).y;
+      const memory::desc x = given_x(boxes[i], Pass::kBackwardWeights), y = given_y(boxes[i], Pass::kBackwardWeights);
       const Formats used{pd.src_desc(), gradient_, pd.diff_dst_desc()};
       const int team = boxes[i].threads;
       Shape shape;

@@ -16,28 +16,29 @@ namespace petaflow::inline PETAFLOW_LANES {
 
 inline constexpr int kDrawsPerBlock = 8;
 #if PETAFLOW_VECTOR_DRAWS
-typedef std::uint64_t Wide __attribute__((vector_size(64)));  // NOLINT: only a typedef takes the attribute
+/// A word of eight counters, each in the lower half of 64 bits; what is above is ignored.
+typedef std::uint64_t CounterWords __attribute__((vector_size(64)));  // NOLINT: only a typedef takes the attribute
 #endif
 
 /// Bit i of the result: draw i of the blocks stream(index, first), stream(index, first + 1), ... is at least `least`.
+/// Bits behind those of kBlocks blocks are unspecified.
 /// @param least  at most 65535
 template <int kBlocks>
 KOKKOS_INLINE_FUNCTION std::uint64_t draws_from(const RandomStream& stream, std::uint64_t index, std::uint64_t first,
                                                 std::uint32_t least) {
   static_assert(kBlocks * kDrawsPerBlock <= 64);
 #if PETAFLOW_VECTOR_DRAWS
-  // A counter of 128 bits per 64-bit lane, a word in the lower half of each of four registers; what is above is
-  // ignored.
-  const auto product = [](const Wide& x, std::uint32_t factor) {
-    return __builtin_bit_cast(Wide, _mm512_maskz_mul_epu32(0xFF, __builtin_bit_cast(__m512i, x),
-                                                           __builtin_bit_cast(__m512i, Wide{} + factor)));
+  const auto product = [](const CounterWords& x, std::uint32_t factor) {
+    return __builtin_bit_cast(CounterWords,
+                              _mm512_maskz_mul_epu32(0xFF, __builtin_bit_cast(__m512i, x),
+                                                     __builtin_bit_cast(__m512i, CounterWords{} + factor)));
   };
-  const Wide block = Wide{0, 1, 2, 3, 4, 5, 6, 7} + first;
-  Wide a = Wide{} + index, b = Wide{} + (index >> 32), c = block, d = block >> 32;
+  const CounterWords block = CounterWords{0, 1, 2, 3, 4, 5, 6, 7} + first;
+  CounterWords a = CounterWords{} + index, b = CounterWords{} + (index >> 32), c = block, d = block >> 32;
   std::uint32_t key0 = stream.key0, key1 = stream.key1;
 #pragma GCC unroll 10
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    const Wide p0 = product(a, kPhiloxFactor0), p1 = product(c, kPhiloxFactor1);
+    const CounterWords p0 = product(a, kPhiloxFactor0), p1 = product(c, kPhiloxFactor1);
     a = (p1 >> 32) ^ b ^ key0;
     b = p1;
     c = (p0 >> 32) ^ d ^ key1;
@@ -45,8 +46,8 @@ KOKKOS_INLINE_FUNCTION std::uint64_t draws_from(const RandomStream& stream, std:
     key0 += kPhiloxKeyStep0;
     key1 += kPhiloxKeyStep1;
   }
-  const auto at_least = [least](const Wide& low, const Wide& high) {
-    const Wide draws = (low & 0xFFFFFFFFU) | (high << 32);
+  const auto at_least = [least](const CounterWords& low, const CounterWords& high) {
+    const CounterWords draws = (low & 0xFFFFFFFFU) | (high << 32);
     return _mm512_cmpge_epu16_mask(__builtin_bit_cast(__m512i, draws),
                                    _mm512_set1_epi16(static_cast<std::int16_t>(least)));
   };

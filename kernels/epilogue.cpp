@@ -12,8 +12,8 @@ namespace petaflow {
 namespace {
 
 using epilogue::Blocks;
+using epilogue::BoxPass;
 using epilogue::CodeBits;
-using epilogue::Rows;
 using epilogue::windows_over;
 using epilogue::Work;
 
@@ -76,16 +76,17 @@ void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v,
 }
 
 void Epilogue::forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const {
-  with_blocks(
-      context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
-      [&]<class T, class Code>(const Blocks<T, Code>& blocks) { Rows<T, Code, Work::kForward>{blocks, y_box}.run(); });
+  with_blocks(context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
+              [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
+                BoxPass<T, Code, Work::kForward>{blocks, y_box}.run();
+              });
 }
 
 void Epilogue::forward_all(const Context& context, const std::string& label, const void* v) const {
   with_blocks(context, whole_box(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-                const Rows<T, Code, Work::kForward> rows{blocks, whole_box(desc_.y)};
-                launch(context, label, rows.items(), rows);
+                const BoxPass<T, Code, Work::kForward> pass{blocks, whole_box(desc_.y)};
+                launch(context, label, pass.items(), pass);
               });
 }
 
@@ -101,9 +102,9 @@ bool Epilogue::scatters() const {
 void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, float* bias_gradient) const {
   with_blocks(context, v_box, dv, dy_, saved_, bias_gradient, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
     if (scatters()) {
-      Rows<T, Code, Work::kScatter>{blocks, y_over(v_box)}.run();
+      BoxPass<T, Code, Work::kScatter>{blocks, y_over(v_box)}.run();
     } else {
-      Rows<T, Code, Work::kGather>{blocks, v_box}.run();
+      BoxPass<T, Code, Work::kGather>{blocks, v_box}.run();
     }
   });
 }
@@ -112,11 +113,11 @@ void Epilogue::backward_all(const Context& context, const std::string& label, vo
   with_blocks(context, whole_box(desc_.v), dv, dy_, saved_, nullptr,
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
                 if (scatters()) {
-                  const Rows<T, Code, Work::kScatter> rows{blocks, whole_box(desc_.y)};
-                  launch(context, label, rows.items(), rows);
+                  const BoxPass<T, Code, Work::kScatter> pass{blocks, whole_box(desc_.y)};
+                  launch(context, label, pass.items(), pass);
                 } else {
-                  const Rows<T, Code, Work::kGather> rows{blocks, whole_box(desc_.v)};
-                  launch(context, label, rows.items(), rows);
+                  const BoxPass<T, Code, Work::kGather> pass{blocks, whole_box(desc_.v)};
+                  launch(context, label, pass.items(), pass);
                 }
               });
 }

@@ -47,7 +47,6 @@ struct Interval {
   std::int64_t begin = 0, end = 0;
 
   KOKKOS_INLINE_FUNCTION constexpr std::int64_t size() const { return end - begin; }
-  bool operator==(const Interval&) const = default;
 };
 
 /// A box of pixels of some samples: ranges along D and H, whole along W.

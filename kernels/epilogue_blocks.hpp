@@ -384,7 +384,7 @@ enum class Work { kForward, kScatter, kGather };
 
 /// A pass over the pixels of a box of y (forward, scatter) or v (gather), all channels.
 template <class T, class Code, Work kWork>
-struct Rows {
+struct BoxPass {
   Blocks<T, Code> blocks;
   RowBox box;
 

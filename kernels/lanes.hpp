@@ -117,6 +117,10 @@ KOKKOS_INLINE_FUNCTION Ints operator>(const Pack<E>& a, const Pack<E>& b) {
   return each<std::int32_t>(a, b, [](E x, E y) { return x > y ? -1 : 0; });
 }
 template <class E>
+KOKKOS_INLINE_FUNCTION Ints operator==(const Pack<E>& a, const Pack<E>& b) {
+  return each<std::int32_t>(a, b, [](E x, E y) { return x == y ? -1 : 0; });
+}
+template <class E>
 KOKKOS_INLINE_FUNCTION Ints operator!=(const Pack<E>& a, const Pack<E>& b) {
   return each<std::int32_t>(a, b, [](E x, E y) { return x != y ? -1 : 0; });
 }
@@ -143,13 +147,14 @@ KOKKOS_INLINE_FUNCTION Ints all(std::int32_t value) {
 }
 
 #if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
-/// Yes or no in each lane: a register of masks, which GCC would turn into numbers and back.
+/// Yes or no in each lane: a mask register.  GCC would turn what the vector extension's comparisons give into vectors
+/// of 0 and -1 and back.  The functions are explained at the portable ones below.
 struct Mask {
   __mmask16 bits;
 };
 inline Mask operator|(Mask a, Mask b) { return {_kor_mask16(a.bits, b.bits)}; }
 inline Mask operator&(Mask a, Mask b) { return {_kand_mask16(a.bits, b.bits)}; }
-/// GCC 12 warns of the undefined register in its forms without a mask.
+/// All lanes: GCC 12 warns of an undefined register inside the intrinsics without a mask.
 inline constexpr __mmask16 kEvery = 0xFFFF;
 inline __m512 native(const Floats& a) { return __builtin_bit_cast(__m512, a); }
 inline __m512i native(const Ints& a) { return __builtin_bit_cast(__m512i, a); }
@@ -232,11 +237,13 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
 template <class Code>
 KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {
 #if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
-  const __m512i codes =
-      sizeof(Code) == 1
-          ? _mm512_maskz_cvtepu8_epi32(kEvery, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)))
-          : _mm512_maskz_cvtepu16_epi32(kEvery, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-  to = __builtin_bit_cast(Ints, codes);
+  if constexpr (sizeof(Code) == 1) {
+    const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    to = __builtin_bit_cast(Ints, _mm512_maskz_cvtepu8_epi32(kEvery, codes));
+  } else {
+    const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+    to = __builtin_bit_cast(Ints, _mm512_maskz_cvtepu16_epi32(kEvery, codes));
+  }
 #elif PETAFLOW_NATIVE_LANES
   typename Native<Code>::Type codes;
   std::memcpy(&codes, from, sizeof codes);

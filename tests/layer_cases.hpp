@@ -69,6 +69,8 @@ inline const LayerCase kLayerCases[] = {
     {"conv_3d_to_plane",    {8, 2, 3, 6, 5},   [](Graph& g) { g.add<Conv>("c", conv(8, {3, 3, 3}, {0, 1, 1})).add<Relu>("a"); }},
     {"conv_wide",           {2, 16, 1, 24, 36}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
     {"conv_wide_3d",        {2, 16, 4, 12, 20}, [](Graph& g) { g.add<Conv>("c", conv(16, {3, 3, 3}, {1, 1, 1})).add<Relu>("a", 0.3F).add<Pool>("p", Pool::cube(PoolKind::kAverage, 2)); }},
+    {"conv_32_average",     {2, 3, 1, 8, 11},  [](Graph& g) { g.add<Conv>("c", conv(32, {1, 3, 3}, {0, 1, 1})).add<Relu>("a", 0.3F).add<Pool>("p", Pool::square(PoolKind::kAverage, 2)); }},
+    {"conv_average_overlap", {2, 3, 1, 9, 15}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a", 0.3F).add<Pool>("p", PoolGeometry{PoolKind::kAverage, {1, 3, 3}, {1, 2, 2}, {0, 0, 0}}); }},
     {"dropout",             {4, 70, 1, 6, 5},  [](Graph& g) { g.add<Dropout>("o", 0.4F); }},
     {"conv_relu_max_drop",  {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)).add<Dropout>("o", 0.5F); }},
     {"conv_average_drop",   {4, 3, 1, 16, 12}, [](Graph& g) { g.add<Conv>("c", conv(16, {1, 3, 3}, {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kAverage, 2)).add<Dropout>("o", 0.25F); }},

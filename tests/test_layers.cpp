@@ -27,6 +27,22 @@ void expect_golden(const nlohmann::json& golden, const std::vector<float>& value
   }
 }
 
+struct Cut {
+  const char* name;
+  bool bands = true, fixed_order = false;
+  double cache_share = kCacheShare;
+
+  NetworkOptions options(const std::string& conv, DType precision = DType::kF32) const {
+    return {.precision = precision,
+            .fixed_order = fixed_order,
+            .kernels = {.conv = conv, .bands = bands, .cache_share = cache_share}};
+  }
+};
+constexpr Cut kCuts[] = {{"in bands"},
+                         {"whole", false},
+                         {"in the order of any number of threads", true, true},
+                         {"in the lowest boxes, of rows of planes in 3-D", true, false, 1e-9}};
+
 class Layers : public testing::TestWithParam<cases::LayerCase> {};
 
 TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
@@ -37,19 +53,9 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
   const std::set<std::string> no_twin = {"dense", "dropout", "conv_relu_max_drop", "conv_average_drop"};
   ASSERT_EQ(found == golden.end(), no_twin.contains(GetParam().name)) << "tests/golden/make_layer_golden.py";
   if (found == golden.end()) return;
-  struct Cut {
-    const char* name;
-    bool bands = true, fixed_order = false;
-    double cache_share = kCacheShare;
-  };
-  const Cut cuts[] = {{"in bands"},
-                      {"whole", false},
-                      {"in the order of any number of threads", true, true},
-                      {"in the lowest boxes, of rows of planes in 3-D", true, false, 1e-9}};
   for (const std::string conv : {"auto", "direct", "kokkos"}) {
-    for (const Cut& cut : cuts) {
-      Fixture f(GetParam(), {.fixed_order = cut.fixed_order,
-                             .kernels = {.conv = conv, .bands = cut.bands, .cache_share = cut.cache_share}});
+    for (const Cut& cut : kCuts) {
+      Fixture f(GetParam(), cut.options(conv));
       const std::string how = fmt::format("{} {}", conv, cut.name);
       const std::vector<float> gradient = f.gradient();
       expect_golden((*found)["y"], planar(f.network->output().shape, f.network->output().as<float>()), how + " y");
@@ -76,11 +82,11 @@ TEST_P(Layers, AgreeWithF32InBf16) {
   const bool convolves = name.find("conv") != std::string::npos;
   const bool smooth = std::set<std::string>{"conv", "conv_k1_stride_2", "batch_norm_conv_3d"}.contains(name);
   for (const std::string conv : {"auto", "direct", "kokkos"}) {
-    for (const bool bands : {true, false}) {
-      Fixture f(GetParam(), {.precision = DType::kBf16, .kernels = {.conv = conv, .bands = bands}});
+    for (const Cut& cut : kCuts) {
+      Fixture f(GetParam(), cut.options(conv, DType::kBf16));
       const double of_y = testing_support::relative_l2(to_double(f.forward()), y),
                    of_gradient = testing_support::relative_l2(to_double(f.gradient()), gradient);
-      const std::string how = fmt::format("{}, {}", conv, bands ? "bands" : "whole");
+      const std::string how = fmt::format("{} {}", conv, cut.name);
       EXPECT_LE(of_y, conv == "auto" ? 0.03 : 0.01) << how;
       EXPECT_LE(of_gradient, smooth ? 0.02 : 0.5) << how;
       EXPECT_EQ(of_y > 1e-4 || of_gradient > 1e-4, convolves) << how << ": bf16 is for convolutions";

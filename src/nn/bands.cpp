@@ -49,7 +49,6 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
   d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};
   h_ = {conv.in.h, conv.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h};
   deep_ = conv.out.d > 1;
-  bands_ = bands_ && deep_ == (conv.in.d > 1);
 }
 
 Interval BandCutter::Direction::x_under(const Interval& v) const {
@@ -87,32 +86,32 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
 // threads of its kernel busy.
 template <class MakeBox>
 Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) const {
-  const auto even = [](const Cut& cut, std::int64_t align, std::int64_t height) {
+  const auto even = [](const Cut& cut, std::int64_t height) {
+    const std::int64_t align = std::min(cut.align, cut.rows);
     return std::min(cut.rows, ceil_div(ceil_div(cut.rows, ceil_div(cut.rows, height)), align) * align);
   };
+  const auto fitting = [&](const Cut& cut, double row_bytes) {
+    const std::int64_t align = std::min(cut.align, cut.rows),
+                       height = static_cast<std::int64_t>(budget_bytes_ / row_bytes) / align * align;
+    return std::clamp(std::max(height, cut.least), align, cut.rows);
+  };
   const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
-  const double row_bytes =
+  const double line_bytes =
                    static_cast<double>(conv_.out.w * conv_.out_channels) * static_cast<double>(size_of(conv_.type)),
-               outer_bytes = outer.v_rows * inner.v_rows * static_cast<double>(inner.rows) * row_bytes;
-  const std::int64_t align = std::min(outer.align, outer.rows), samples = conv_.n;
-  std::int64_t height = static_cast<std::int64_t>(budget_bytes_ / outer_bytes) / align * align;
-  height = std::clamp<std::int64_t>(std::max(height, outer.least), align, outer.rows);
+               inner_bytes = outer.v_rows * inner.v_rows * line_bytes,  // of one row of a plane
+      outer_bytes = static_cast<double>(inner.rows) * inner_bytes;
+  const std::int64_t samples = conv_.n;
+  std::int64_t height = fitting(outer, outer_bytes);
+  // Several for each thread, so that all are busy to the end; the heights that transforms prefer cost less than that.
   const std::int64_t enough = preferred_.fit ? slots_ : 4 * slots_;
-  if (samples * ceil_div(outer.rows, height) < enough) {
-    height = std::max(align, ceil_div(ceil_div(outer.rows, ceil_div(enough, samples)), align) * align);
-  }
-  height = even(outer, align, height);
-  std::int64_t width = inner.rows;
-  if (!preferred_.fit) {
-    const double bytes = static_cast<double>(height) * outer_bytes / static_cast<double>(inner.rows);
-    const std::int64_t least = std::min(inner.align, inner.rows);
-    width = std::clamp(static_cast<std::int64_t>(budget_bytes_ / bytes) / least * least, least, inner.rows);
-    width = even(inner, least, width);
-  }
+  if (samples * ceil_div(outer.rows, height) < enough) height = ceil_div(outer.rows, ceil_div(enough, samples));
+  height = even(outer, height);
+  const std::int64_t inner_height =
+      preferred_.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
   std::int64_t group = 1;
-  if (height == outer.rows && width == inner.rows) {
-    const auto fitting = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
-    group = std::clamp<std::int64_t>(fitting, 1, std::max<std::int64_t>(1, samples / enough));
+  if (height == outer.rows && inner_height == inner.rows) {
+    const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
+    group = std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, samples / enough));
   }
 
   Bands bands;
@@ -124,14 +123,18 @@ Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) co
     bands.boxes.back().shape = static_cast<std::size_t>(found - bands.shapes.begin());
     if (found == bands.shapes.end()) bands.shapes.push_back(desc);
   };
-  const std::int64_t boxes = ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, width);
+  const std::int64_t boxes =
+      ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, inner_height);
   if (bands_ && boxes > 1 && (conv_.threads == 1 || boxes >= slots_)) {
     for (std::int64_t n = 0; n < samples; n += group) {
       for (std::int64_t i = 0; i < outer.rows; i += height) {
-        for (std::int64_t j = 0; j < inner.rows; j += width) {
+        for (std::int64_t j = 0; j < inner.rows; j += inner_height) {
           const Interval sample{n, std::min(samples, n + group)}, first{i, std::min(outer.rows, i + height)},
-              second{j, std::min(inner.rows, j + width)};
-          add(make_box(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first}));
+              second{j, std::min(inner.rows, j + inner_height)};
+          BandBox box = make_box(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first});
+          // Planes that are not cut stay whole, with rows that pooling or strides leave unread: as neighbours.
+          if (deep_ && inner_height == inner.rows) box.x.h = {0, h_.in}, box.v.h = {0, h_.out};
+          add(box);
         }
       }
     }

@@ -50,6 +50,8 @@ CASES = {
     "conv_relu_overlap": ((2, 3, 24, 10), [nn.Conv2d(3, 16, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]),
     "conv_leaky_average": ((2, 3, 20, 12), [nn.Conv2d(3, 20, 3, 1, 1), nn.LeakyReLU(0.3), nn.AvgPool2d(2)]),
     "conv_average_leaky": ((2, 3, 20, 12), [nn.Conv2d(3, 20, 3, 1, 1), nn.AvgPool2d(2), nn.LeakyReLU(0.3)]),
+    "conv_32_average": ((2, 3, 8, 11), [nn.Conv2d(3, 32, 3, 1, 1), nn.LeakyReLU(0.3), nn.AvgPool2d(2)]),
+    "conv_average_overlap": ((2, 3, 9, 15), [nn.Conv2d(3, 16, 3, 1, 1), nn.LeakyReLU(0.3), nn.AvgPool2d(3, 2)]),
     "conv_relu_global": ((8, 16, 6, 6), [nn.Conv2d(16, 16, 3, 1, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]),
     "conv_stride_2": ((2, 4, 21, 11), [nn.Conv2d(4, 8, 5, 2, 2), nn.ReLU()]),
     "conv_k1_stride_2": ((2, 4, 17, 6), [nn.Conv2d(4, 8, 1, 2)]),
