@@ -178,7 +178,10 @@ Bands BandCutter::backward_data() const {
   const auto direction = [](const Direction& along, const BoxRows& wanted) {
     return Cut{along.in, std::lcm(wanted.align, along.stride), wanted.least, 1 / static_cast<double>(along.stride)};
   };
-  return cut(direction(d_, wanted(true)), direction(h_, wanted(false)),
+  // Planes stay whole: cut ones would need more of v above and below than they write, and first layers have no dx.
+  Cut rows = direction(h_, wanted(false));
+  if (deep_) rows.least = rows.rows;
+  return cut(direction(d_, wanted(true)), rows,
              [&](const RowBox& x) { return BandBox{x, {x.sample, d_.v_over(x.d), h_.v_over(x.h)}, {}}; });
 }
 
