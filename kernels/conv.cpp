@@ -111,10 +111,11 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
       choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
   }
   if (!choice.refusals.empty()) {
-    user_error("convolution \"{}\" was asked for, but it does not accept this layer in the {} pass: {}", forced,
-               name_of(pass), choice.refusals.back());
+    user_error("kernels.conv = \"{}\" does not accept this layer in the {} pass: {}", forced, name_of(pass),
+               choice.refusals.back());
   }
-  user_error("there is no convolution \"{}\" for the {} pass in this build; known: {}", forced, name_of(pass), known);
+  user_error("kernels.conv = \"{}\": this build has no such convolution for the {} pass; known: {}", forced,
+             name_of(pass), known);
 }
 
 }  // namespace petaflow

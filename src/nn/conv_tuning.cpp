@@ -126,11 +126,17 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
     return timer.seconds();
   };
   if (pass != Pass::kForward) run(Pass::kForward);  // writes what backward reads
-  double best_s = run(pass);                        // with page faults of the library's own memory
-  if (best_s > give_up_s) return best_s;
   constexpr int kLeastRuns = 3, kMostRuns = 20;
   constexpr double kEnough_s = 0.1;
-  double total_s = 0;
+  double best_s = run(pass), total_s = best_s;  // with page faults of the library's own memory
+  // A short run may be slow because others took the processor for a while.
+  for (int i = 1; i < kLeastRuns && best_s > give_up_s && total_s < kEnough_s; ++i) {
+    const double run_s = run(pass);
+    best_s = std::min(best_s, run_s);
+    total_s += run_s;
+  }
+  if (best_s > give_up_s) return best_s;
+  total_s = 0;
   for (int i = 0; i < kLeastRuns || (i < kMostRuns && total_s < kEnough_s); ++i) {
     const double run_s = run(pass);
     best_s = std::min(best_s, run_s);

@@ -203,7 +203,7 @@ class Builder {
   void convert(DType type, const std::string& reader) {
     if (type_ == type) return;
     PETAFLOW_REQUIRE(type_ != DType::kI16, "{} reads whole numbers", reader);
-    const std::string name = fmt::format("{} in {}", reader, name_of(type));
+    const std::string name = fmt::format("to {} for {}", name_of(type), reader);
     emit({name, {}, shape_, shape_, type, std::make_unique<ConvertStage>(name), 0, seen_parameters_});
   }
 
