@@ -184,9 +184,12 @@ bool cuts_several_samples(const ConvDesc& desc) {
   return desc.n > 1 && (cut(desc.in, desc.x_strides) || cut(desc.out, desc.y_strides));
 }
 
-bool has_wide_padding_in_bf16(const ConvDesc& desc) {
+// oneDNN 3.2 and 3.7: boxes of few rows under kernels of 1 x 4 x 2 and 5 x 5 x 5; two planes under three taps, of which
+// it leaves some unwritten.
+bool sums_wrongly_in_bf16(const ConvDesc& desc) {
+  const ConvGeometry& g = desc.geometry;
   const auto wide = [](const Extent& pad) { return std::max({pad.d, pad.h, pad.w}) > 1; };
-  return desc.type == DType::kBf16 && is_deep(desc) && (wide(desc.geometry.pad_begin) || wide(desc.geometry.pad_end));
+  return desc.type == DType::kBf16 && is_deep(desc) && (wide(g.pad_begin) || wide(g.pad_end) || desc.in.d < g.kernel.d);
 }
 
 // oneDNN's gemm and reference convolutions are slower than the portable kernel: refused by name ("gemm:jit",
@@ -373,9 +376,8 @@ class WeightsKernel final : public ConvKernel {
 template <class Primitive>
 std::string try_boxes(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
   if (std::ranges::any_of(boxes, cuts_several_samples)) return "oneDNN: boxes with parts of several samples";
-  // oneDNN 3.2 and 3.7: boxes of few rows under kernels of 1 x 4 x 2 and 5 x 5 x 5.
-  if (pass == Pass::kBackwardWeights && std::ranges::any_of(boxes, has_wide_padding_in_bf16)) {
-    return "oneDNN: wrong sums for 3-D kernels in bf16 with a padding above 1";
+  if (pass == Pass::kBackwardWeights && std::ranges::any_of(boxes, sums_wrongly_in_bf16)) {
+    return "oneDNN: wrong sums for 3-D kernels in bf16 with a padding above 1 or deeper than their input";
   }
   try {
     for (const auto& pd : describe<Primitive>(pass, boxes, blocked)) {

@@ -64,6 +64,7 @@ inline const ConvCase kConvCases[] = {
     // three dimensions
     {"3d_k3_first_layer", 1,   4,  16, {6, 7, 9},    window({3, 3, 3}, {1, 1, 1})},
     {"3d_k4_one_channel", 2,   1,  17, {7, 6, 8},    window({4, 4, 4}, {0, 0, 0})},
+    {"3d_k3_two_planes",  2,  16,  32, {2, 5, 7},    window({3, 3, 3}, {1, 1, 1})},
     {"3d_k3_stride2",     1,  16,  16, {5, 7, 6},    window({3, 3, 3}, {1, 1, 1}, {2, 2, 2})},
     {"3d_k2_mixed",       1,   3,   4, {5, 6, 7},    window({2, 3, 1}, {1, 0, 0}, {1, 2, 1}, {2, 1, 1})},
     {"3d_asym_dilation",  1,   4,   3, {6, 5, 7},    asymmetric({3, 2, 3}, {2, 0, 1}, {1, 1, 3}, {1, 1, 2}, {2, 1, 2})},
