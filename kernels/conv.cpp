@@ -15,7 +15,7 @@ bool onednn_multiplies_tiles();
 #ifdef PETAFLOW_HAVE_WINOGRAD
 extern const ConvImpl kConvWinograd;
 #else
-BoxRows winograd_rows(const ConvDesc&) { return {}; }
+BoxRows winograd_rows(Pass, const ConvDesc&) { return {}; }
 #endif
 #ifdef PETAFLOW_HAVE_NARROW
 extern const ConvImpl kConvNarrow;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -55,6 +56,8 @@ struct ConvDesc {
   bool widens = false;           // bf16: what forward and backward data write is f32
   bool split = false;            // f32: products may be taken from sums of bf16 numbers ("split3")
   int threads = 1;               // 1: called from inside a parallel region; otherwise the kernel is parallel itself
+  /// Whether Winograd's transforms suit, where that was decided for the whole layer, so that its boxes agree with it.
+  std::optional<bool> transforms = std::nullopt;
 
   std::int64_t weight_elements() const {
     return out_channels * (in_channels / geometry.groups) * geometry.kernel.volume();
@@ -62,13 +65,14 @@ struct ConvDesc {
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
-/// Heights that suit Winograd's transforms where a layer is cut into boxes of rows (along D in 3-D, along H in 2-D; of
-/// y, or of x in the backward data pass): multiples of `align`, `least` or more; 1 where they do not fit the layer.
+/// Boxes that suit Winograd's transforms where a pass of a layer is cut into boxes of rows (along D in 3-D, along H in
+/// 2-D; of y, or of x in the backward data pass): heights are multiples of `align`, `least` or more, and whole samples
+/// come `samples` at a time or more; 1 where the transforms do not suit the whole layer.
 struct BoxRows {
-  std::int64_t align = 1, least = 1;
+  std::int64_t align = 1, least = 1, samples = 1;
   bool fit = false;  // the transforms the layer
 };
-BoxRows winograd_rows(const ConvDesc& whole);
+BoxRows winograd_rows(Pass pass, const ConvDesc& whole);
 
 /// Rounded up to whole lines of the cache, on which the parts of a scratch begin.
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }

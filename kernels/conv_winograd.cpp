@@ -290,8 +290,14 @@ std::string why_not_layer(const ConvDesc& desc) {
   return {};
 }
 
+// Tiles for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
+// for each box.
+constexpr std::int64_t kFewest = 48;
+
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
-  if (std::string reason = why_not_layer(boxes.front()); !reason.empty()) return reason;
+  const ConvDesc& first = boxes.front();
+  if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
+  if (first.transforms) return *first.transforms ? "" : "the layer has too few tiles, or most of them lie outside";
   std::int64_t rows = 0;  // of the largest box
   for (const ConvDesc& desc : boxes) {
     const Problem p(desc, pass == Pass::kBackwardData);
@@ -299,11 +305,9 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
     rows = std::max(rows, p.samples * p.d.targets * tiles);
     if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "most of its tiles lie outside";
   }
-  // Transformed weights are two to four times as large, and are read, or summed, by each thread for each box.
-  constexpr std::int64_t kFewest = 48;
-  const int threads = boxes.front().threads;
-  if (rows < kFewest * threads)
-    return fmt::format("{} tiles of a box are too few for {} thread(s), which take {} each", rows, threads, kFewest);
+  if (rows < kFewest * first.threads)
+    return fmt::format("{} tiles of a box are too few for {} thread(s), which take {} each", rows, first.threads,
+                       kFewest);
   return {};
 }
 
@@ -320,13 +324,15 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 }  // namespace
 }  // namespace winograd
 
-BoxRows winograd_rows(const ConvDesc& whole) {
-  using winograd::kEdge;
-  if (!winograd::why_not_layer(whole).empty()) return {};
-  const ConvGeometry& g = whole.geometry;
+BoxRows winograd_rows(Pass pass, const ConvDesc& whole) {
+  if (!winograd::why_not(pass, {&whole, 1}).empty()) return {};
+  const winograd::Problem p(whole, pass == Pass::kBackwardData);
+  const std::int64_t of_plane = p.tiles_h() * p.tiles_w(),
+                     samples = ceil_div(winograd::kFewest, p.d.targets * of_plane);
   // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
-  if (whole.in.d > 1 || whole.out.d > 1) return {1, 2 * g.kernel.d, true};
-  return {kEdge + 1 - g.kernel.h, kEdge + 1 - g.kernel.h, true};
+  if (whole.in.d > 1 || whole.out.d > 1)
+    return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(winograd::kFewest, of_plane)), samples, true};
+  return {p.tile(), ceil_div(winograd::kFewest, p.tiles_w()) * p.tile(), samples, true};
 }
 
 extern const ConvImpl kConvWinograd;

@@ -64,6 +64,23 @@ struct OnePass {
   }
 };
 
+// Sizes at which Winograd's transforms just suit some layers: boxes and whole tensors must take them alike.
+TEST(Networks, OfOddSizesGiveTheSameInBandsAndWhole) {
+  hep::ModelOptions options;
+  options.filters = {16, 32, 48, 32};
+  options.dropout = 0;
+  for (const std::int64_t batch : {1, 2}) {
+    for (const Shape& x : {Shape{1, 2, 1, 66, 140}, Shape{1, 1, 1, 45, 83}, Shape{1, 3, 1, 120, 38}}) {
+      const Case c{"hep", batch, hep::model(options, x)};
+      for (const bool fixed_order : {false, true}) {
+        const OnePass bands(c, {.fixed_order = fixed_order, .kernels = {}});
+        const OnePass whole(c, {.fixed_order = fixed_order, .kernels = {.bands = false}});
+        EXPECT_EQ(bands.y, whole.y) << x.h << " x " << x.w << ", batch " << batch;
+      }
+    }
+  }
+}
+
 TEST(Networks, GiveTheSameInBandsAndWholeAndNearlySoInBf16) {
   for (const Case& c : std::array{hep_case(), cosmoflow_case("sc18", 1, 3), cosmoflow_case("mlperf", 4, 4)}) {
     const OnePass bands(c, {}), whole(c, {.kernels = {.bands = false}});

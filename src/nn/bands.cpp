@@ -44,7 +44,7 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
       budget_bytes_(kernels.cache_share * static_cast<double>(level2_bytes())),
       bands_(kernels.bands && kOnHost) {
   const bool transforms = conv_impls(Pass::kForward, conv.type, conv.split).front().scope == ConvScope::kTransform;
-  if ((kernels.conv == "auto" && transforms) || kernels.conv == "winograd") preferred_ = winograd_rows(conv);
+  transforms_ = (kernels.conv == "auto" && transforms) || kernels.conv == "winograd";
   const ConvGeometry& g = conv.geometry;
   d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};
   h_ = {conv.in.h, conv.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h};
@@ -85,7 +85,7 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
 // work; where samples are small, some are grouped.  One whole box where there would be too few boxes to keep the
 // threads of its kernel busy.
 template <class MakeBox>
-Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) const {
+Bands BandCutter::cut(const BoxRows& preferred, const Cut& planes, const Cut& rows, MakeBox&& make_box) const {
   const auto even = [](const Cut& cut, std::int64_t height) {
     const std::int64_t align = std::min(cut.align, cut.rows);
     return std::min(cut.rows, ceil_div(ceil_div(cut.rows, ceil_div(cut.rows, height)), align) * align);
@@ -103,20 +103,25 @@ Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) co
   const std::int64_t samples = conv_.n;
   std::int64_t height = fitting(outer, outer_bytes);
   // Several for each thread, so that all are busy to the end; the heights that transforms prefer cost less than that.
-  const std::int64_t enough = preferred_.fit ? slots_ : 4 * slots_;
-  if (samples * ceil_div(outer.rows, height) < enough) height = ceil_div(outer.rows, ceil_div(enough, samples));
+  const std::int64_t enough = preferred.fit ? slots_ : 4 * slots_;
+  if (samples * ceil_div(outer.rows, height) < enough) {
+    const std::int64_t least = preferred.fit ? std::min(outer.least, outer.rows) : 1;
+    height = std::max(least, ceil_div(outer.rows, ceil_div(enough, samples)));
+  }
   height = even(outer, height);
   const std::int64_t inner_height =
-      preferred_.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
+      preferred.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
   std::int64_t group = 1;
   if (height == outer.rows && inner_height == inner.rows) {
     const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
-    group = std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, samples / enough));
+    group =
+        std::max(preferred.samples, std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, samples / enough)));
   }
 
   Bands bands;
   const auto add = [&](const BandBox& box) {
-    const ConvDesc desc = describe(box);
+    ConvDesc desc = describe(box);
+    if (transforms_) desc.transforms = preferred.fit;
     const auto found =
         std::find_if(bands.shapes.begin(), bands.shapes.end(), [&](const ConvDesc& d) { return same_box(d, desc); });
     bands.boxes.push_back(box);
@@ -148,6 +153,7 @@ Bands BandCutter::cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) co
   const EpilogueDesc& e = epilogue_.desc();
   bands.boxes.push_back({{{0, samples}, {0, conv_.in.d}, {0, conv_.in.h}}, whole_box(e.v), whole_box(e.y), 0});
   bands.shapes.push_back(conv_);
+  if (transforms_) bands.shapes.back().transforms = preferred.fit;
   return bands;
 }
 
@@ -158,8 +164,9 @@ Bands BandCutter::forward() const {
     return Cut{y_rows, std::lcm(wanted.align, pool_stride) / pool_stride, ceil_div(wanted.least, pool_stride),
                static_cast<double>(std::min(pool_stride, v_rows))};
   };
-  return cut(direction(desc.y.d, desc.v.d, stride.d, wanted(true)),
-             direction(desc.y.h, desc.v.h, stride.h, wanted(false)), [&](const RowBox& y) {
+  const BoxRows suits = preferred(Pass::kForward);
+  return cut(suits, direction(desc.y.d, desc.v.d, stride.d, along(true, suits)),
+             direction(desc.y.h, desc.v.h, stride.h, along(false, suits)), [&](const RowBox& y) {
                const RowBox v = epilogue_.v_under(y);
                return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, y};
              });
@@ -170,18 +177,20 @@ Bands BandCutter::backward_weights() const {
   const auto direction = [](std::int64_t v_rows, std::int64_t pool_stride, const BoxRows& wanted) {
     return Cut{v_rows, std::lcm(wanted.align, pool_stride), wanted.least, 1};
   };
-  return cut(direction(d_.out, stride.d, wanted(true)), direction(h_.out, stride.h, wanted(false)),
+  const BoxRows suits = preferred(Pass::kBackwardWeights);
+  return cut(suits, direction(d_.out, stride.d, along(true, suits)), direction(h_.out, stride.h, along(false, suits)),
              [&](const RowBox& v) { return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, {}}; });
 }
 
 Bands BandCutter::backward_data() const {
-  const auto direction = [](const Direction& along, const BoxRows& wanted) {
-    return Cut{along.in, std::lcm(wanted.align, along.stride), wanted.least, 1 / static_cast<double>(along.stride)};
+  const auto direction = [](const Direction& axis, const BoxRows& wanted) {
+    return Cut{axis.in, std::lcm(wanted.align, axis.stride), wanted.least, 1 / static_cast<double>(axis.stride)};
   };
   // Planes stay whole: cut ones would need more of v above and below than they write, and first layers have no dx.
-  Cut rows = direction(h_, wanted(false));
+  const BoxRows suits = preferred(Pass::kBackwardData);
+  Cut rows = direction(h_, along(false, suits));
   if (deep_) rows.least = rows.rows;
-  return cut(direction(d_, wanted(true)), rows,
+  return cut(suits, direction(d_, along(true, suits)), rows,
              [&](const RowBox& x) { return BandBox{x, {x.sample, d_.v_over(x.d), h_.v_over(x.h)}, {}}; });
 }
 

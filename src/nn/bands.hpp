@@ -63,16 +63,16 @@ class BandCutter {
   };
   /// @param planes, rows  along D and H
   template <class MakeBox>
-  Bands cut(const Cut& planes, const Cut& rows, MakeBox&& make_box) const;
+  Bands cut(const BoxRows& preferred, const Cut& planes, const Cut& rows, MakeBox&& make_box) const;
   ConvDesc describe(const BandBox& box) const;
-  /// What suits Winograd along D or H.
-  BoxRows wanted(bool along_d) const { return along_d == deep_ ? preferred_ : BoxRows{}; }
+  BoxRows preferred(Pass pass) const { return transforms_ ? winograd_rows(pass, conv_) : BoxRows{}; }
+  /// What of it counts along D or H.
+  BoxRows along(bool d, const BoxRows& preferred) const { return d == deep_ ? preferred : BoxRows{}; }
 
   ConvDesc conv_;
   const Epilogue& epilogue_;
   Direction d_, h_;
-  bool deep_;
-  BoxRows preferred_;
+  bool deep_, transforms_;
   int slots_;
   double budget_bytes_;
   bool bands_;
