@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
-#include "kernels/epilogue_blocks.hpp"
+#include "kernels/epilogue_pass.hpp"
 
 namespace petaflow {
 

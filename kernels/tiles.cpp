@@ -1,6 +1,6 @@
 #include "kernels/tiles.hpp"
 
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 namespace petaflow {
 
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
 const Tiles::Config Tiles::kConfig;
 
 bool may_use_tiles() {

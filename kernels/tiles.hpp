@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__CUDACC__)
-#define PETAFLOW_HAS_TILES 1
+#define PETAFLOW_TILE_INSTRUCTIONS 1
 #endif
 
 namespace petaflow {
@@ -13,7 +13,7 @@ namespace petaflow {
 /// True where there are tiles that multiply bf16 and Linux lets this process use them.
 bool may_use_tiles();
 
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
 /// The tiles 0 to 7 of the calling thread, each of 16 rows of 64 bytes (Intel SDM, volume 1, chapter 18), for as long
 /// as the object lives.  Assembler: the intrinsics of GCC do not say which memory they read and write, and are for
 /// functions compiled for tiles alone, which others cannot inline.

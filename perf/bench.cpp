@@ -250,9 +250,7 @@ class Bench {
     measure(work, [&] {
       for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
         const BandBox& box = bands.boxes[index];
-        std::byte* from = x.data() + (box.x.sample.begin * conv.x_strides.n + box.x.d.begin * conv.x_strides.d +
-                                      box.x.h.begin * conv.x_strides.h) *
-                                         element;
+        std::byte* from = x.data() + offset_of(box.x, conv.x_strides) * element;
         kernel->run(context_, box.shape, {from, y[slot], sum(slot), scratch[slot]});
       });
     });

@@ -17,6 +17,11 @@ struct BandBox {
   std::size_t shape = 0;  // index into Bands::shapes
 };
 
+/// Elements from the first one of a tensor to the first one of a box.
+inline std::int64_t offset_of(const RowBox& box, const Strides& s) {
+  return box.sample.begin * s.n + box.d.begin * s.d + box.h.begin * s.h;
+}
+
 /// One pass, cut into boxes.  A single box is the whole tensor, computed by a kernel that is parallel itself;
 /// otherwise the boxes run in parallel and their kernels are made for one thread.
 struct Bands {

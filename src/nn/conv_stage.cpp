@@ -15,10 +15,8 @@ std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 // The first element of a box of a channels-last tensor.
 std::byte* begin_of(const Tensor& tensor, const RowBox& box) {
-  const Shape& s = tensor.shape;
-  const std::int64_t pixel = ((box.sample.begin * s.d + box.d.begin) * s.h + box.h.begin) * s.w;
-  return static_cast<std::byte*>(tensor.data) +
-         static_cast<std::size_t>(pixel * tensor.pixel_stride) * size_of(tensor.type);
+  const std::int64_t offset = offset_of(box, Strides::of(tensor.shape.extent(), tensor.pixel_stride));
+  return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(offset) * size_of(tensor.type);
 }
 
 struct AddTo {

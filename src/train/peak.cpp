@@ -13,7 +13,7 @@
 
 #include "kernels/tiles.hpp"
 
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
 #include <immintrin.h>
 #endif
 
@@ -50,7 +50,7 @@ __attribute__((noinline)) float multiply_add(std::int64_t rounds, float seed) {
   return total(sum);
 }
 
-#if defined(__AVX512BF16__) && defined(PETAFLOW_HAS_TILES)
+#if defined(__AVX512BF16__) && defined(PETAFLOW_TILE_INSTRUCTIONS)
 /// `rounds` times kChains dot products of 16 pairs.
 __attribute__((noinline)) float dot_products(std::int64_t rounds, float seed) {
   const __m512 value = _mm512_set1_ps(1e-3F * seed);
@@ -65,7 +65,7 @@ __attribute__((noinline)) float dot_products(std::int64_t rounds, float seed) {
 }
 #endif
 
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
 constexpr auto kTileValues = [] {
   std::array<std::uint16_t, 512> values{};
   values.fill(0x3A83);  // 0.001 in bf16
@@ -146,10 +146,10 @@ Peaks measure_peaks(const Context& context) {
   constexpr double kFlop = 2.0 * kRounds * kChains * kLanes;
   Peaks peaks;
   peaks.f32_fma = best_rate(threads, kFlop, [](float seed) { return multiply_add(kRounds, seed); });
-#if defined(__AVX512BF16__) && defined(PETAFLOW_HAS_TILES)
+#if defined(__AVX512BF16__) && defined(PETAFLOW_TILE_INSTRUCTIONS)
   peaks.bf16_dot = best_rate(threads, 2 * kFlop, [](float seed) { return dot_products(kRounds, seed); });
 #endif
-#ifdef PETAFLOW_HAS_TILES
+#ifdef PETAFLOW_TILE_INSTRUCTIONS
   constexpr std::int64_t kTileRounds = 100'000;  // 64 cycles each: about 2 ms
   if (may_use_tiles()) {
     peaks.bf16_tile = best_rate(threads, kTileFlop * kTileRounds, [](float) { return tile_products(kTileRounds); });

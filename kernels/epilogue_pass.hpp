@@ -1,0 +1,92 @@
+// The walk of an epilogue over the pixels of a box: plain data and functions for host and devices, internal to
+// epilogue.cpp.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/epilogue_blocks.hpp"
+
+namespace petaflow::epilogue {
+
+enum class Work { kForward, kScatter, kGather };
+
+/// A pass over the pixels of a box of y (forward, scatter) or v (gather), all channels.
+template <class T, class Code, Work kWork>
+struct BoxPass {
+  Blocks<T, Code> blocks;
+  RowBox box;
+
+  // Channels of an item: all of them on the host.
+  static constexpr std::int64_t kChannels = kWidest * lanes::kLanes;
+  KOKKOS_INLINE_FUNCTION std::int64_t chunks() const {
+    return kOnHost ? 1 : (blocks.desc.y.c + kChannels - 1) / kChannels;
+  }
+  KOKKOS_INLINE_FUNCTION std::int64_t width() const {
+    return kWork == Work::kGather ? blocks.desc.v.w : blocks.desc.y.w;
+  }
+  std::int64_t items() const { return box.rows() * width() * chunks(); }
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    const std::int64_t chunk = item % chunks(), pixel = item / chunks(), row = pixel / width();
+    const std::int64_t plane = row / box.h.size();
+    const Pixel at{box.sample.begin + plane / box.d.size(), box.d.begin + plane % box.d.size(),
+                   box.h.begin + row % box.h.size(), pixel % width()};
+    channels(blocks.stream(), at, chunk * kChannels, kOnHost ? blocks.desc.y.c : kChannels);
+  }
+
+  /// In the calling thread.
+  void run() const {
+    const RandomStream random = blocks.stream();
+    for (std::int64_t sample = box.sample.begin; sample < box.sample.end; ++sample) {
+      for (std::int64_t d = box.d.begin; d < box.d.end; ++d) {
+        for (std::int64_t h = box.h.begin; h < box.h.end; ++h) {
+          Pixel at{sample, d, h, 0};
+          side_by_side<4>(random, at);
+          side_by_side<2>(random, at);
+          for (; at.w < width(); ++at.w) channels(random, at, 0, blocks.desc.y.c);
+        }
+      }
+    }
+  }
+
+ private:
+  // kPixels at once, as long as they fill a block of registers.
+  template <int kPixels>
+  void side_by_side(const RandomStream& random, Pixel& at) const {
+    if constexpr (kOnHost && kWork != Work::kGather) {
+      const std::int64_t c = blocks.desc.y.c;
+      if (c * kPixels != kChannels || !blocks.lie_side_by_side()) return;
+      for (; at.w + kPixels <= width(); at.w += kPixels)
+        block<kWidest, true, kPixels>(random, at, 0, static_cast<int>(c));
+    }
+  }
+  KOKKOS_INLINE_FUNCTION void channels(const RandomStream& random, const Pixel& at, std::int64_t begin,
+                                       std::int64_t count) const {
+    const std::int64_t c = blocks.desc.y.c, end = begin + count < c ? begin + count : c;
+    widths<kWidest>(random, at, begin, end);
+  }
+  // Blocks of kVectors registers as long as they fit, then narrower ones, then the rest of a unit.
+  template <int kVectors>
+  KOKKOS_INLINE_FUNCTION void widths(const RandomStream& random, const Pixel& at, std::int64_t c0,
+                                     std::int64_t end) const {
+    constexpr int kWidth = kVectors * lanes::kLanes;
+    for (; c0 + kWidth <= end; c0 += kWidth) block<kVectors, true>(random, at, c0, kWidth);
+    if constexpr (kVectors > kUnit) {
+      widths<kVectors / 2>(random, at, c0, end);
+    } else if (c0 < end) {
+      block<kVectors, false>(random, at, c0, static_cast<int>(end - c0));
+    }
+  }
+  template <int kVectors, bool kWhole, int kPixels = 1>
+  KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
+    if constexpr (kWork == Work::kForward) {
+      blocks.template forward<kVectors, kWhole, kPixels>(random, at, c0, count);
+    } else if constexpr (kWork == Work::kScatter) {
+      blocks.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
+    } else {
+      blocks.template gather<kVectors, kWhole>(random, at, c0, count);
+    }
+  }
+};
+
+}  // namespace petaflow::epilogue
