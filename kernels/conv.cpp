@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include <unistd.h>
+
 #include "base/error.hpp"
 #include "kernels/lanes.hpp"
 
@@ -47,18 +49,35 @@ bool has_tiles() {
 #endif
 }
 
-std::vector<ConvImpl> list_impls(Pass pass, DType type, [[maybe_unused]] bool split) {
-  const bool weights_in_bf16 = pass == Pass::kBackwardWeights && type == DType::kBf16,
-             has_fast_library = type == DType::kBf16 && has_tiles();  // our own ones below multiply vectors
+// Whether gradients of weights in f32 are faster after their operands are reordered.  In boxes with neighbouring taps
+// oneDNN's channels-last kernel is the faster one with a first cache of 48 KiB (Zen 5: 2 to 14 %), but not with 32 (Zen
+// 4).
+bool reordering_pays(const ConvDesc& like) {
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  static const bool small_cache = sysconf(_SC_LEVEL1_DCACHE_SIZE) < 48 * 1024;
+#else
+  static const bool small_cache = true;
+#endif
+  constexpr Extent kOne{1, 1, 1};
+  return small_cache || like.threads != 1 || like.geometry.stride != kOne || like.geometry.dilation != kOne;
+}
+
+struct Kind {
+  DType type;
+  bool split, reorders;
+};
+
+std::vector<ConvImpl> list_impls(Pass pass, [[maybe_unused]] const Kind& kind) {
+  const bool weights_in_bf16 = pass == Pass::kBackwardWeights && kind.type == DType::kBf16,
+             has_fast_library = kind.type == DType::kBf16 && has_tiles();  // our own ones below multiply vectors
   std::vector<ConvImpl> result, library, narrow;
   const auto append = [&](const std::vector<ConvImpl>& impls) {
     result.insert(result.end(), impls.begin(), impls.end());
   };
 #ifdef PETAFLOW_HAVE_ONEDNN
   library.push_back(kConvOnednn);
-  // Reordering pays in f32, where the library's channels-last gradients of weights are slower.
-  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + weights_in_bf16, kConvOnednnBlocked);
-  if (split) result.push_back(kConvSplit);
+  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + !kind.reorders, kConvOnednnBlocked);
+  if (kind.split) result.push_back(kConvSplit);
 #endif
 #ifdef PETAFLOW_HAVE_NARROW
   narrow.push_back(kConvNarrow);
@@ -79,14 +98,17 @@ std::vector<ConvImpl> list_impls(Pass pass, DType type, [[maybe_unused]] bool sp
 
 }  // namespace
 
-std::span<const ConvImpl> conv_impls(Pass pass, DType type, bool split) {
+std::span<const ConvImpl> conv_impls(Pass pass, const ConvDesc& like) {
   using Lists = std::array<std::vector<ConvImpl>, 3>;
-  const auto make = [](DType of, bool with_split) {
-    return Lists{list_impls(Pass::kForward, of, with_split), list_impls(Pass::kBackwardData, of, with_split),
-                 list_impls(Pass::kBackwardWeights, of, with_split)};
+  const auto make = [](const Kind& kind) {
+    return Lists{list_impls(Pass::kForward, kind), list_impls(Pass::kBackwardData, kind),
+                 list_impls(Pass::kBackwardWeights, kind)};
   };
-  static const Lists f32 = make(DType::kF32, false), split3 = make(DType::kF32, true), bf16 = make(DType::kBf16, false);
-  return (type == DType::kBf16 ? bf16 : split ? split3 : f32)[static_cast<std::size_t>(pass)];
+  static const Lists bf16 = make({DType::kBf16, false, false});
+  static const std::array<Lists, 4> f32 = {make({DType::kF32, false, false}), make({DType::kF32, false, true}),
+                                           make({DType::kF32, true, false}), make({DType::kF32, true, true})};
+  const auto index = static_cast<std::size_t>(2 * like.split + reordering_pays(like));
+  return (like.type == DType::kBf16 ? bf16 : f32[index])[static_cast<std::size_t>(pass)];
 }
 
 std::string bf16_products() {
@@ -97,7 +119,7 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
   PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
   ConvChoice choice;
   std::string known = "\"auto\", \"direct\", \"tune\"";
-  for (const ConvImpl& impl : conv_impls(pass, boxes.front().type, boxes.front().split)) {
+  for (const ConvImpl& impl : conv_impls(pass, boxes.front())) {
     known += fmt::format(", \"{}\"", impl.name);
     const bool transforms = impl.scope == ConvScope::kTransform;
     if (forced != "auto" && !(forced == "direct" && !transforms) && forced != impl.name) continue;

@@ -121,8 +121,8 @@ struct ConvImpl {
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
-/// @param split  as in ConvDesc
-std::span<const ConvImpl> conv_impls(Pass pass, DType type = DType::kF32, bool split = false);
+/// @param like  the type, split, threads, strides and dilations of a convolution or of its boxes
+std::span<const ConvImpl> conv_impls(Pass pass, const ConvDesc& like = {});
 
 /// What multiplies bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there is no instruction for it.
 std::string bf16_products();

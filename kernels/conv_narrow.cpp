@@ -57,12 +57,6 @@ struct RowAt {
   bool operator==(const RowAt&) const = default;
 };
 
-/// The row of x that a line of a row of y copies.
-RowAt source_of(const ConvGeometry& g, const RowAt& y, std::int64_t line) {
-  return {y.sample, y.d * g.stride.d + line / g.kernel.h * g.dilation.d - g.pad_begin.d,
-          y.h * g.stride.h + line % g.kernel.h - g.pad_begin.h};
-}
-
 /// Copies a row of x from pixel -pad on.
 template <class T>
 void copy_line(const ConvDesc& desc, const LineShape& shape, const T* x, const RowAt& row, T* to) {
@@ -91,9 +85,10 @@ inline void pair_pixels(const ConvDesc& desc, const Bf16* y, lanes::Bf16Pair* to
 }
 
 /// kPixels pixels from `first` of a row, kVectors registers of channels of y.
-template <int kPixels, int kVectors, class T>
-void convolve(const T* const* at, std::int64_t first, std::int64_t step, std::int64_t sources, const Number<T>* weights,
-              T* y, std::int64_t y_step) {
+/// @param step  elements between pixels; a constant makes their addresses cheap
+template <int kPixels, int kVectors, class T, class Step>
+void convolve(const T* const* at, std::int64_t sources, std::int64_t first, Step step, const Number<T>* weights, T* y,
+              std::int64_t y_step) {
   Floats sum[kPixels][kVectors] = {};
   for (std::int64_t s = 0; s < sources; ++s, weights += kVectors * kLanes) {
     const T* from = at[s] + first * step;
@@ -110,26 +105,37 @@ void convolve(const T* const* at, std::int64_t first, std::int64_t step, std::in
   });
 }
 
-/// Sources [first, first + kSources) times kVectors registers of channels of dy, over the numbers of a row.
-template <int kSources, int kVectors, class N>
-void correlate(const N* const* at, std::int64_t first, std::int64_t step, std::int64_t count, const N* dy,
-               std::int64_t dy_step, float* gradient) {
+/// kRun neighbouring sources of each of kLines lines times kVectors registers of channels of dy, over the numbers of a
+/// row.
+template <int kLines, int kRun, int kVectors, class N>
+void correlate(const N* const* lines, std::int64_t step, std::int64_t count, const N* dy, std::int64_t dy_step,
+               float* gradient) {
+  constexpr int kSources = kLines * kRun;
   Floats sum[kSources][kVectors];
   unrolled<kSources>([&](auto s) {
     unrolled<kVectors>([&](auto v) { lanes::load(gradient + (s * kVectors + v) * kLanes, sum[s][v]); });
   });
-  const N* from[kSources];
-  unrolled<kSources>([&](auto s) { from[s] = at[first + s]; });
+  const N* from[kLines];
+  unrolled<kLines>([&](auto l) { from[l] = lines[l]; });
   for (std::int64_t i = 0; i < count * step; i += step, dy += dy_step) {
     lanes::Vector<N> value[kVectors];
     unrolled<kVectors>([&](auto v) { lanes::load(dy + v * kLanes, value[v]); });
-    unrolled<kSources>(
-        [&](auto s) { unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[s][v], from[s][i], value[v]); }); });
+    unrolled<kSources>([&](auto s) {
+      unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[s][v], from[s / kRun][i + s % kRun], value[v]); });
+    });
   }
   unrolled<kSources>([&](auto s) {
     unrolled<kVectors>([&](auto v) { lanes::store(gradient + (s * kVectors + v) * kLanes, kLanes, sum[s][v]); });
   });
 }
+
+/// Sources whose sums of kVectors registers stay in registers, beside those of dy and one to spare.
+template <int kVectors>
+inline constexpr int kRoom = (lanes::kRegisters - kVectors - 1) / kVectors;
+
+/// Sources of a line that are correlated together: all of a run, or one where the registers do not hold so many.
+template <int kRun>
+inline constexpr std::integral_constant<int, kRun <= kRoom<lanes::kVectors> ? kRun : 1> kRunOf;
 
 /// Weights (out, in, taps) for forward: [block of targets][line][number of a run][target in block].
 template <class T>
@@ -252,24 +258,29 @@ class NarrowKernel final : public ConvKernel {
   template <class Stored, class F>
   void for_lines(std::size_t box, const ConvArgs& args, const RowAt& at, RowAt* held, const F& f) const {
     const ConvDesc& desc = boxes_[box];
+    const ConvGeometry& g = desc.geometry;
     const LineShape& shape = shapes_[box];
-    const std::int64_t taps = desc.geometry.kernel.h;
     const T* x = static_cast<const T*>(args.x);
-    for (std::int64_t line = 0; line < shape.count; ++line) {
-      const RowAt row = source_of(desc.geometry, at, line);
-      const std::int64_t place = line / taps * taps + (row.h % taps + taps) % taps;
-      auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * line_bytes_);
-      if (held[place] != row) {
-        held[place] = row;
-        if constexpr (std::is_same_v<Stored, T>) {
-          copy_line(desc, shape, x, row, to);
-        } else {
-          auto* elements = reinterpret_cast<T*>(args.scratch + elements_at());
-          copy_line(desc, shape, x, row, elements);
-          lanes::pair_elements(elements, elements + shape.step, shape.elements - shape.step, to);
+    const std::int64_t first_h = at.h * g.stride.h - g.pad_begin.h,
+                       first_place = (first_h % g.kernel.h + g.kernel.h) % g.kernel.h;
+    for (std::int64_t td = 0; td < g.kernel.d; ++td) {
+      RowAt row = {at.sample, at.d * g.stride.d + td * g.dilation.d - g.pad_begin.d, first_h};
+      for (std::int64_t th = 0, turn = first_place; th < g.kernel.h; ++th, ++row.h) {
+        const std::int64_t place = td * g.kernel.h + turn;
+        auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * line_bytes_);
+        if (held[place] != row) {
+          held[place] = row;
+          if constexpr (std::is_same_v<Stored, T>) {
+            copy_line(desc, shape, x, row, to);
+          } else {
+            auto* elements = reinterpret_cast<T*>(args.scratch + elements_at());
+            copy_line(desc, shape, x, row, elements);
+            lanes::pair_elements(elements, elements + shape.step, shape.elements - shape.step, to);
+          }
         }
+        f(to);
+        if (++turn == g.kernel.h) turn = 0;
       }
-      f(to);
     }
   }
 
@@ -281,24 +292,28 @@ class NarrowKernel final : public ConvKernel {
     for_lines<T>(box, args, row, held, [&](const T* line) {
       for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = line + e;
     });
-    for_blocks([&](std::int64_t block, auto vectors) {
-      in_pieces(desc.out.w, lanes::kPoints, [&](std::int64_t first, std::int64_t pixels) {
-        with_constant<lanes::kPoints>(pixels, [&](auto count) {
-          convolve<count, vectors>(at, first, shape.step, sources, packed_.data() + block * kBlock * sources,
+    const auto pixels = [&](std::int64_t block, auto vectors, auto most, auto step) {
+      in_pieces(desc.out.w, most, [&](std::int64_t first, std::int64_t size) {
+        with_constant<most>(size, [&](auto count) {
+          convolve<count, vectors>(at, sources, first, step, packed_.data() + block * kBlock * sources,
                                    y + block * kBlock, desc.y_strides.w);
         });
       });
+    };
+    for_blocks([&](std::int64_t block, auto vectors) {
+      // All accumulators for neighbouring pixels of one channel; other steps take too many addresses for more of them.
+      constexpr std::integral_constant<int, lanes::kPoints * lanes::kVectors / vectors> kMost;
+      if (shape.step == 1) {
+        pixels(block, vectors, kMost, std::integral_constant<std::int64_t, 1>{});
+      } else {
+        pixels(block, vectors, std::integral_constant<int, lanes::kPoints>{}, shape.step);
+      }
     });
   }
 
   void backward(std::size_t box, const ConvArgs& args, const RowAt& row_at, RowAt* held, const T* dy) const {
     const ConvDesc& desc = boxes_[box];
     const LineShape& shape = shapes_[box];
-    const Number<T>* at[kMostSources];
-    std::int64_t sources = 0;
-    for_lines<Number<T>>(box, args, row_at, held, [&](const Number<T>* line) {
-      for (std::int64_t e = 0; e < shape.run(); ++e) at[sources++] = line + e;
-    });
     const Number<T>* row;
     std::int64_t row_step = desc.y_strides.w;
     if constexpr (kHeld<T> == 1) {
@@ -309,19 +324,35 @@ class NarrowKernel final : public ConvKernel {
       row = pairs;
       row_step = order_.targets;
     }
-    for_blocks([&](std::int64_t block, auto vectors) {
-      // One register for each vector of the gradient, and one to spare; of more than ten sources, each with two
-      // vectors, fetching the pointers costs more than it saves.
-      constexpr int kRoom = (lanes::kRegisters - vectors - 1) / vectors,
-                    kMost = vectors > 1 ? std::min(kRoom, 10) : kRoom;
-      in_pieces(sources, kMost, [&](std::int64_t first, std::int64_t size) {
-        with_constant<kMost>(size, [&](auto count) {
-          correlate<count, vectors>(at, first, shape.step * kHeld<T>, ceil_div(desc.out.w, kHeld<T>),
-                                    row + block * kBlock, row_step,
-                                    args.sum + order_.block_begin(0, block) + first * vectors * kLanes);
+    const auto sum_up = [&](auto run) {
+      const Number<T>* lines[kMostSources];
+      std::int64_t count = 0;
+      for_lines<Number<T>>(box, args, row_at, held, [&](const Number<T>* line) {
+        for (std::int64_t e = 0; e < shape.run(); e += run) lines[count++] = line + e;
+      });
+      for_blocks([&](std::int64_t block, auto vectors) {
+        // Of more than ten lines, each with two vectors, fetching the pointers costs more than it saves.
+        constexpr int kMost = std::min(kRoom<vectors> / run, vectors > 1 ? 10 : kRoom<1>);
+        in_pieces(count, kMost, [&](std::int64_t first, std::int64_t size) {
+          with_constant<kMost>(size, [&](auto lines_of_piece) {
+            correlate<lines_of_piece, run, vectors>(
+                lines + first, shape.step * kHeld<T>, ceil_div(desc.out.w, kHeld<T>), row + block * kBlock, row_step,
+                args.sum + order_.block_begin(0, block) + first * run * vectors * kLanes);
+          });
         });
       });
-    });
+    };
+    // Three taps of 1, 3 or 4 channels are usual.
+    switch (shape.run()) {
+      case 3:
+        return sum_up(kRunOf<3>);
+      case 9:
+        return sum_up(kRunOf<9>);
+      case 12:
+        return sum_up(kRunOf<12>);
+      default:
+        return sum_up(std::integral_constant<int, 1>{});
+    }
   }
 
   /// f(block, its registers) for the blocks of channels of y.

@@ -206,7 +206,7 @@ class Bench {
     conv.threads = context_.threads;
     const Epilogue finish(layer.epilogue, nullptr, {}, {}, nullptr);
     for (const Pass pass : kPasses) {
-      for (const ConvImpl& impl : conv_impls(pass, type_)) {
+      for (const ConvImpl& impl : conv_impls(pass, conv)) {
         for (const bool in_boxes : {false, true}) {
           const BandCutter cutter(conv, finish, context_.threads, {.conv = impl.name, .bands = in_boxes});
           const Bands bands = pass == Pass::kForward        ? cutter.forward()

@@ -43,7 +43,7 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
       slots_(slots),
       budget_bytes_(kernels.cache_share * static_cast<double>(level2_bytes())),
       bands_(kernels.bands && kOnHost) {
-  const bool transforms = conv_impls(Pass::kForward, conv.type, conv.split).front().scope == ConvScope::kTransform;
+  const bool transforms = conv_impls(Pass::kForward, conv).front().scope == ConvScope::kTransform;
   transforms_ = (kernels.conv == "auto" && transforms) || kernels.conv == "winograd";
   const ConvGeometry& g = conv.geometry;
   d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};

@@ -19,7 +19,7 @@ KernelOptions& kernels_of(ConvStage::Options& stage, Pass pass) {
 
 bool accepts(const ConvStage::Options& stage, Pass pass, const Context& context) {
   const std::string& name = stage.kernels[static_cast<std::size_t>(pass)].conv;
-  const auto impls = conv_impls(pass, stage.conv.type, stage.conv.split);
+  const auto impls = conv_impls(pass, stage.conv);
   const auto impl = std::ranges::find_if(impls, [&](const ConvImpl& i) { return i.name == name; });
   return impl != impls.end() && impl->why_not(pass, ConvStage::bands(stage, pass, context).shapes).empty();
 }
@@ -171,7 +171,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
   const auto first_of_the_fastest = [&] {
     return std::ranges::find_if(trials, [&](const ConvTrial& trial) { return trial.ms <= 1.03e3 * best_s; });
   };
-  for (const ConvImpl& impl : conv_impls(pass, stage.conv.type, stage.conv.split))
+  for (const ConvImpl& impl : conv_impls(pass, stage.conv))
     attempt({impl.name, bands, kCacheShare});
   if (bands) {
     const std::string conv = first_of_the_fastest()->conv;
