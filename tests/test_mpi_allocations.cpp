@@ -12,6 +12,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -56,13 +58,6 @@ class Uncounted final : public Dataset {
   const Dataset& data_;
 };
 
-CommonOptions options_of(std::int64_t batch, bool bands) {
-  CommonOptions options;
-  options.train.batch = batch;
-  options.kernels.bands = bands;
-  return options;
-}
-
 /// Steps ask for nothing but what libraries are known to.
 void expect_none(const CommonOptions& options, const Graph& graph, const Loss& loss) {
   if (!kOnHost) GTEST_SKIP() << "SKIPPED: what CUDA asks for is its own";
@@ -104,42 +99,51 @@ Graph cosmoflow(const char* kind, std::int64_t channels, std::int64_t edge, Coun
 
 bool one_rank() { return make_communicator()->size() == 1; }
 
-/// In boxes and by whole tensors; the networks at their own sizes.
-class Allocations : public testing::TestWithParam<bool> {};
+/// In boxes and by whole tensors, in f32 and bf16; the networks at their own sizes.
+class Allocations : public testing::TestWithParam<std::tuple<bool, std::string>> {
+ protected:
+  static CommonOptions options(std::int64_t batch) {
+    CommonOptions options;
+    options.train.batch = batch;
+    std::tie(options.kernels.bands, options.precision) = GetParam();
+    return options;
+  }
+};
 
 TEST_P(Allocations, HepAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options_of(1, GetParam()), hep::model({}, Shape{1, 3, 1, 224, 224}), SoftmaxLoss());
+  expect_none(options(1), hep::model({}, Shape{1, 3, 1, 224, 224}), SoftmaxLoss());
 }
 
 TEST_P(Allocations, CosmoFlowAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options_of(1, GetParam()), cosmoflow("sc18", 1, 128, CountScale::kMean),
-              RegressionLoss(RegressionError::kSquared));
+  expect_none(options(1), cosmoflow("sc18", 1, 128, CountScale::kMean), RegressionLoss(RegressionError::kSquared));
 }
 
 TEST_P(Allocations, CosmoFlowOfMlperfAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options_of(1, GetParam()), cosmoflow("mlperf", 4, 64, CountScale::kLog1p),
-              RegressionLoss(RegressionError::kSquared));
+  expect_none(options(1), cosmoflow("mlperf", 4, 64, CountScale::kLog1p), RegressionLoss(RegressionError::kSquared));
 }
 
 TEST_P(Allocations, BatchNormAsksForNone) {
-  CommonOptions options = options_of(4, GetParam());
-  options.optimizer.clip_norm = 1;
-  options.optimizer.larc = 0.01;
-  expect_none(options, cosmoflow("quick", 4, 32, CountScale::kLog1p, "global"),
+  CommonOptions common = options(4);
+  common.optimizer.clip_norm = 1;
+  common.optimizer.larc = 0.01;
+  expect_none(common, cosmoflow("quick", 4, 32, CountScale::kLog1p, "global"),
               RegressionLoss(RegressionError::kSquared));
 }
 
-INSTANTIATE_TEST_SUITE_P(Bands, Allocations, testing::Bool(),
-                         [](const auto& bands) { return bands.param ? "Boxes" : "WholeTensors"; });
-
-TEST(Allocations, DeterministicTrainingAsksForNone) {
-  CommonOptions options = options_of(4, true);
-  options.train.deterministic = true;
-  expect_none(options, hep::model({}, Shape{1, 3, 1, 64, 64}), SoftmaxLoss());
+TEST_P(Allocations, DeterministicTrainingAsksForNone) {
+  CommonOptions deterministic = options(4);
+  deterministic.train.deterministic = true;
+  expect_none(deterministic, hep::model({}, Shape{1, 3, 1, 64, 64}), SoftmaxLoss());
 }
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Allocations, testing::Combine(testing::Bool(), testing::Values("f32", "bf16")),
+                         [](const auto& kernels) {
+                           return (std::get<0>(kernels.param) ? "Boxes_" : "WholeTensors_") +
+                                  std::get<1>(kernels.param);
+                         });
 
 /// What the test is to see: a vector that a thread of a kernel makes.
 TEST(Allocations, AreSeenInAllThreads) {
