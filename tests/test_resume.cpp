@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "io/checkpoint.hpp"
@@ -135,15 +136,51 @@ TEST_F(Resume, TheNumberOfRanksMayChange) {
   expect_same_end("part");
 }
 
-TEST_F(Resume, TheNumberOfThreadsMayChange) {
-  const std::string larger = " data.height=32 data.width=32 model.filters=[32,32,8] optimizer.clip_norm=0.5";
-  ASSERT_EQ(run("generate small.toml --overwrite" + larger).code, 0);
-  ASSERT_EQ(run(training("whole") + larger).code, 0);
-  ASSERT_EQ(run(training("part", "run.wall_time=0.001") + larger, 1, "env OMP_NUM_THREADS=3 timeout 120").code, 3);
-  const Outcome rest = run(training("part") + larger + " --resume", 2, "env OMP_NUM_THREADS=2 timeout 120");
-  EXPECT_EQ(rest.code, 0) << rest.err;
-  expect_same_end("part");
+/// In f32 and bf16.
+class ResumeInPrecision : public Resume, public testing::WithParamInterface<std::string> {
+ protected:
+  struct Processes {
+    int ranks, threads;
+  };
+
+  void SetUp() override {
+    Program::SetUp();
+    if (HasFatalFailure()) return;
+    ASSERT_EQ(run("generate small.toml" + larger_).code, 0);
+  }
+
+  Outcome train(const std::string& name, const Processes& on, const std::string& more) {
+    const std::string keys = larger_ + " optimizer.clip_norm=0.5 checkpoint.keep=12 precision=" + GetParam();
+    return run(training(name, more + keys), on.ranks,
+               "env OMP_NUM_THREADS=" + std::to_string(on.threads) + " timeout 120");
+  }
+
+  /// A run that is killed in the second epoch, when its weights are no longer those of the best validation.
+  void expect_same_end_on(const Processes& first, const Processes& second, const std::string& more) {
+    ASSERT_EQ(train("whole", first, more).code, 0);
+    fs::copy(folder_ / "runs/whole", folder_ / "runs/part",
+             fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    for (int step = 10; step <= 24; step += 2)
+      ASSERT_TRUE(fs::remove(folder_ / "runs/part" / fmt::format("checkpoint-{:010}.h5", step)));
+    const Outcome rest = train("part", second, more + " --resume");
+    EXPECT_EQ(rest.code, 0) << rest.err;
+    EXPECT_NE(rest.out.find("going on from runs/part/checkpoint-0000000008.h5"), std::string::npos) << rest.out;
+    expect_same_end("part");
+  }
+
+ private:
+  // Wide enough for Winograd's transforms.
+  const std::string larger_ = " data.height=32 data.width=32 model.filters=[32,32,8]";
+};
+
+TEST_P(ResumeInPrecision, TheNumberOfThreadsMayChange) { expect_same_end_on({1, 3}, {2, 2}, ""); }
+
+TEST_P(ResumeInPrecision, AsManyThreadsEndAlikeInPlainMode) {
+  expect_same_end_on({1, 2}, {1, 2}, "train.deterministic=false");
 }
+
+INSTANTIATE_TEST_SUITE_P(Precisions, ResumeInPrecision, testing::Values("f32", "bf16"),
+                         [](const auto& precision) { return precision.param; });
 
 TEST_F(Resume, RequestsToStopEndTheRunInOrder) {
   ASSERT_EQ(run(training("whole")).code, 0);
