@@ -1,5 +1,6 @@
 // The hep program as a user meets it: exit codes, one message, nothing left behind, on one and on two ranks.
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/file.h>
 
 #include <cstdio>
@@ -157,6 +158,25 @@ TEST_F(Program, BenchSaysWhatReadingTook) {
   EXPECT_EQ(read["held_bytes"], 0);
   EXPECT_GT(read["bytes_read"], pixels / 10);
   EXPECT_LT(read["bytes_read"], fs::file_size(folder_ / "train.h5") * 2);
+}
+
+TEST_F(Program, WarnsOfThreadsThatShareCores) {
+  const std::string words = "2 threads but may use cores ";
+  const auto warnings = [&](const std::string& environment) {
+    const Outcome bench = run("bench small.toml --steps 1", 1, environment + " timeout 120");
+    EXPECT_EQ(bench.code, 0) << bench.err;
+    return count(bench.out, words);
+  };
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "NOT TESTED: this machine has one core";
+  const std::string on_one = "taskset -c " + std::to_string(sched_getcpu()) + " ", two = "env OMP_NUM_THREADS=2";
+  EXPECT_EQ(warnings(on_one + two), 1U);
+  EXPECT_EQ(warnings(on_one + two + " OMP_PROC_BIND=true"), 1U);
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 2)
+    GTEST_SKIP() << "NOT TESTED further: the test may use one core";
+  EXPECT_EQ(warnings(two), 0U);
+  EXPECT_EQ(warnings(two + " OMP_PROC_BIND=true"), 0U) << "each thread has a core of its own";
 }
 
 TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {

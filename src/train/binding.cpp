@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <Kokkos_Core.hpp>
 
 #include "train/rates.hpp"
 
@@ -42,6 +43,22 @@ std::string ranges(const std::vector<int>& sorted) {
     i = last + 1;
   }
   return text;
+}
+
+// That any thread may use: the OpenMP runtime may have bound each of them to cores of its own (OMP_PROC_BIND), the
+// first one before main() begins.
+std::vector<int> cores_of(int threads) {
+  using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Static>>;
+  std::vector<cpu_set_t> sets(static_cast<std::size_t>(threads));
+  cpu_set_t* const set = sets.data();
+  Kokkos::parallel_for("petaflow::binding", Policy(0, threads),
+                       [=](int thread) { sched_getaffinity(0, sizeof set[thread], &set[thread]); });
+  Kokkos::DefaultHostExecutionSpace().fence();
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (std::ranges::any_of(sets, [=](const cpu_set_t& own) { return CPU_ISSET(core, &own); })) cores.push_back(core);
+  }
+  return cores;
 }
 
 /// A host of the table.
@@ -96,13 +113,8 @@ std::vector<Row> rows_of(const std::vector<Binding>& bindings) {
 Binding own_binding(int rank, int threads) {
   Binding binding{rank, host_name(), processor_name(), "unknown", 0, 0, threads};
   binding.online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return binding;
-  std::vector<int> cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(core, &set)) cores.push_back(core);
-  }
+  const std::vector<int> cores = cores_of(threads);
+  if (cores.empty()) return binding;
   binding.cores = ranges(cores);
   binding.bound_cores = static_cast<int>(cores.size());
   return binding;

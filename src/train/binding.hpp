@@ -14,14 +14,14 @@ namespace petaflow {
 struct Binding {
   int rank = 0;
   std::string host, processor;
-  std::string cores;     // that it may use: "0-3,8"
+  std::string cores;     // that its threads may use: "0-3,8"
   int bound_cores = 0;   // their number
   int online_cores = 0;  // of the host
   int threads = 1;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Binding, rank, host, processor, cores, bound_cores, online_cores, threads)
 
-/// Of this process.
+/// Of this process; Kokkos must be initialised.
 Binding own_binding(int rank, int threads);
 
 /// Of all ranks, on rank 0; empty elsewhere.

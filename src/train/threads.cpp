@@ -7,14 +7,21 @@
 #include <cstdlib>
 
 #include <Kokkos_Core.hpp>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 namespace petaflow {
 namespace {
 
 int cores_of_process() {
+#ifdef _OPENMP
+  return omp_get_num_procs();  // this thread may be bound to one of them already (OMP_PROC_BIND)
+#else
   cpu_set_t set;
   CPU_ZERO(&set);
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+#endif
 }
 
 }  // namespace
