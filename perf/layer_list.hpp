@@ -180,6 +180,8 @@ inline LayerList read_layer_list(const std::string& file) {
     }
     if (!line.done()) line.error("there is more than expected: \"{}\"", line.word(""));
   }
+  if (list.convolutions.empty() && list.dense.empty())
+    user_error("{} holds no layers; each line of such a list is one, as in perf/shapes/hep.txt", file);
   return list;
 }
 

@@ -86,6 +86,17 @@ TEST(LayerLists, RefuseWhatTheyDoNotUnderstand) {
             "the pooling must be -, or max or average and its window (max2), found \"min2\"");
   EXPECT_EQ(refusal("conv a 1 2 3 8x8 3 1 1 1 max9 - -"), "the pooling's window does not fit into the output");
   EXPECT_THROW(read_layer_list(folder / "missing.txt"), Error);
+
+  const std::string file = folder / "empty.txt";
+  for (const char* text : {"", "# a comment alone\n\n"}) {
+    std::ofstream(file) << text;
+    try {
+      read_layer_list(file);
+      ADD_FAILURE() << "\"" << text << "\" is taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find(file + " holds no layers"), 0U) << error.what();
+    }
+  }
 }
 
 }  // namespace

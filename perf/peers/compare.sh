@@ -67,7 +67,12 @@ column() { table[$1,$2]+=" $3"; }
 
 processor=$(lscpu | sed -n 's/^Model name: *//p')
 echo "$processor, $threads threads, $precision, PyTorch $torch"
+# A minute for the four programs of a network is what the rates in perf/README.md come to.
+echo "$rounds rounds of ${networks[*]}: $((4 * rounds * ${#networks[@]})) programs one after the other," \
+  "about $((rounds * ${#networks[@]})) min on two cores"
+SECONDS=0
 for ((round = 1; round <= rounds; ++round)); do
+  ratios=''
   for network in "${networks[@]}"; do
     pair=$(ours "$network")
     read -r rate memory <<<"$pair"
@@ -86,9 +91,11 @@ for ((round = 1; round <= rounds; ++round)); do
     column "$network" best_rate "$best_rate"; column "$network" best_memory "$best_memory"
     column "$network" layout $layout
     column "$network" to_default "$(ratio "$rate" "$default_rate")"; column "$network" to_best "$(ratio "$rate" "$best_rate")"
-    echo "round $round, $network: petaflow $rate samples/s, $memory MiB; PyTorch default $default_rate, $default_memory;" \
-      "tuned channels_last $last_rate, $last_memory; tuned plain $plain_rate, $plain_memory"
+    ratios+=" $network $(ratio "$rate" "$best_rate") ($(ratio "$rate" "$default_rate")),"
   done
+  left=$((SECONDS * (rounds - round) / round / 60 + 1))
+  ((round < rounds)) && left="about $left min left" || left="done"
+  echo "round $round of $rounds, times as fast as PyTorch best-tuned (default):$ratios $left"
 done
 
 cell() {  # NETWORK NAME DIGITS
