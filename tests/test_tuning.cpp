@@ -124,16 +124,39 @@ TEST(ConvTuning, TriesBoxesOfOtherSizes) {
   EXPECT_FALSE(of(without, Pass::kForward).bands) << "the user wants none";
 }
 
-TEST(ConvTuning, OneDisturbanceDoesNotDecide) {
-  std::map<std::string, int> times;
-  Fake tuning([&](const KernelOptions& k) {  // "kokkos" is the fastest, but something else runs at first
-    const double disturbed = times[fmt::format("{} {} {}", k.conv, k.bands, k.cache_share)]++ == 0 ? 1.7 : 1;
-    return k.conv == "kokkos" ? disturbed : 1.2;
-  });
+TEST(ConvTuning, CandidatesAreTimedInTurnsAndTheirBestRoundCounts) {
+  std::map<std::string, int> rounds;
+  Fake tuning(
+      [&](const KernelOptions& k) {  // something else runs in the first two rounds, and "kokkos" gets most of it
+        const bool busy = rounds[fmt::format("{} {} {}", k.conv, k.bands, k.cache_share)]++ < 2;
+        return k.conv == "kokkos" ? (busy ? 2.3 : 1) : (busy ? 1.2 : 1.1);
+      });
   ConvStage::Options tuned = stage();
   tuned.backward = false;
   tuning.tune(tuned, Context{});
   EXPECT_EQ(of(tuned, Pass::kForward).conv, "kokkos");
+  std::vector<std::string> order;
+  for (const auto& [pass, kernels] : tuning.timed) order.push_back(kernels.conv);
+  const std::size_t all = accepting(stage(), Pass::kForward).size();
+  for (std::size_t i = 0; i < all; ++i) EXPECT_EQ(order[i], order[all + i]) << "a round is not in turn";
+  EXPECT_EQ(std::set<std::string>(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(all)).size(), all);
+}
+
+TEST(ConvTuning, RoundsThatDisagreeAreNoted) {
+  const auto spread_of = [](std::vector<double> rounds) {  // of what is kept
+    std::size_t round = 0;
+    Fake tuning([&](const KernelOptions& k) {
+      return k.conv == "kokkos" && k.bands && k.cache_share == kCacheShare ? rounds.at(round++) : 3.0;
+    });
+    ConvStage::Options tuned = stage();
+    tuned.backward = false;
+    tuning.tune(tuned, Context{});
+    EXPECT_EQ(of(tuned, Pass::kForward).conv, "kokkos");
+    return tuning.table.begin()->second.spread;
+  };
+  EXPECT_DOUBLE_EQ(spread_of({1, 1, 1, 1}), 0);
+  EXPECT_DOUBLE_EQ(spread_of({2, 1, 1, 1}), 0) << "one disturbance is none";
+  EXPECT_DOUBLE_EQ(spread_of({1.5, 1, 2, 1.5}), 0.5);
 }
 
 TEST(ConvTuning, KnowsALayerAgainAndNoOther) {
@@ -296,6 +319,19 @@ TEST_F(TuningFile, MachinesDifferByThreadsAndBuilds) {
   setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
   EXPECT_NE(machine_text(1), before);
   unsetenv("ONEDNN_MAX_CPU_ISA");
+}
+
+TEST(BusyWarning, SpeaksOfPassesThatWereTimedNow) {
+  const auto said = [](int busy, int quiet, const std::string& source = "") {
+    std::map<std::string, TunedPass> table;
+    for (int i = 0; i < busy + quiet; ++i) table[std::to_string(i)] = {{}, source, i < busy ? 0.3 : 0.2};
+    return busy_warning(table);
+  };
+  EXPECT_EQ(said(0, 12), "");
+  EXPECT_EQ(said(2, 10), "") << "clocks of some passes err anyway";
+  EXPECT_HOLDS(said(3, 9), "the times of 3 of 12 passes differed by more than 25 % between rounds");
+  EXPECT_EQ(said(12, 0, "a file"), "");
+  EXPECT_EQ(said(0, 0), "");
 }
 
 // ---- Programs ----

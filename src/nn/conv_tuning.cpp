@@ -126,18 +126,18 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
     return timer.seconds();
   };
   if (pass != Pass::kForward) run(Pass::kForward);  // writes what backward reads
-  constexpr int kLeastRuns = 3, kMostRuns = 20;
-  constexpr double kEnough_s = 0.1;
+  constexpr int kFirstRuns = 3, kMostRuns = 10;
+  constexpr double kEnough_s = 0.05;
   double best_s = run(pass), total_s = best_s;  // with page faults of the library's own memory
   // A short run may be slow because others took the processor for a while.
-  for (int i = 1; i < kLeastRuns && best_s > give_up_s && total_s < kEnough_s; ++i) {
+  for (int i = 1; i < kFirstRuns && best_s > give_up_s && total_s < kEnough_s; ++i) {
     const double run_s = run(pass);
     best_s = std::min(best_s, run_s);
     total_s += run_s;
   }
   if (best_s > give_up_s) return best_s;
   total_s = 0;
-  for (int i = 0; i < kLeastRuns || (i < kMostRuns && total_s < kEnough_s); ++i) {
+  for (int i = 0; i < kMostRuns && total_s < kEnough_s; ++i) {
     const double run_s = run(pass);
     best_s = std::min(best_s, run_s);
     total_s += run_s;
@@ -145,15 +145,33 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   return best_s;
 }
 
-// Two cuts are the same where they have as many boxes and the first ones are as high.  Those that come close to the
-// fastest are timed twice, some time apart, so that one disturbance does not decide.
+namespace {
+
+/// One way to compute a pass, with its times in the rounds so far.
+struct Candidate {
+  ConvTrial trial;
+  std::vector<double> seconds = {};
+
+  double best_s() const { return std::ranges::min(seconds); }
+  double spread() const {
+    std::vector<double> sorted = seconds;
+    std::ranges::sort(sorted);
+    const std::size_t n = sorted.size();
+    return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 / sorted[0] - 1;
+  }
+};
+
+}  // namespace
+
+// Two cuts are the same where they have as many boxes and the first ones are as high.  A round times every candidate
+// once, so that what else the machine does for a while meets all of them.
 TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context& context) const {
   const Region region("petaflow::tuning");
   const bool bands = kernels_of(stage, pass).bands;
-  std::vector<ConvTrial> trials;
+  std::vector<Candidate> candidates;
   std::vector<std::string> done;  // implementation and cut
   double best_s = std::numeric_limits<double>::infinity();
-  const auto attempt = [&](ConvTrial trial) {
+  const auto add = [&](ConvTrial trial) {
     use(stage, pass, trial);
     if (!accepts(stage, pass, context)) return;
     const Bands cut = ConvStage::bands(stage, pass, context);
@@ -162,35 +180,45 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
                                    first.h.size());
     if (std::ranges::find(done, what) != done.end()) return;
     done.push_back(std::move(what));
-    const double pass_s = seconds(stage, pass, context, 3 * best_s);
-    best_s = std::min(best_s, pass_s);
-    trial.ms = 1e3 * pass_s;
-    trials.push_back(std::move(trial));
+    candidates.push_back({std::move(trial)});
   };
-  const auto faster = [](const ConvTrial& a, const ConvTrial& b) { return a.ms < b.ms; };
+  // Without those that were too slow in the rounds before; the first time is trusted less.
+  const auto time_all = [&] {
+    const double before_s = best_s;
+    for (Candidate& candidate : candidates) {
+      const std::size_t rounds = candidate.seconds.size();
+      if (rounds > 0 && (candidates.size() == 1 || candidate.best_s() > (rounds == 1 ? 4 : 2) * before_s)) continue;
+      use(stage, pass, candidate.trial);
+      candidate.seconds.push_back(seconds(stage, pass, context, 3 * best_s));
+      best_s = std::min(best_s, candidate.seconds.back());
+    }
+  };
   const auto first_of_the_fastest = [&] {
-    return std::ranges::find_if(trials, [&](const ConvTrial& trial) { return trial.ms <= 1.03e3 * best_s; });
+    return std::ranges::find_if(candidates, [&](const Candidate& c) { return c.best_s() <= 1.03 * best_s; });
   };
-  for (const ConvImpl& impl : conv_impls(pass, stage.conv))
-    attempt({impl.name, bands, kCacheShare});
+  for (const ConvImpl& impl : conv_impls(pass, stage.conv)) add({impl.name, bands, kCacheShare});
+  time_all();
+  time_all();
   if (bands) {
-    const std::string conv = first_of_the_fastest()->conv;
-    attempt({conv, true, 0.5 * kCacheShare});
-    attempt({conv, true, 2 * kCacheShare});
+    const std::string conv = first_of_the_fastest()->trial.conv;
+    add({conv, true, 0.5 * kCacheShare});
+    add({conv, true, 2 * kCacheShare});
     const Shape& v = stage.epilogue.v;
     const auto v_bytes = v.elements() * static_cast<std::int64_t>(size_of(stage.conv.type));
-    if (v_bytes <= context.threads * level2_bytes()) attempt({conv, false, kCacheShare});
+    if (v_bytes <= context.threads * level2_bytes()) add({conv, false, kCacheShare});
   }
-  for (ConvTrial& trial : trials) {
-    if (trials.size() == 1 || trial.ms > 2e3 * best_s) continue;
-    use(stage, pass, trial);
-    const double pass_s = std::min(1e-3 * trial.ms, seconds(stage, pass, context, 3 * best_s));
-    best_s = std::min(best_s, pass_s);
-    trial.ms = 1e3 * pass_s;
+  time_all();
+  time_all();
+  std::rotate(candidates.begin(), first_of_the_fastest(), first_of_the_fastest() + 1);
+  std::sort(candidates.begin() + 1, candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.best_s() < b.best_s(); });
+  TunedPass tuned;
+  for (Candidate& candidate : candidates) {
+    candidate.trial.ms = 1e3 * candidate.best_s();
+    tuned.trials.push_back(std::move(candidate.trial));
   }
-  std::rotate(trials.begin(), first_of_the_fastest(), first_of_the_fastest() + 1);
-  std::sort(trials.begin() + 1, trials.end(), faster);
-  return {std::move(trials), ""};
+  tuned.spread = candidates.front().spread();
+  return tuned;
 }
 
 void ConvTuning::tune(ConvStage::Options& stage, const Context& context) {

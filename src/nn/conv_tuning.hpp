@@ -23,6 +23,7 @@ struct ConvTrial {
 struct TunedPass {
   std::vector<ConvTrial> trials;
   std::string source;  // the file that it is from; empty: timed by this process
+  double spread = 0;   // of the kept one's times over the rounds: their median / the shortest - 1
 };
 
 /// The pass of a stage as a line of text: two stages with the same text share their choice.
@@ -39,9 +40,9 @@ class ConvTuning {
  public:
   /// Sets the kernels of each pass of the stage: as the table says where it knows the pass and they still accept it,
   /// otherwise the fastest, which then joins the table.  Tried are all implementations that accept, each in the boxes
-  /// that suit it, then the fastest of them in boxes of half and of twice the size, and on the whole tensor where
-  /// the caches of all threads together hold the convolution's output.  Of those that are as fast to 3 % the first
-  /// counts: clocks tell no more, and larger boxes take more memory.
+  /// that suit it, in two rounds, then the fastest of them too in boxes of half and of twice the size, and on the whole
+  /// tensor where the caches of all threads together hold the convolution's output, in two more.  Of those that are as
+  /// fast to 3 % the first counts: clocks tell no more, and larger boxes take more memory.
   void tune(ConvStage::Options& stage, const Context& context);
 
   std::map<std::string, TunedPass> table;  // by describe_problem()

@@ -58,7 +58,7 @@ nlohmann::json to_json(const Table& table) {
 
 void add_to(Table& table, const nlohmann::json& json, const std::string& source) {
   for (const auto& [pass, trials] : json.items()) {
-    TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source};
+    TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source, 0};
     const auto possible = [](const ConvTrial& trial) { return trial.cache_share > 0 && trial.cache_share <= 8; };
     if (!tuned.trials.empty() && std::ranges::all_of(tuned.trials, possible)) table[pass] = std::move(tuned);
   }
@@ -124,6 +124,20 @@ void write_tuning(const std::string& path, const std::string& machine, const Tab
   write_file_atomically(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
+std::string busy_warning(const Table& table) {
+  int timed = 0, uncertain = 0;
+  for (const auto& [pass, tuned] : table) {
+    if (!tuned.source.empty()) continue;
+    timed += 1;
+    uncertain += tuned.spread > 0.25 ? 1 : 0;
+  }
+  if (uncertain == 0 || 4 * uncertain < timed) return "";
+  return fmt::format(
+      "the machine was busy while convolutions were timed, so that choices may be poor: the times of {} of {} passes "
+      "differed by more than 25 % between rounds",
+      uncertain, timed);
+}
+
 namespace {
 
 // Makes networks that are not to run, which ask for each of their passes: one to train, one to predict with.
@@ -145,10 +159,10 @@ void start(Job& job) {
 // The work of rank 0.
 void read_and_measure(Job& job, bool backward) {
   ConvTuning& tuning = *job.tuning;
-  const std::string cache = tuning_cache_path(), machine = machine_text(job.context.threads);
+  const std::string cache = tuning_cache_path(), own = job.run_folder() + "/" + kTuningFile,
+                    machine = machine_text(job.context.threads);
   read_tuning(cache, machine, tuning.table);
-  // A run goes on with the choices that it began with.
-  if (job.line.resume) read_tuning(job.run_folder() + "/" + kTuningFile, machine, tuning.table);
+  if (job.line.resume) read_tuning(own, machine, tuning.table);  // it goes on with the choices that it began with
   Table used;
   int timed = 0;
   tuning.on_choice = [&](const std::string& layer, Pass pass, const std::string& problem, const TunedPass& tuned) {
@@ -164,18 +178,21 @@ void read_and_measure(Job& job, bool backward) {
   if (timed == 0) return;
   const std::string done =
       fmt::format("timed {} passes of convolutions in {}", timed, format_duration(timer.seconds()));
+  std::string redo;  // with what is not kept, starting again does it
   if (job.line.check) {
     job.say("{}; not kept", done);
-    return;
+  } else {
+    try {
+      if (cache.empty()) user_error("neither XDG_CACHE_HOME nor HOME is set");
+      write_tuning(cache, machine, tuning.table);
+      job.say("{}; kept in {}", done, cache);
+      redo = fmt::format("; delete {}{} to time again on a quiet machine", cache, job.line.resume ? " and " + own : "");
+    } catch (const Error& error) {
+      job.say("{}", done);
+      log_warning("the times of convolutions cannot be kept for other runs: {}", error.what());
+    }
   }
-  try {
-    if (cache.empty()) user_error("neither XDG_CACHE_HOME nor HOME is set");
-    write_tuning(cache, machine, tuning.table);
-    job.say("{}; kept in {}", done, cache);
-  } catch (const Error& error) {
-    job.say("{}", done);
-    log_warning("the times of convolutions cannot be kept for other runs: {}", error.what());
-  }
+  if (const std::string warning = busy_warning(tuning.table); !warning.empty()) log_warning("{}{}", warning, redo);
 }
 
 }  // namespace

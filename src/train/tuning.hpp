@@ -23,6 +23,10 @@ void read_tuning(const std::string& path, const std::string& machine, std::map<s
 /// read stays. Throws a user error where it cannot be written.
 void write_tuning(const std::string& path, const std::string& machine, const std::map<std::string, TunedPass>& table);
 
+/// Says that the machine was busy where, in a quarter or more of the passes in the table that this process timed, the
+/// times of what is kept differed by more than 25 % between rounds (TunedPass::spread); empty: it was quiet.
+std::string busy_warning(const std::map<std::string, TunedPass>& table);
+
 /// On all ranks, before a network of job.app is made from job.options: with kernels.conv = "tune", rank 0 reads what is
 /// known, times the rest and keeps it, and all ranks get its table (job.tuning).  A file that cannot be read or written
 /// is warned of.
