@@ -10,10 +10,14 @@
 #include <numeric>
 #include <thread>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/build_info.hpp"
+#include "comm/communicator.hpp"
 #include "io/hdf5.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace petaflow {
 namespace {
@@ -28,6 +32,19 @@ TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
   }
   EXPECT_EQ(run("fly").code, 1);
   EXPECT_EQ(run("train").code, 1);
+}
+
+TEST_F(Program, SaysItsVersion) {
+  const BuildInfo& build = build_info();
+  const std::string first = fmt::format("hep of petaflow {}, commit {}\nKokkos ", build.version, build.commit);
+  for (const int ranks : {1, 2}) {
+    const Outcome version = run("--version", ranks);
+    EXPECT_EQ(version.code, 0) << version.err;
+    EXPECT_TRUE(version.out.starts_with(first)) << version.out;
+    EXPECT_EQ(count(version.out, "\n"), 2U) << version.out;
+    for (const std::string& library : {std::string(build.onednn), mpi_library(), std::string(build.hdf5)})
+      EXPECT_HOLDS(version.out, library);
+  }
 }
 
 TEST_F(Program, GoesFromNothingToPredictions) {

@@ -78,6 +78,7 @@ TEST_F(Resume, ARunWithoutCheckpointStartsFromTheBeginning) {
   ASSERT_EQ(run(training("whole")).code, 0);
   const Outcome fresh = run(training("fresh") + " --resume");
   EXPECT_EQ(fresh.code, 0) << fresh.err;
+  EXPECT_EQ(count(fresh.out, "the run starts from the beginning"), 1U) << fresh.out;
   expect_same_end("fresh");
   EXPECT_EQ(files("fresh", "checkpoint-"), 3U);  // checkpoint.keep
   EXPECT_TRUE(fs::is_symlink(folder_ / "runs/fresh/checkpoint.h5"));

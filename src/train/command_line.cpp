@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/build_info.hpp"
 #include "train/commands.hpp"
 
 namespace petaflow {
@@ -30,6 +31,13 @@ void add_run(CLI::App& command, CommandLine& line) {
   command.add_option("FILE", line.files, "data files or patterns")->required();
 }
 
+std::string version_text(const std::string& program) {
+  const BuildInfo& build = build_info();
+  return fmt::format("{} of petaflow {}, commit {}\nKokkos {}, {}, {}, HDF5 {}", program, build.version, build.commit,
+                     build.kokkos, *build.onednn != '\0' ? fmt::format("oneDNN {}", build.onednn) : "without oneDNN",
+                     mpi_library(), build.hdf5);
+}
+
 }  // namespace
 
 ParsedLine parse_command_line(const std::vector<std::string>& arguments, const Application& application) {
@@ -38,6 +46,8 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   CLI::App program(application.description(), application.name());
   program.footer(kFooter);
   program.require_subcommand(0, 1);
+  program.set_version_flag(
+      "--version", [&] { return version_text(application.name()); }, "print what this program was built from");
 
   CLI::App& generate = add_command(program, "generate", "Write a small valid data set to the files that INPUT names");
   add_input(generate, line);
@@ -89,6 +99,10 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   } catch (const CLI::CallForHelp&) {
     const auto chosen = program.get_subcommands();
     parsed.text = chosen.empty() ? program.help() : chosen[0]->help(application.name());
+    parsed.exit_code = kDone;
+    return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.text = fmt::format("{}\n", version.what());
     parsed.exit_code = kDone;
     return parsed;
   } catch (const CLI::ParseError& error) {

@@ -67,7 +67,10 @@ std::optional<ResumePoint> find_resume_point(Job& job) {
     }
   });
   point.path = broadcast_text(*job.comm, point.path);
-  if (point.path.empty()) return std::nullopt;
+  if (point.path.empty()) {
+    job.say("{} holds no checkpoint to go on from: the run starts from the beginning", job.run_folder());
+    return std::nullopt;
+  }
   broadcast_checkpoint(*job.comm, point.checkpoint);
   return point;
 }
