@@ -16,6 +16,7 @@
 #include "base/build_info.hpp"
 #include "comm/communicator.hpp"
 #include "io/hdf5.hpp"
+#include "kernels/conv.hpp"
 #include "program.hpp"
 #include "scratch_folder.hpp"
 
@@ -107,7 +108,12 @@ TEST_F(Program, TrainsInBf16AndPredictsInF32) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const Outcome train = run("train small.toml precision=bf16");
   ASSERT_EQ(train.code, 0) << train.err;
-  EXPECT_NE(train.out.find("convolutions in bf16, products by "), std::string::npos) << train.out;
+  const std::string products = "convolutions in bf16, products by " + bf16_products();
+  EXPECT_HOLDS(train.out, products);
+  EXPECT_HOLDS(run("summary small.toml precision=bf16").out, products);
+  EXPECT_EQ(nlohmann::json::parse(run("summary small.toml precision=bf16 --json").out)["bf16_products"],
+            bf16_products());
+  EXPECT_EQ(count(run("summary small.toml").out, "products"), 0U);
   std::ifstream lines(folder_ / "runs/small/metrics.jsonl");
   nlohmann::json last;
   for (std::string line; std::getline(lines, line);) {

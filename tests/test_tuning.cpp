@@ -345,7 +345,7 @@ TEST_F(TuningProgram, KeepsItsChoicesForLaterRunsAndShowsThem) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const Outcome before = run("summary small.toml kernels.conv=tune");
   ASSERT_EQ(before.code, 0) << before.err;
-  EXPECT_HOLDS(before.out, "8 passes have not been timed");
+  EXPECT_HOLDS(before.out, "0 of 8 choices found in " + cache() + "; 8 passes have not been timed");
   EXPECT_EQ(run("train small.toml kernels.conv=tune --check").code, 0);
   EXPECT_FALSE(fs::exists(cache())) << "--check writes nothing";
 
@@ -367,7 +367,9 @@ TEST_F(TuningProgram, KeepsItsChoicesForLaterRunsAndShowsThem) {
   // With one rank the passes are twice as large.
   EXPECT_HOLDS(run("summary small.toml kernels.conv=tune").out, "8 passes have not been timed");
   EXPECT_EQ(run("bench small.toml kernels.conv=tune --steps 1").code, 0);
-  EXPECT_EQ(count(run("summary small.toml kernels.conv=tune").out, "have not been timed"), 0U);
+  EXPECT_HOLDS(run("summary small.toml kernels.conv=tune").out, "8 of 8 choices found in " + cache() + "\n");
+  const nlohmann::json json = nlohmann::json::parse(run("summary small.toml kernels.conv=tune --json").out);
+  EXPECT_EQ(json["tuning"], (nlohmann::json{{"file", cache()}, {"found", 8}, {"not_timed", 0}}));
 }
 
 TEST_F(TuningProgram, TunesEachPrecisionAndWhatPredictsBesideIt) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/progress.hpp"
+#include "kernels/conv.hpp"
 #include "train/agree.hpp"
 #include "train/commands.hpp"
 #include "train/rates.hpp"
@@ -122,6 +123,18 @@ std::string to_text(const Graph& graph, const Network& network) {
       format_bytes(sum_of_blocks(network.blocks())));
 }
 
+std::string tuning_text(int found, int unknown) {
+  const std::string cache = tuning_cache_path();
+  std::string text = fmt::format("kernels.conv = \"tune\": {} of {} choices found in {}", found, found + unknown,
+                                 cache.empty() ? "no file: neither XDG_CACHE_HOME nor HOME is set" : cache);
+  if (unknown > 0) {
+    text += fmt::format(
+        "; {} passes have not been timed yet on this machine: shown is what \"auto\" takes (bench and train time them)",
+        unknown);
+  }
+  return text;
+}
+
 }  // namespace
 
 int command_summary(Job& job) {
@@ -132,14 +145,22 @@ int command_summary(Job& job) {
     NetworkOptions options =
         network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
     options.runs = false;
+    int found = 0;
+    if (job.tuning) job.tuning->on_choice = [&](const auto&...) { ++found; };
     const Network network(graph, options, job.context);
-    print(job, job.line.json ? to_json(graph, network).dump(2) : to_text(graph, network));
-    if (job.tuning && job.tuning->unknown > 0) {
-      job.say(
-          "kernels.conv = \"tune\": {} passes have not been timed yet on this machine; shown is what \"auto\" takes "
-          "(bench and train time them)",
-          job.tuning->unknown);
+    const std::vector<std::string> products = describe_products(job.options);
+    if (job.line.json) {
+      nlohmann::json json = to_json(graph, network);
+      json["precision"] = job.options.precision;
+      if (!products.empty()) json["bf16_products"] = bf16_products();
+      if (job.tuning)
+        json["tuning"] = {{"file", tuning_cache_path()}, {"found", found}, {"not_timed", job.tuning->unknown}};
+      return print(job, json.dump(2));
     }
+    std::string text = to_text(graph, network);
+    for (const std::string& sentence : products) text += "\n" + sentence;
+    if (job.tuning) text += "\n" + tuning_text(found, job.tuning->unknown);
+    print(job, text);
   });
   return kDone;
 }

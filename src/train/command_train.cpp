@@ -13,7 +13,6 @@
 #include "data/files.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
-#include "kernels/conv.hpp"
 #include "train/agree.hpp"
 #include "train/binding.hpp"
 #include "train/commands.hpp"
@@ -87,14 +86,7 @@ void say_what_runs(const Job& job, const Dataset& train, const Dataset* validati
           format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
-  if (job.options.precision == "bf16") {
-    job.say("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
-            bf16_products());
-  }
-  if (job.options.kernels.f32 == "split3") {
-    job.say("f32 convolutions of the passes that summary shows as split3: by three products of bf16, these by {}{}",
-            bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32");
-  }
+  for (const std::string& sentence : describe_products(job.options)) job.say("{}", sentence);
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
   }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "io/log.hpp"
+#include "kernels/conv.hpp"
 #include "train/agree.hpp"
 #include "train/binding.hpp"
 #include "train/sync.hpp"
@@ -20,6 +21,21 @@ void say_binding(Job& job) {
   const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
   if (bindings.size() > 1) job.say_line(binding_table(bindings));
   for (const std::string& warning : binding_warnings(bindings)) job.say_line(warning);
+}
+
+std::vector<std::string> describe_products(const CommonOptions& options) {
+  std::vector<std::string> sentences;
+  if (options.precision == "bf16") {
+    sentences.push_back(
+        fmt::format("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
+                    bf16_products()));
+  }
+  if (options.kernels.f32 == "split3") {
+    sentences.push_back(fmt::format(
+        "f32 convolutions of the passes that summary shows as split3: by three products of bf16, these by {}{}",
+        bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
+  }
+  return sentences;
 }
 
 TrainedNetwork load_trained(Job& job) {

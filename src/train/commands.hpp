@@ -22,6 +22,9 @@ void print(const Job& job, const std::string& text);
 /// On all ranks: the table of hosts, threads and cores where there are several ranks, and warnings of too few cores.
 void say_binding(Job& job);
 
+/// How convolutions multiply where that is not in f32 as it stands: sentences without an end.
+std::vector<std::string> describe_products(const CommonOptions& options);
+
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
