@@ -165,16 +165,22 @@ void read_and_measure(Job& job, bool backward) {
   if (job.line.resume) read_tuning(own, machine, tuning.table);  // it goes on with the choices that it began with
   Table used;
   int timed = 0;
+  std::map<std::string, int> found;  // by file
   tuning.on_choice = [&](const std::string& layer, Pass pass, const std::string& problem, const TunedPass& tuned) {
     const bool is_new = used.insert_or_assign(problem, tuned).second;  // several layers may be alike
     timed += is_new && tuned.source.empty() ? 1 : 0;
-    job.say("{} {}: {} ({})", layer, name_of(pass), describe(tuned),
-            tuned.source.empty() ? "timed now" : "from " + tuned.source);
+    if (tuned.source.empty()) {
+      job.say("{} {}: {} (timed now)", layer, name_of(pass), describe(tuned));
+    } else {
+      ++found[tuned.source];
+    }
   };
   const Kokkos::Timer timer;
   visit_passes(job, backward);
   tuning.on_choice = nullptr;
   tuning.table = std::move(used);
+  for (const auto& [file, choices] : found)
+    job.say("{} of convolutions from {}", format_count(choices, "choice"), file);
   if (timed == 0) return;
   const std::string done =
       fmt::format("timed {} passes of convolutions in {}", timed, format_duration(timer.seconds()));
