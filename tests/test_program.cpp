@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <regex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -135,6 +136,15 @@ TEST_F(Program, SummaryAndBenchNeedNoData) {
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_GT(nlohmann::json::parse(bench.out)["samples_per_s"], 0);
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
+
+  const std::string table = run("bench small.toml --steps 3").out, number = " +[0-9]+\\.[0-9]+",
+                    rate = " +[0-9]+ +[0-9]+ %";
+  const auto has_line = [&](const std::string& line) { return std::regex_search(table, std::regex(line + "\n")); };
+  EXPECT_TRUE(has_line("stage +GFLOP +fwd ms +GFLOP/s +of peak +bwd data ms +bwd weights ms +GFLOP/s +of peak"))
+      << table;
+  EXPECT_TRUE(has_line("conv1 .*" + number + number + rate + " +-" + number + rate)) << "samples need no gradient\n"
+                                                                                     << table;
+  EXPECT_TRUE(has_line("conv2 .*" + number + number + rate + number + number + rate)) << table;
 }
 
 TEST_F(Program, SummaryShowsTheMemoryPlan) {

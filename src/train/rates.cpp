@@ -14,12 +14,11 @@ std::string share_text(double part, double whole) {
   return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
 }
 
-/// Time, rate and share of peak of one direction of a stage.
-std::array<std::string, 3> cells(double seconds, double flop, double peak_gflops) {
-  const bool computes = flop > 0 && seconds > 0;
-  const double rate = computes ? 1e-9 * flop / seconds : 0;
-  return {fmt::format("{:.2f}", 1e3 * seconds), computes ? fmt::format("{:.0f}", rate) : "-",
-          computes ? share_text(rate, peak_gflops) : "-"};
+/// Rate and share of peak of one direction of a stage.
+std::array<std::string, 2> cells(double seconds, double flop, double peak_gflops) {
+  if (!(flop > 0 && seconds > 0)) return {"-", "-"};
+  const double rate = 1e-9 * flop / seconds;
+  return {fmt::format("{:.0f}", rate), share_text(rate, peak_gflops)};
 }
 
 }  // namespace
@@ -54,13 +53,17 @@ std::string describe(const StepTimes& times) {
 
 std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops) {
   std::vector<std::vector<std::string>> rows = {
-      {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd ms", "GFLOP/s", "of peak"}};
+      {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd data ms", "bwd weights ms", "GFLOP/s", "of peak"}};
   const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
   for (const StageReport& stage : network.report()) {
     const auto forward = cells(stage.forward_s / count, stage.forward_flop, peak_gflops);
     const auto backward = cells(stage.backward_s / count, stage.backward_flop, peak_gflops);
-    rows.push_back({stage.name, fmt::format("{:.2f}", 1e-9 * (stage.forward_flop + stage.backward_flop)), forward[0],
-                    forward[1], forward[2], backward[0], backward[1], backward[2]});
+    const auto ms = [&](double seconds) { return fmt::format("{:.2f}", 1e3 * seconds / count); };
+    const bool is_conv = stage.kind == StageKind::kConvolution, has_data = !is_conv || stage.backward_data != "-";
+    rows.push_back({stage.name, fmt::format("{:.2f}", 1e-9 * (stage.forward_flop + stage.backward_flop)),
+                    ms(stage.forward_s), forward[0], forward[1],
+                    has_data ? ms(stage.backward_s - stage.backward_weights_s) : "-",
+                    is_conv ? ms(stage.backward_weights_s) : "-", backward[0], backward[1]});
   }
   return format_table(rows);
 }

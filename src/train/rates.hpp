@@ -34,7 +34,8 @@ StepTimes mean_times(Communicator& comm, StepTimes times);
 /// "input 0.1 s (2 %), forward ..."
 std::string describe(const StepTimes& times);
 
-/// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per pass.
+/// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per pass.  The time of
+/// backward is divided into data and weights where the stage is a convolution; of others it stands under data.
 /// @param passes     that the times of the report add up
 /// @param peak_gflops of the host; 0: no share
 std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops);
