@@ -1,6 +1,7 @@
 #include "train/commands.hpp"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "io/log.hpp"
 #include "kernels/conv.hpp"
@@ -38,7 +39,24 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
   return sentences;
 }
 
+namespace {
+
+// As other commands take them.
+void refuse_overrides(const Job& job) {
+  for (const std::string& file : job.line.files) {
+    const std::size_t key = file.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.");
+    if (key == 0 || key == std::string::npos || file[key] != '=' || std::filesystem::exists(file)) continue;
+    user_error("{} is no file, and {} takes no keys: the run's own hold, which its checkpoint keeps", file,
+               job.line.command);
+  }
+}
+
+}  // namespace
+
 TrainedNetwork load_trained(Job& job) {
+  agree(*job.comm, [&] {
+    if (job.is_root()) refuse_overrides(job);
+  });
   TrainedNetwork trained;
   trained.path = checkpoint_path(job.line.input);
   const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, trained.path);
