@@ -419,7 +419,8 @@ TEST_F(TuningProgram, NeitherADamagedNorAnUnwritableCacheStopsARun) {
 }
 
 TEST_F(TuningProgram, BitsThatAreToBeTheSameEverywhereAreNotTuned) {
-  expect_refused("train small.toml kernels.conv=tune train.deterministic=true", "kernels.conv");
+  expect_refused("train small.toml kernels.conv=tune train.deterministic=true",
+                 "set kernels.conv to \"auto\" or train.deterministic to false");
 }
 
 }  // namespace

@@ -93,8 +93,9 @@ void check(const CommonOptions& options, int ranks) {
   if (train.deterministic) {
     if (options.kernels.conv == "tune") {
       user_error(
-          "train.deterministic promises the same bits on any number of threads, but kernels.conv = \"tune\" takes what "
-          "was the fastest with the threads at hand; set kernels.conv to \"auto\"");
+          "train.deterministic promises the same bits on any number of ranks and threads, but kernels.conv = \"tune\" "
+          "takes what was the fastest with the threads at hand; set kernels.conv to \"auto\" or train.deterministic "
+          "to false");
     }
     if (train.batch % train.shards != 0) {
       user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",
