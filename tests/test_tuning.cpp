@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -275,9 +276,9 @@ class TuningFile : public testing::Test {
 TEST_F(TuningFile, IsReadBackByTheSameMachineOnly) {
   EXPECT_TRUE(read("a").first.empty());
   EXPECT_EQ(read("a").second, "");
-  write_tuning(path_, "a", table("onednn"));
-  write_tuning(path_, "b", table("winograd"));
-  write_tuning(path_, "a", {{"backward_data ...", {{{"narrow", true, 0.5, 1}}, ""}}});
+  share_tuning(path_, "a", table("onednn"));
+  share_tuning(path_, "b", table("winograd"));
+  share_tuning(path_, "a", {{"backward_data ...", {{{"narrow", true, 0.5, 1}}, ""}}});
 
   const Table a = read("a").first;
   ASSERT_EQ(a.size(), 2U);
@@ -293,7 +294,7 @@ TEST_F(TuningFile, IsReadBackByTheSameMachineOnly) {
 }
 
 TEST_F(TuningFile, DamageIsSaidAndRepaired) {
-  write_tuning(path_, "a", table("onednn"));
+  share_tuning(path_, "a", table("onednn"));
   const std::string whole = test::read_bytes(path_);
   const std::string other = std::string(whole).replace(whole.find("\"format\": 1"), 11, "\"format\": 2");
   const std::string no_times = std::string(whole).replace(whole.find("2.5"), 3, "\"?\"");
@@ -305,10 +306,25 @@ TEST_F(TuningFile, DamageIsSaidAndRepaired) {
     const auto [found, said] = read("a");
     EXPECT_TRUE(found.empty()) << bytes;
     EXPECT_HOLDS(said, "warning: " + path_);
-    write_tuning(path_, "a", table("onednn"));
+    share_tuning(path_, "a", table("onednn"));
     EXPECT_EQ(read("a").first.size(), 1U) << bytes;
     EXPECT_EQ(read("a").second, "") << bytes;
   }
+}
+
+TEST_F(TuningFile, JobsThatWriteAtOnceKeepEachOthersChoices) {
+  constexpr int kJobs = 8, kWrites = 5;
+  std::vector<std::thread> jobs;
+  for (int job = 0; job < kJobs; ++job) {
+    jobs.emplace_back([&, job] {
+      for (int i = 0; i < kWrites; ++i)
+        share_tuning(path_, "a", {{fmt::format("pass {} of job {}", i, job), table("onednn").begin()->second}});
+    });
+  }
+  for (std::thread& job : jobs) job.join();
+  const auto [found, said] = read("a");
+  EXPECT_EQ(found.size(), kJobs * kWrites);
+  EXPECT_EQ(said, "");
 }
 
 TEST_F(TuningFile, MachinesDifferByThreadsAndBuilds) {

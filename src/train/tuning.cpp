@@ -13,6 +13,7 @@
 #include "base/build_info.hpp"
 #include "config/document.hpp"
 #include "io/atomic_file.hpp"
+#include "io/file_lock.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "nn/network.hpp"
@@ -118,10 +119,15 @@ void write_tuning(const std::string& path, const std::string& machine, const Tab
   nlohmann::json& mine = json["machines"][machine];
   if (!mine.is_object()) mine = nlohmann::json::object();
   mine.update(to_json(table));
+  write_file_atomically(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void share_tuning(const std::string& path, const std::string& machine, const Table& table) {
   std::error_code status;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), status);
   if (status) user_error("cannot make the folder of {}: {}", path, status.message());
-  write_file_atomically(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  const FileLock lock(path + ".lock");
+  write_tuning(path, machine, table);
 }
 
 std::string busy_warning(const Table& table) {
@@ -190,7 +196,7 @@ void read_and_measure(Job& job, bool backward) {
   } else {
     try {
       if (cache.empty()) user_error("neither XDG_CACHE_HOME nor HOME is set");
-      write_tuning(cache, machine, tuning.table);
+      share_tuning(cache, machine, tuning.table);
       job.say("{}; kept in {}", done, cache);
       redo = fmt::format("; delete {}{} to time again on a quiet machine", cache, job.line.resume ? " and " + own : "");
     } catch (const Error& error) {
