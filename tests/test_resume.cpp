@@ -220,6 +220,16 @@ TEST_F(Resume, ARequestAfterTheLastStepIsNotLost) {
   expect_same_end("judging");
 }
 
+TEST_F(Resume, AKillBetweenACheckpointAndTheLinkToItIsNotSeen) {
+  ASSERT_EQ(run(training("whole")).code, 0);
+  fs::copy(folder_ / "runs/whole", folder_ / "runs/unlinked", fs::copy_options::recursive);
+  fs::remove(folder_ / "runs/unlinked/report.html");
+  fs::remove(folder_ / "runs/unlinked/checkpoint.h5");
+  fs::create_symlink("checkpoint-0000000022.h5", folder_ / "runs/unlinked/checkpoint.h5");
+  EXPECT_EQ(run(training("unlinked") + " --resume").code, 0);
+  expect_same_end("unlinked");
+}
+
 // No step is left to do then, but the run's state is another one after the validation.
 TEST_F(Resume, ARequestDuringTheLastValidationIsNotLost) {
   ASSERT_EQ(run(training("whole")).code, 0);

@@ -27,6 +27,8 @@ std::vector<fs::path> matching(const fs::path& folder, const std::string& patter
   return found;
 }
 
+std::string checkpoint_name(std::int64_t step) { return fmt::format("checkpoint-{:010}.h5", step); }
+
 void remove_all_of(const std::vector<fs::path>& paths) {
   for (const fs::path& path : paths) {
     std::error_code status;
@@ -34,6 +36,8 @@ void remove_all_of(const std::vector<fs::path>& paths) {
     if (status) user_error("cannot remove {}: {}", path.string(), status.message());
   }
 }
+
+void remove_leftovers(const std::string& folder) { remove_all_of(matching(folder, "*.tmp.[0-9]*")); }
 
 }  // namespace
 
@@ -46,7 +50,7 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
 
 std::string save_to_folder(const std::string& folder, std::int64_t step, const Checkpoint& checkpoint,
                            std::int64_t keep) {
-  const std::string name = fmt::format("checkpoint-{:010}.h5", step);
+  const std::string name = checkpoint_name(step);
   const std::string path = folder + "/" + name;
   save_checkpoint(path, checkpoint);
   publish_link(name, folder + "/" + kLink);
@@ -60,7 +64,10 @@ std::string save_to_folder(const std::string& folder, std::int64_t step, const C
   return path;
 }
 
-void remove_leftovers(const std::string& folder) { remove_all_of(matching(folder, "*.tmp.[0-9]*")); }
+void put_in_order(const std::string& folder, std::int64_t step) {
+  remove_leftovers(folder);
+  if (fs::exists(fs::path(folder) / checkpoint_name(step))) publish_link(checkpoint_name(step), folder + "/" + kLink);
+}
 
 void remove_checkpoints(const std::string& folder) {
   remove_all_of(matching(folder, kLink));

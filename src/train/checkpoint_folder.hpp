@@ -19,8 +19,9 @@ std::vector<std::string> checkpoints_in(const std::string& folder);
 std::string save_to_folder(const std::string& folder, std::int64_t step, const Checkpoint& checkpoint,
                            std::int64_t keep);
 
-/// Removes what a killed process left half written.
-void remove_leftovers(const std::string& folder);
+/// Before a run goes on from the checkpoint of that step: finishes what a killed process began.  Files half written go,
+/// and checkpoint.h5 points to that checkpoint.
+void put_in_order(const std::string& folder, std::int64_t step);
 
 /// Removes all checkpoints and leftovers.
 void remove_checkpoints(const std::string& folder);

@@ -100,7 +100,7 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
     fs::create_directories(folder, status);
     if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
     if (resumed_step) {
-      remove_leftovers(folder.string());
+      put_in_order(folder.string(), *resumed_step);
       cut_metrics(log, *resumed_step);
     } else {
       remove_checkpoints(folder.string());
