@@ -127,7 +127,7 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   };
   if (pass != Pass::kForward) run(Pass::kForward);  // writes what backward reads
   constexpr int kFirstRuns = 3, kMostRuns = 10;
-  constexpr double kEnough_s = 0.05;
+  constexpr double kEnough_s = 0.03;
   double best_s = run(pass), total_s = best_s;  // with page faults of the library's own memory
   // A short run may be slow because others took the processor for a while.
   for (int i = 1; i < kFirstRuns && best_s > give_up_s && total_s < kEnough_s; ++i) {
@@ -187,7 +187,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
     const double before_s = best_s;
     for (Candidate& candidate : candidates) {
       const std::size_t rounds = candidate.seconds.size();
-      if (rounds > 0 && (candidates.size() == 1 || candidate.best_s() > (rounds == 1 ? 4 : 2) * before_s)) continue;
+      if (rounds > 0 && (candidates.size() == 1 || candidate.best_s() > (rounds == 1 ? 3 : 2) * before_s)) continue;
       use(stage, pass, candidate.trial);
       candidate.seconds.push_back(seconds(stage, pass, context, 3 * best_s));
       best_s = std::min(best_s, candidate.seconds.back());
