@@ -17,7 +17,7 @@ struct SumChannelPart {
 
   // Channels of an item: several on the host, where the loop over them vectorises.
   static constexpr std::int64_t kWidth = kOnHost ? 64 : 1;
-  static constexpr std::int64_t kInF32 = 256;  // pixels
+  static constexpr std::int64_t kInF32 = 32;  // pixels
 
   KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (channels + kWidth - 1) / kWidth; }
   std::int64_t items() const { return parts * blocks(); }
@@ -44,9 +44,9 @@ struct AddChannelParts {
   float* sum;
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t c) const {
-    float total = 0;
-    for (std::int64_t part = 0; part < parts; ++part) total += sums[part * channels + c];
-    sum[c] = total;
+    double total = 0;
+    for (std::int64_t part = 0; part < parts; ++part) total += static_cast<double>(sums[part * channels + c]);
+    sum[c] = static_cast<float>(total);
   }
 };
 

@@ -65,6 +65,12 @@ struct ConvDesc {
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
+/// Whether two boxes of one layer are alike: a kernel for one of them is one for the other.
+inline bool same_box(const ConvDesc& a, const ConvDesc& b) {
+  return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
+         a.geometry.pad_end == b.geometry.pad_end && a.x_strides == b.x_strides && a.y_strides == b.y_strides;
+}
+
 /// Boxes that suit Winograd's transforms where a pass of a layer is cut into boxes of rows (along D in 3-D, along H in
 /// 2-D; of y, or of x in the backward data pass): heights are multiples of `align`, `least` or more, and whole samples
 /// come `samples` at a time or more; 1 where the transforms do not suit the whole layer.

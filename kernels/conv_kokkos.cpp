@@ -4,6 +4,7 @@
 #include "base/error.hpp"
 #include "kernels/conv_outer.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/register_blocks.hpp"
 
 namespace petaflow {
 namespace {
@@ -126,6 +127,7 @@ class OuterKernel final : public ConvKernel {
 
  private:
   /// How the work of a box is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
+  /// On the host a part is one thread's, or fewer chunks, since it adds them in f32.
   template <class T>
   Outer<T> split(const ConvDesc& desc) const {
     constexpr std::int64_t kPartBytes = std::int64_t{64} << 20;
@@ -133,9 +135,10 @@ class OuterKernel final : public ConvKernel {
     outer.desc = desc;
     outer.order = order_;
     outer.rows_per_chunk = std::max<std::int64_t>(1, Outer<T>::kChunkPixels / std::max<std::int64_t>(1, desc.out.w));
-    outer.parts = outer.shares = 1;
-    if (kOnHost && desc.threads == 1) return outer;
-    const std::int64_t tasks = kOnHost ? desc.threads : std::max<std::int64_t>(outer.pieces(), 65536);
+    constexpr std::int64_t kChunksInF32 = 128;
+    const std::int64_t threads = desc.threads;
+    const std::int64_t tasks = kOnHost ? threads * ceil_div(outer.chunks(), threads * kChunksInF32)
+                                       : std::max<std::int64_t>(outer.pieces(), 65536);
     const std::int64_t room = kPartBytes / (order_.elements() * static_cast<std::int64_t>(sizeof(float)));
     outer.shares = kOnHost ? 1 : outer.pieces();
     outer.parts =

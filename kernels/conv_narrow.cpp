@@ -29,6 +29,7 @@ using portable::PackedOrder;
 using portable::PackWeights;
 
 constexpr std::int64_t kMostSources = 160;  // taps times channels
+constexpr std::int64_t kInF32 = 512;        // pixels whose gradients of weights are summed in f32
 
 std::size_t padded_bytes(std::int64_t count, std::size_t size) {
   return padded(static_cast<std::size_t>(count) * size);
@@ -233,14 +234,14 @@ class NarrowKernel final : public ConvKernel {
     }
   }
 
-  /// The gradient of many rows: some are summed in f32, and these sums in double.
+  /// The gradient of many rows: some pixels are summed in f32, and these sums in double.
   void sum_rows(std::size_t box, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
-    constexpr std::int64_t kInF32 = 32;
+    const std::int64_t rows = std::max<std::int64_t>(1, kInF32 / boxes_[box].out.w);
     double* exact = exact_sums(args.scratch);
     std::fill_n(exact, order_.elements(), 0.0);
-    for (std::int64_t row = begin; row < end; row += kInF32) {
+    for (std::int64_t row = begin; row < end; row += rows) {
       std::fill_n(args.sum, order_.elements(), 0.0F);
-      run_rows(box, args, row, std::min(end, row + kInF32));
+      run_rows(box, args, row, std::min(end, row + rows));
       for (std::int64_t i = 0; i < order_.elements(); ++i) exact[i] += static_cast<double>(args.sum[i]);
     }
   }

@@ -1,11 +1,14 @@
 // Convolution by oneDNN's convolution primitives (oneDNN developer guide, "Convolution").  Operands stay channels-last;
 // backward weights may reorder its box into oneDNN's own blocked format, where the library is faster there.
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <type_traits>
 
 #include "base/region.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/conv_pieces.hpp"
+#include "kernels/launch.hpp"
 #include "kernels/support_onednn.hpp"
 
 namespace petaflow {
@@ -22,9 +25,11 @@ using onednn::ThreadScope;
 
 memory::data_type type_of(DType type) { return type == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16; }
 
+// Three directions, also for a box of one plane: boxes share the dimensions of their weights.
 bool is_deep(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
-  return desc.in.d > 1 || desc.out.d > 1 || g.kernel.d > 1 || g.pad_begin.d != 0 || g.pad_end.d != 0;
+  return desc.x_strides.n != desc.x_strides.d || desc.in.d > 1 || desc.out.d > 1 || g.kernel.d > 1 ||
+         g.pad_begin.d != 0 || g.pad_end.d != 0;
 }
 
 memory::dims spatial(const ConvDesc& desc, const Extent& e) {
@@ -40,7 +45,8 @@ memory::desc activation(const ConvDesc& desc, DType type, const Extent& extent, 
   }
   dims.insert(dims.end(), {extent.h, extent.w});
   strides.insert(strides.end(), {s.h, s.w});
-  // The distance of samples says nothing where there is one; oneDNN recognises the dense layout only.
+  // The distance of samples or planes says nothing where there is one; oneDNN recognises the dense layout only.
+  if (is_deep(desc) && extent.d == 1) strides[2] = extent.h * s.h;
   if (desc.n == 1) strides[0] = dims[2] * strides[2];
   return {dims, type_of(type), strides};
 }
@@ -160,22 +166,62 @@ memory::desc weights_of(const Forward::primitive_desc& pd) { return pd.weights_d
 memory::desc weights_of(const BackwardData::primitive_desc& pd) { return pd.weights_desc(); }
 memory::desc weights_of(const BackwardWeights::primitive_desc& pd) { return pd.diff_weights_desc(); }
 
-// The primitives of all boxes, which share one format of the weights.  Throws dnnl::error where one cannot be made.
-template <class Primitive>
-std::vector<typename Primitive::primitive_desc> describe(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
-  std::vector<typename Primitive::primitive_desc> result;
-  memory::desc weights;
-  for (const ConvDesc& desc : boxes) {
-    const ThreadScope threads(desc.threads);
-    const Formats f = formats(desc, pass, blocked, result.empty() ? nullptr : &weights);
-    if constexpr (std::is_same_v<Primitive, Forward>) {
-      result.push_back(describe_forward(desc, f));
-    } else {
-      result.push_back(describe_backward<typename Primitive::primitive_desc>(desc, f));
+// oneDNN's gemm and reference convolutions are slower than the portable kernel: refused by name ("gemm:jit",
+// "x64:gemm:jit", "ref:any").
+std::string refuse(const std::string& implementation) {
+  for (const char* slow : {"gemm", "ref", "simple"}) {
+    if ((":" + implementation).find(":" + std::string(slow)) != std::string::npos) {
+      return fmt::format("oneDNN has only {} for it", implementation);
     }
-    weights = weights_of(result.back());
   }
-  return result;
+  return {};
+}
+
+template <class Primitive>
+struct Described {
+  std::vector<typename Primitive::primitive_desc> boxes;
+  std::string refusal;
+};
+
+// The primitives of all boxes.  Each prefers a format of the weights, in which another one may have no fast kernel:
+// they take one that suits all, and so the same kernel, where there is one.  Else each has its own, unless they add to
+// one gradient.
+template <class Primitive>
+Described<Primitive> describe(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
+  const auto in_format = [&](const memory::desc* weights) {
+    Described<Primitive> result;
+    try {
+      for (const ConvDesc& desc : boxes) {
+        const ThreadScope threads(desc.threads);
+        const Formats f = formats(desc, pass, blocked, weights);
+        if constexpr (std::is_same_v<Primitive, Forward>) {
+          result.boxes.push_back(describe_forward(desc, f));
+        } else {
+          result.boxes.push_back(describe_backward<typename Primitive::primitive_desc>(desc, f));
+        }
+        result.refusal = refuse(result.boxes.back().impl_info_str());
+        if (!result.refusal.empty()) break;
+      }
+    } catch (const dnnl::error& error) {
+      result.refusal = fmt::format("oneDNN: {}", error.what());
+    }
+    return result;
+  };
+  Described<Primitive> own = in_format(nullptr);
+  if (!own.refusal.empty()) return own;
+  std::vector<memory::desc> preferred;
+  for (const auto& pd : own.boxes) {
+    if (std::ranges::find(preferred, weights_of(pd)) == preferred.end()) preferred.push_back(weights_of(pd));
+  }
+  if (preferred.size() == 1) return own;
+  std::string refusal;
+  for (const memory::desc& weights : preferred) {
+    Described<Primitive> common = in_format(&weights);
+    if (common.refusal.empty()) return common;
+    refusal = common.refusal;
+  }
+  if constexpr (std::is_same_v<Primitive, BackwardWeights>) own.refusal = refusal;
+  return own;
 }
 
 // Rows cut out of several images: some kernels of oneDNN 3.7 take the samples for neighbours whatever the strides say.
@@ -190,17 +236,6 @@ bool sums_wrongly_in_bf16(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const auto wide = [](const Extent& pad) { return std::max({pad.d, pad.h, pad.w}) > 1; };
   return desc.type == DType::kBf16 && is_deep(desc) && (wide(g.pad_begin) || wide(g.pad_end) || desc.in.d < g.kernel.d);
-}
-
-// oneDNN's gemm and reference convolutions are slower than the portable kernel: refused by name ("gemm:jit",
-// "x64:gemm:jit", "ref:any").
-std::string refuse(const std::string& implementation) {
-  for (const char* slow : {"gemm", "ref", "simple"}) {
-    if ((":" + implementation).find(":" + std::string(slow)) != std::string::npos) {
-      return fmt::format("oneDNN has only {} for it", implementation);
-    }
-  }
-  return {};
 }
 
 // Moves from one format to the other; `adds`: to what is there.
@@ -229,22 +264,29 @@ class AlignedBuffer {
   Kokkos::View<std::byte*, Kokkos::HostSpace> memory_;
 };
 
-// Forward and backward data: one primitive per box shape, one packed copy of the weights for all of them.  Scratch
-// holds x with its planes as neighbours, where they are not, and the primitive's scratchpad.
+// Forward and backward data: one primitive per box shape, one packed copy of the weights per format, mostly one.
+// Scratch holds x with its planes as neighbours, where they are not, and the primitive's scratchpad.
 template <class Primitive>
 class DirectKernel final : public ConvKernel {
  public:
   DirectKernel(Pass pass, std::span<const ConvDesc> boxes) {
-    const auto descriptors = describe<Primitive>(pass, boxes, false);
-    const memory::desc packed = weights_of(descriptors.front());
-    pack_ = make_reorder(plain_weights(boxes[0], memory::data_type::f32), packed, omp_get_max_threads());
+    const auto descriptors = describe<Primitive>(pass, boxes, false).boxes;
+    for (const auto& pd : descriptors) {
+      const memory::desc format = weights_of(pd);
+      if (find(format) < packed_.size()) continue;
+      packed_.push_back(
+          {format, make_reorder(plain_weights(boxes[0], memory::data_type::f32), format, omp_get_max_threads()), {}});
+      packed_.back().weights.resize(format.get_size());
+    }
     const ThreadScope threads(boxes[0].threads);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
-      const Formats f = formats(boxes[i], pass, false, &packed);
+      const memory::desc format = weights_of(pd);
+      const Formats f = formats(boxes[i], pass, false, &format);
       const memory::desc given = given_x(boxes[i], pass);
       const int team = boxes[i].threads;
       Shape shape;
+      shape.packed = find(format);
       shape.convolve = Call(Primitive(pd), team,
                             {{kReadsX ? DNNL_ARG_SRC : DNNL_ARG_DIFF_SRC, f.x},
                              {DNNL_ARG_WEIGHTS, f.w},
@@ -258,11 +300,10 @@ class DirectKernel final : public ConvKernel {
       shapes_.push_back(std::move(shape));
     }
     detail_ = fmt::format("onednn {}", descriptors.front().impl_info_str());
-    weights_.resize(packed.get_size());
   }
 
   void refresh(const Context&, const float* weights) override {
-    pack_({weights, weights_.data()});
+    for (const Packed& packed : packed_) packed.pack({weights, packed.weights.data()});
     stream().wait();
   }
 
@@ -271,7 +312,7 @@ class DirectKernel final : public ConvKernel {
       const Shape& s = shapes_[box];
       const void* x = s.reorder_x ? args.scratch : args.x;
       if (kReadsX && s.reorder_x) (*s.reorder_x)({args.x, x});
-      s.convolve({x, weights_.data(), args.y, args.scratch + s.offset_scratchpad});
+      s.convolve({x, packed_[s.packed].weights.data(), args.y, args.scratch + s.offset_scratchpad});
       if (!kReadsX && s.reorder_x) (*s.reorder_x)({x, args.x});
     });
   }
@@ -283,26 +324,61 @@ class DirectKernel final : public ConvKernel {
   static constexpr bool kReadsX = std::is_same_v<Primitive, Forward>;
   struct Shape {
     Call convolve;
+    std::size_t packed = 0;  // index into packed_
     std::optional<Call> reorder_x;
     std::size_t offset_scratchpad = 0;
   };
+  struct Packed {
+    memory::desc format;
+    Call pack;
+    AlignedBuffer weights;
+  };
+
+  std::size_t find(const memory::desc& format) const {
+    return static_cast<std::size_t>(std::ranges::find(packed_, format, &Packed::format) - packed_.begin());
+  }
 
   std::vector<Shape> shapes_;  // of boxes
-  Call pack_;
-  AlignedBuffer weights_;
+  std::vector<Packed> packed_;
   std::size_t scratch_ = 0;
   std::string detail_;
 };
 
-// Backward weights.  Scratch holds, in this order: the box's gradient, x and y reordered (where they are), the
-// primitive's scratchpad.
+// The gradients of weights of all boxes in pieces that one call sums.
+struct WeightPieces {
+  struct Piece {
+    std::size_t shape;  // index into shapes
+    std::int64_t x, y;  // elements of x and y before its own
+  };
+  std::vector<ConvDesc> shapes;
+  std::vector<std::vector<Piece>> boxes;
+
+  explicit WeightPieces(std::span<const ConvDesc> whole) {
+    for (const ConvDesc& box : whole) {
+      // In bf16 the numbers themselves are less precise than any sum.
+      constexpr std::int64_t kInF32 = 256;
+      const std::int64_t most = box.type == DType::kF32 ? kInF32 : std::numeric_limits<std::int64_t>::max();
+      boxes.emplace_back();
+      for (const ConvPiece& piece : pieces_of(box, most)) {
+        const auto same = [&](const ConvDesc& d) { return same_box(d, piece.desc); };
+        const auto found = std::ranges::find_if(shapes, same) - shapes.begin();
+        if (found == std::ssize(shapes)) shapes.push_back(piece.desc);
+        boxes.back().push_back({static_cast<std::size_t>(found), piece.x, piece.y});
+      }
+    }
+  }
+};
+
+// Backward weights.  Scratch holds, in this order: a piece's gradient, x and y reordered (where they are), the
+// primitive's scratchpad; in front of them the sum of the pieces where boxes have several.
 class WeightsKernel final : public ConvKernel {
  public:
-  WeightsKernel(std::span<const ConvDesc> boxes, bool blocked) {
-    const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, boxes, blocked);
+  WeightsKernel(std::span<const ConvDesc> whole, bool blocked) : pieces_(whole), threads_(whole.front().threads) {
+    const std::vector<ConvDesc>& boxes = pieces_.shapes;
+    const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, boxes, blocked).boxes;
     gradient_ = descriptors.front().diff_weights_desc();
     unpack_ = make_reorder(gradient_, plain_weights(boxes[0], memory::data_type::f32), omp_get_max_threads(), true);
-    const ThreadScope threads(boxes[0].threads);
+    const ThreadScope threads(threads_);
     for (std::size_t i = 0; i < boxes.size(); ++i) {
       const auto& pd = descriptors[i];
       const memory::desc x = given_x(boxes[i], Pass::kBackwardWeights), y = given_y(boxes[i], Pass::kBackwardWeights);
@@ -322,20 +398,40 @@ class WeightsKernel final : public ConvKernel {
       scratch_ = std::max(scratch_, shape.offset_scratchpad + pd.scratchpad_desc().get_size());
       shapes_.push_back(std::move(shape));
     }
+    if (std::ranges::any_of(pieces_.boxes, [](const auto& pieces) { return pieces.size() > 1; }))
+      exact_bytes_ = padded(static_cast<std::size_t>(gradient_elements()) * sizeof(double));
     detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
   }
 
   void refresh(const Context&, const float*) override {}
 
-  void run(const Context&, std::size_t box, const ConvArgs& args) override {
-    guarded(detail_, [&] { correlate(shapes_[box], args); });
-    const auto* part = reinterpret_cast<const float*>(args.scratch);
-    const std::int64_t elements = gradient_elements();
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+    const auto& pieces = pieces_.boxes[box];
+    const std::size_t element = size_of(pieces_.shapes[0].type);
+    ConvArgs own = args;
+    own.scratch += exact_bytes_;
+    const auto* part = reinterpret_cast<const float*>(own.scratch);
+    auto* exact = reinterpret_cast<double*>(args.scratch);
     float* sum = args.sum;
-    for (std::int64_t i = 0; i < elements; ++i) sum[i] += part[i];
+    const auto add = [&](const auto& to_element) {
+      launch(context, threads_, "petaflow::conv::add_part[onednn]"_label, gradient_elements(), to_element);
+    };
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(pieces[i].x) * element;
+      own.y = static_cast<std::byte*>(args.y) + static_cast<std::size_t>(pieces[i].y) * element;
+      guarded(detail_, [&] { correlate(shapes_[pieces[i].shape], own); });
+      if (pieces.size() == 1) {
+        add([=](std::int64_t e) { sum[e] += part[e]; });
+      } else if (i == 0) {
+        add([=](std::int64_t e) { exact[e] = static_cast<double>(part[e]); });
+      } else {
+        add([=](std::int64_t e) { exact[e] += static_cast<double>(part[e]); });
+      }
+    }
+    if (pieces.size() > 1) add([=](std::int64_t e) { sum[e] += static_cast<float>(exact[e]); });
   }
 
-  std::size_t scratch_bytes() const override { return scratch_; }
+  std::size_t scratch_bytes() const override { return exact_bytes_ + scratch_; }
   std::int64_t gradient_elements() const override {
     return static_cast<std::int64_t>(gradient_.get_size() / sizeof(float));
   }
@@ -366,10 +462,12 @@ class WeightsKernel final : public ConvKernel {
     return room;
   }
 
+  WeightPieces pieces_;
+  int threads_;
   memory::desc gradient_;
   Call unpack_;
-  std::vector<Shape> shapes_;
-  std::size_t scratch_ = 0;
+  std::vector<Shape> shapes_;  // of pieces
+  std::size_t exact_bytes_ = 0, scratch_ = 0;
   std::string detail_;
 };
 
@@ -379,24 +477,18 @@ std::string try_boxes(Pass pass, std::span<const ConvDesc> boxes, bool blocked) 
   if (pass == Pass::kBackwardWeights && std::ranges::any_of(boxes, sums_wrongly_in_bf16)) {
     return "oneDNN: wrong sums for 3-D kernels in bf16 with a padding above 1 or deeper than their input";
   }
-  try {
-    for (const auto& pd : describe<Primitive>(pass, boxes, blocked)) {
-      if (std::string reason = refuse(pd.impl_info_str()); !reason.empty()) return reason;
-    }
-  } catch (const dnnl::error& error) {
-    return fmt::format("oneDNN: {}", error.what());
-  }
-  return {};
+  return describe<Primitive>(pass, boxes, blocked).refusal;
 }
 
 std::string why_not_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
   if (pass == Pass::kForward) return try_boxes<Forward>(pass, boxes, false);
   if (pass == Pass::kBackwardData) return try_boxes<BackwardData>(pass, boxes, false);
-  return try_boxes<BackwardWeights>(pass, boxes, false);
+  return try_boxes<BackwardWeights>(pass, WeightPieces(boxes).shapes, false);
 }
 
 std::string why_not_blocked(Pass pass, std::span<const ConvDesc> boxes) {
-  return pass == Pass::kBackwardWeights ? try_boxes<BackwardWeights>(pass, boxes, true) : "for backward weights only";
+  if (pass != Pass::kBackwardWeights) return "for backward weights only";
+  return try_boxes<BackwardWeights>(pass, WeightPieces(boxes).shapes, true);
 }
 
 std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> boxes) {

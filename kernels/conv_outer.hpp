@@ -137,16 +137,16 @@ struct Outer {
   }
 };
 
-/// sum += the parts, in their order.
+/// sum += the parts, in their order, in double: there may be thousands.
 struct AddParts {
   std::int64_t parts, elements;
   const float* from;
   float* sum;
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const {
-    float total = from[i];
-    for (std::int64_t part = 1; part < parts; ++part) total += from[part * elements + i];
-    sum[i] += total;
+    double total = 0;
+    for (std::int64_t part = 0; part < parts; ++part) total += static_cast<double>(from[part * elements + i]);
+    sum[i] += static_cast<float>(total);
   }
 };
 

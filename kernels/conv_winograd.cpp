@@ -53,6 +53,9 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, con
   });
 }
 
+/// Rows whose products are summed in registers: the way back from positions to taps magnifies the error of sums.
+constexpr std::int64_t kRowsInF32 = 128;
+
 /// kSources x kVectors registers of s += the sum over rows of v times d.
 template <int kSources, int kVectors, class T>
 void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, std::int64_t d_stride, std::int64_t rows,
@@ -259,10 +262,12 @@ class WinogradKernel final : public ConvKernel {
           with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
             in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
               with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-                correlate<count, vectors, T>(v + position * blocks.v_position + tap * block.rows * blocks.v_stride + c,
-                                             blocks.v_stride, d + position * blocks.m_position + k, blocks.m_stride,
-                                             block.planes * block.rows,
-                                             sum + position * order.position() + order.at(tap, c, k));
+                in_pieces(block.planes * block.rows, kRowsInF32, [&](std::int64_t row, std::int64_t rows) {
+                  correlate<count, vectors, T>(
+                      v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c,
+                      blocks.v_stride, d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride,
+                      rows, sum + position * order.position() + order.at(tap, c, k));
+                });
               });
             });
           });
@@ -330,7 +335,7 @@ BoxRows winograd_rows(Pass pass, const ConvDesc& whole) {
   const std::int64_t of_plane = p.tiles_h() * p.tiles_w(),
                      samples = ceil_div(winograd::kFewest, p.d.targets * of_plane);
   // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
-  if (whole.in.d > 1 || whole.out.d > 1)
+  if (whole.out.d > 1)
     return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(winograd::kFewest, of_plane)), samples, true};
   return {p.tile(), ceil_div(winograd::kFewest, p.tiles_w()) * p.tile(), samples, true};
 }

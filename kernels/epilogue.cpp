@@ -59,7 +59,7 @@ RowBox Epilogue::y_over(const RowBox& v_box) const {
 // run(blocks) with the operands in their types.
 template <class Run>
 void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
-                           float* bias_gradient, const Run& run) const {
+                           const BiasSum& bias_gradient, const Run& run) const {
   const auto typed = [&](auto element, auto code) {
     using T = decltype(element);
     using Code = decltype(code);
@@ -76,14 +76,14 @@ void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v,
 }
 
 void Epilogue::forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const {
-  with_blocks(context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
+  with_blocks(context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, {},
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
                 BoxPass<T, Code, Work::kForward>{blocks, y_box}.run();
               });
 }
 
 void Epilogue::forward_all(const Context& context, const std::string& label, const void* v) const {
-  with_blocks(context, whole_box(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, nullptr,
+  with_blocks(context, whole_box(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, {},
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
                 const BoxPass<T, Code, Work::kForward> pass{blocks, whole_box(desc_.y)};
                 launch(context, label, pass.items(), pass);
@@ -99,7 +99,7 @@ bool Epilogue::scatters() const {
   return small && desc_.pool.tiles() && covered == desc_.v.extent();
 }
 
-void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, float* bias_gradient) const {
+void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient) const {
   with_blocks(context, v_box, dv, dy_, saved_, bias_gradient, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
     if (scatters()) {
       BoxPass<T, Code, Work::kScatter>{blocks, y_over(v_box)}.run();
@@ -110,7 +110,7 @@ void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, f
 }
 
 void Epilogue::backward_all(const Context& context, const std::string& label, void* dv) const {
-  with_blocks(context, whole_box(desc_.v), dv, dy_, saved_, nullptr,
+  with_blocks(context, whole_box(desc_.v), dv, dy_, saved_, {},
               [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
                 if (scatters()) {
                   const BoxPass<T, Code, Work::kScatter> pass{blocks, whole_box(desc_.y)};

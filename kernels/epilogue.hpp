@@ -62,6 +62,13 @@ constexpr RowBox whole_box(const Shape& shape) { return {{0, shape.n}, {0, shape
 /// A maximum is over so many pixels at most: what its 14-bit codes can tell apart.
 inline constexpr std::int64_t kLargestMaxWindow = 16384;
 
+/// The gradient of a bias (C): some pixels are summed in f32, and these sums in double, so that sums of millions of
+/// pixels keep the precision of f32.
+struct BiasSum {
+  float* some = nullptr;  // zero before and after
+  double* total = nullptr;
+};
+
 /// The epilogue of one stage.  v is given as a dense buffer of a box (samples, d, h, W, C); y and saved are whole.
 class Epilogue {
  public:
@@ -74,9 +81,9 @@ class Epilogue {
 
   /// Writes a box of y (and saved) from v; serial, for use inside a parallel region of the host.
   void forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const;
-  /// Writes a box of dv (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient (C) unless it is
-  /// null; serial.
-  void backward(const Context& context, const RowBox& v_box, void* dv, float* bias_gradient) const;
+  /// Writes a box of dv (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient, if there is
+  /// one; serial.
+  void backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient = {}) const;
 
   /// Everything at once, as a kernel on the context's instance; v and dv are whole.
   void forward_all(const Context& context, const std::string& label, const void* v) const;
@@ -85,7 +92,7 @@ class Epilogue {
  private:
   template <class Run>
   void with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
-                   float* bias_gradient, const Run& run) const;
+                   const BiasSum& bias_gradient, const Run& run) const;
   /// True where backward goes from y to v: every pixel of v is written, once.
   bool scatters() const;
   /// The box of y whose windows touch a box of v.

@@ -61,7 +61,7 @@ struct Blocks {
   std::int64_t y_stride;
   std::uint8_t* saved;
   std::int64_t saved_per_sample;
-  float* bias_gradient;
+  BiasSum bias_gradient;
   const StepState* step;
 
   KOKKOS_INLINE_FUNCTION RandomStream stream() const {
@@ -142,6 +142,15 @@ struct Blocks {
     if (average) pass_activation<kWhole, 1>(at.sample, index, c0, count, sum, sum);
     write_channels<kWhole>(v_row(at.sample, at.d, at.h) + at.w * desc.v.c + c0, count, sum);
     add_bias_gradient<kWhole, 1>(c0, count, sum);
+  }
+
+  /// Adds to the bias' gradient what has been summed in f32.
+  void settle_bias_gradient() const {
+    if (bias_gradient.some == nullptr) return;
+    for (std::int64_t c = 0; c < desc.v.c; ++c) {
+      bias_gradient.total[c] += static_cast<double>(bias_gradient.some[c]);
+      bias_gradient.some[c] = 0;
+    }
   }
 
  private:
@@ -371,12 +380,12 @@ struct Blocks {
 
   template <bool kWhole, int kPixels, int kVectors>
   KOKKOS_INLINE_FUNCTION void add_bias_gradient(std::int64_t c0, int count, const Floats (&sum)[kVectors]) const {
-    if (bias_gradient == nullptr) return;
+    if (bias_gradient.some == nullptr) return;
     constexpr int kOfPixel = kVectors / kPixels;
     Floats total[kOfPixel];
-    read_channels<kWhole>(bias_gradient + c0, count, total);
+    read_channels<kWhole>(bias_gradient.some + c0, count, total);
     unrolled<kVectors>([&](auto r) { total[r % kOfPixel] += sum[r]; });
-    write_channels<kWhole>(bias_gradient + c0, count, total);
+    write_channels<kWhole>(bias_gradient.some + c0, count, total);
   }
 };
 

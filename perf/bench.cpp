@@ -298,7 +298,7 @@ class Bench {
       const int slots = in_boxes ? context_.threads : 1;
       const Slots v(type_, slots,
                     static_cast<std::size_t>(std::max(forward.largest_v_bytes(), backward.largest_v_bytes()))),
-          sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * sizeof(float));
+          sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * (sizeof(double) + sizeof(float)));
       const auto run_forward = [&] {
         if (!in_boxes) return finish.forward_all(context_, "petaflow::bench", v[0]);
         for_boxes(forward, slots, false, [&](int slot, std::size_t i) {
@@ -311,7 +311,8 @@ class Bench {
       measure(back, [&] {
         if (!in_boxes) return finish.backward_all(context_, "petaflow::bench", v[0]);
         for_boxes(backward, slots, true, [&](int slot, std::size_t i) {
-          finish.backward(context_, backward.boxes[i].v, v[slot], reinterpret_cast<float*>(sums[slot]));
+          auto* total = reinterpret_cast<double*>(sums[slot]);
+          finish.backward(context_, backward.boxes[i].v, v[slot], {reinterpret_cast<float*>(total + desc.v.c), total});
         });
       });
     }

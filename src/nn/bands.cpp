@@ -10,15 +10,6 @@
 
 namespace petaflow {
 
-namespace {
-
-bool same_box(const ConvDesc& a, const ConvDesc& b) {
-  return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
-         a.geometry.pad_end == b.geometry.pad_end && a.x_strides == b.x_strides && a.y_strides == b.y_strides;
-}
-
-}  // namespace
-
 std::int64_t level2_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
   const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -165,9 +156,13 @@ Bands BandCutter::forward() const {
                static_cast<double>(std::min(pool_stride, v_rows))};
   };
   const BoxRows suits = preferred(Pass::kForward);
+  // A transform computes whole tiles.  Where pooling windows overlap or leave rows unread they are completed, so that
+  // each tile sums the same numbers as in the whole tensor.
+  const std::int64_t tile = along(false, suits).align;
   return cut(suits, direction(desc.y.d, desc.v.d, stride.d, along(true, suits)),
              direction(desc.y.h, desc.v.h, stride.h, along(false, suits)), [&](const RowBox& y) {
-               const RowBox v = epilogue_.v_under(y);
+               RowBox v = epilogue_.v_under(y);
+               v.h = {v.h.begin / tile * tile, std::min(h_.out, ceil_div(v.h.end, tile) * tile)};
                return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, y};
              });
 }

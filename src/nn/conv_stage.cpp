@@ -19,6 +19,18 @@ std::byte* begin_of(const Tensor& tensor, const RowBox& box) {
   return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(offset) * size_of(tensor.type);
 }
 
+/// Boxes of one slot whose gradients of weights are summed in f32, these sums being added in double: so many that this
+/// moves far less memory than the boxes do.
+std::size_t boxes_in_f32(std::size_t elements) { return std::max<std::size_t>(1, elements / 8192); }
+
+/// to += from, which becomes 0.
+void move_sum(float* from, double* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    to[i] += static_cast<double>(from[i]);
+    from[i] = 0;
+  }
+}
+
 struct AddTo {
   const float* from;
   float* to;
@@ -81,10 +93,10 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
     if (bands.whole()) {
       result.bias_bytes = align_up(channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
     } else {
-      // Small gradients are those of first layers, whose many boxes would add up to sums less precise than f32.
-      constexpr std::size_t kSmall = 16384;
-      result.exact_elements =
-          result.sum_elements <= kSmall ? result.sum_elements : static_cast<std::size_t>(options_.conv.out_channels);
+      const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
+      const bool many =
+          bands.boxes.size() > boxes_in_f32(result.sum_elements - channels) * static_cast<std::size_t>(division_.slots);
+      result.exact_elements = many ? result.sum_elements : channels;
     }
   }
   result.bands = std::move(bands);
@@ -198,17 +210,18 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
       float* sum = sum_of(index);
       std::fill_n(sum, elements + channels, 0.0F);
       double* exact = plan.exact(slot(index));
-      float* last = sum + plan.sum_elements - plan.exact_elements;
       std::fill_n(exact, plan.exact_elements, 0.0);
-      for (std::size_t i = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots);
-           i < boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots); ++i) {
+      const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
+      const std::size_t first = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots),
+                        last = boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots);
+      for (std::size_t i = first; i < last; ++i) {
         const BandBox& box = plan.bands.boxes[i];
-        restore.backward(context, box.v, slot(index), sum + elements);
+        restore.backward(context, box.v, slot(index), {sum + elements, exact + kept});
         correlate(box, index);
-        for (std::size_t e = 0; e < plan.exact_elements; ++e) exact[e] += static_cast<double>(last[e]);
-        std::fill_n(last, plan.exact_elements, 0.0F);
+        if ((i + 1 - first) % boxes_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
-      for (std::size_t e = 0; e < plan.exact_elements; ++e) last[e] = static_cast<float>(exact[e]);
+      for (std::size_t e = 0; e < kept; ++e) sum[e] = static_cast<float>(exact[e]);
+      for (std::size_t c = 0; c < channels; ++c) sum[elements + c] = static_cast<float>(exact[kept + c]);
     });
     float* total = sum_of(0);
     for (int index = 1; index < slots; ++index) {
@@ -246,7 +259,7 @@ void ConvStage::backward_data(const Context& context) {
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
     const BandBox& box = plan.bands.boxes[index];
     std::byte* memory = slot(thread);
-    restore.backward(context, box.v, memory, nullptr);
+    restore.backward(context, box.v, memory);
     spread(box, memory);
   });
 }

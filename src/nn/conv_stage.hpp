@@ -55,8 +55,8 @@ class ConvStage final : public Stage {
     std::size_t v_bytes = 0;       // buffer of one box of v
     std::size_t kernel_bytes = 0;  // scratch of the kernel
     // Of one slot, backward weights:
-    std::size_t sum_elements = 0;    // gradient sum and bias sum
-    std::size_t exact_elements = 0;  // the last ones of them, whose sums over boxes are kept in double
+    std::size_t sum_elements = 0;    // the weights' gradient and the bias', in f32
+    std::size_t exact_elements = 0;  // in double: the weights' where there are many boxes, and the bias'
     std::size_t bias_bytes = 0;      // scratch of the bias sum of a whole box
     std::size_t slot_bytes() const;
     float* sum(std::byte* slot) const;

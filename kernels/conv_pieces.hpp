@@ -1,0 +1,70 @@
+// Boxes cut into pieces of few pixels, for gradients of weights by a library that sums all pixels of a call in f32:
+// sums of n numbers are off by 2e-8 sqrt(n).
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/conv.hpp"
+#include "kernels/register_blocks.hpp"
+
+namespace petaflow {
+
+/// Rows of a plane, planes of a sample or samples of a box.
+struct ConvPiece {
+  ConvDesc desc;
+  std::int64_t x = 0, y = 0;  // elements of x and y before its own
+};
+
+/// Outputs [begin, end) of one direction: the rows of x that they read, from `skipped` on, and what they read outside.
+struct PieceRows {
+  std::int64_t in, out, pad_begin, pad_end, skipped;
+
+  PieceRows(std::int64_t rows, std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t pad,
+            std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin * stride - pad, behind = (end - 1) * stride - pad + (kernel - 1) * dilation + 1;
+    skipped = std::max<std::int64_t>(0, first);
+    in = std::min(rows, behind) - skipped;
+    out = end - begin;
+    pad_begin = skipped - first;
+    pad_end = behind - skipped - in;
+  }
+};
+
+/// Pieces of `most` pixels of y or fewer, but a row at least; those that read nothing but zeros are left out.
+inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) {
+  const ConvGeometry& g = box.geometry;
+  if (box.n * box.out.volume() <= most) return {{box}};
+  // Units of so many pixels that fit, in parts of nearly equal size.
+  const auto fit = [&](std::int64_t units, std::int64_t pixels) {
+    return ceil_div(units, ceil_div(units, std::clamp<std::int64_t>(most / pixels, 1, units)));
+  };
+  const std::int64_t rows = fit(box.out.h, box.out.w);
+  const std::int64_t planes = rows < box.out.h ? 1 : fit(box.out.d, box.out.h * box.out.w);
+  const std::int64_t samples = planes < box.out.d || rows < box.out.h ? 1 : fit(box.n, box.out.volume());
+  std::vector<ConvPiece> pieces;
+  for (std::int64_t n = 0; n < box.n; n += samples) {
+    for (std::int64_t d = 0; d < box.out.d; d += planes) {
+      const PieceRows in_d(box.in.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d, d,
+                           std::min(box.out.d, d + planes));
+      for (std::int64_t h = 0; h < box.out.h; h += rows) {
+        const PieceRows in_h(box.in.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h, h,
+                             std::min(box.out.h, h + rows));
+        if (in_d.in <= 0 || in_h.in <= 0) continue;
+        ConvPiece piece{box};
+        ConvDesc& desc = piece.desc;
+        desc.n = std::min(samples, box.n - n);
+        desc.in.d = in_d.in, desc.in.h = in_h.in;
+        desc.out.d = in_d.out, desc.out.h = in_h.out;
+        desc.geometry.pad_begin.d = in_d.pad_begin, desc.geometry.pad_begin.h = in_h.pad_begin;
+        desc.geometry.pad_end.d = in_d.pad_end, desc.geometry.pad_end.h = in_h.pad_end;
+        piece.x = n * box.x_strides.n + in_d.skipped * box.x_strides.d + in_h.skipped * box.x_strides.h;
+        piece.y = n * box.y_strides.n + d * box.y_strides.d + h * box.y_strides.h;
+        pieces.push_back(piece);
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace petaflow
