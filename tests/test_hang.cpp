@@ -35,11 +35,13 @@ TEST_F(Hang, AStoppedRankIsNamed) {
   EXPECT_NE(zero.err.find("missing: rank 0 ("), std::string::npos) << zero.err;
 }
 
+// The last evaluation is made long, so that the signal comes in its middle.
 TEST_F(Hang, ARankStoppedAtTheEndEndsTheRun) {
-  ASSERT_EQ(run("generate small.toml").code, 0);
-  const Outcome outcome = hurt(2, "STOP", false, "until [ -e runs/hang/performance.json ]; do sleep 0.001; done", "20");
+  ASSERT_EQ(run("generate small.toml generate.validation=2000").code, 0);
+  const Outcome outcome = hurt(2, "STOP", false, "until [ -e runs/hang/performance.json ]; do sleep 0.001; done",
+                               "4 model.filters=[256,256,256]");
   EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_NE(outcome.err.find("last evaluation of step 20 "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("last evaluation of step 4 "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("missing: rank 1 ("), std::string::npos) << outcome.err;
 }
 
