@@ -356,7 +356,7 @@ struct WeightPieces {
   explicit WeightPieces(std::span<const ConvDesc> whole) {
     for (const ConvDesc& box : whole) {
       // In bf16 the numbers themselves are less precise than any sum.
-      constexpr std::int64_t kInF32 = 256;
+      constexpr std::int64_t kInF32 = 1024;
       const std::int64_t most = box.type == DType::kF32 ? kInF32 : std::numeric_limits<std::int64_t>::max();
       boxes.emplace_back();
       for (const ConvPiece& piece : pieces_of(box, most)) {
@@ -370,7 +370,7 @@ struct WeightPieces {
 };
 
 // Backward weights.  Scratch holds, in this order: a piece's gradient, x and y reordered (where they are), the
-// primitive's scratchpad; in front of them the sum of the pieces where boxes have several.
+// primitive's scratchpad; in front of them the sum of the pieces where boxes have many.
 class WeightsKernel final : public ConvKernel {
  public:
   WeightsKernel(std::span<const ConvDesc> whole, bool blocked) : pieces_(whole), threads_(whole.front().threads) {
@@ -398,7 +398,7 @@ class WeightsKernel final : public ConvKernel {
       scratch_ = std::max(scratch_, shape.offset_scratchpad + pd.scratchpad_desc().get_size());
       shapes_.push_back(std::move(shape));
     }
-    if (std::ranges::any_of(pieces_.boxes, [](const auto& pieces) { return pieces.size() > 1; }))
+    if (std::ranges::any_of(pieces_.boxes, [](const auto& pieces) { return pieces.size() > kSumsInF32; }))
       exact_bytes_ = padded(static_cast<std::size_t>(gradient_elements()) * sizeof(double));
     detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
   }
@@ -420,7 +420,7 @@ class WeightsKernel final : public ConvKernel {
       own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(pieces[i].x) * element;
       own.y = static_cast<std::byte*>(args.y) + static_cast<std::size_t>(pieces[i].y) * element;
       guarded(detail_, [&] { correlate(shapes_[pieces[i].shape], own); });
-      if (pieces.size() == 1) {
+      if (pieces.size() <= kSumsInF32) {
         add([=](std::int64_t e) { sum[e] += part[e]; });
       } else if (i == 0) {
         add([=](std::int64_t e) { exact[e] = static_cast<double>(part[e]); });
@@ -428,7 +428,7 @@ class WeightsKernel final : public ConvKernel {
         add([=](std::int64_t e) { exact[e] += static_cast<double>(part[e]); });
       }
     }
-    if (pieces.size() > 1) add([=](std::int64_t e) { sum[e] += static_cast<float>(exact[e]); });
+    if (pieces.size() > kSumsInF32) add([=](std::int64_t e) { sum[e] += static_cast<float>(exact[e]); });
   }
 
   std::size_t scratch_bytes() const override { return exact_bytes_ + scratch_; }
@@ -444,6 +444,8 @@ class WeightsKernel final : public ConvKernel {
   std::string detail() const override { return detail_; }
 
  private:
+  static constexpr std::size_t kSumsInF32 = 64;  // as many pieces of a box are added in f32
+
   struct Shape {
     Call correlate;
     std::optional<Call> reorder_x, reorder_y;
