@@ -1,7 +1,7 @@
 // The shape formula of windows and the choice among the convolutions of this build.
 #include "kernels/conv.hpp"
 
-#include <utility>
+#include <array>
 
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 // Convolution: the descriptor, the kernel interface and the ordered lists of implementations, one list per pass.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -76,12 +75,9 @@ inline bool same_box(const ConvDesc& a, const ConvDesc& b) {
 /// come `samples` at a time or more; 1 where the transforms do not suit the whole layer.
 struct BoxRows {
   std::int64_t align = 1, least = 1, samples = 1;
-  bool fit = false;  // the transforms the layer
+  bool fit = false;  // whether the transforms suit the layer
 };
 BoxRows winograd_rows(Pass pass, const ConvDesc& whole);
-
-/// Rounded up to whole lines of the cache, on which the parts of a scratch begin.
-constexpr std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)

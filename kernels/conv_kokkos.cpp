@@ -77,8 +77,7 @@ class GatherKernel final : public ConvKernel {
     gather.zeros = reinterpret_cast<const T*>(zeros_.data());
     gather.merged = gather.w.divisor == 1 && gather.w.tap_scale == 1 && gather.w.source_stride == order_.sources;
     gather.segments = 1;
-    const std::int64_t longest =
-        (gather.w.targets + gather.w.divisor * lanes::kPoints - 1) / (gather.w.divisor * lanes::kPoints);
+    const std::int64_t longest = ceil_div(gather.w.targets, gather.w.divisor * lanes::kPoints);
     if (!kOnHost || (desc.threads != 1 && gather.items() < 4 * desc.threads))
       gather.segments = std::max<std::int64_t>(1, longest);
     launch(context, desc.threads,
@@ -127,7 +126,7 @@ class OuterKernel final : public ConvKernel {
 
  private:
   /// How the work of a box is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
-  /// On the host a part is one thread's, or fewer chunks, since it adds them in f32.
+  /// On the host each thread has as many parts as keep each at kChunksInF32 chunks or fewer: a part is summed in f32.
   template <class T>
   Outer<T> split(const ConvDesc& desc) const {
     constexpr std::int64_t kPartBytes = std::int64_t{64} << 20;
@@ -143,7 +142,7 @@ class OuterKernel final : public ConvKernel {
     outer.shares = kOnHost ? 1 : outer.pieces();
     outer.parts =
         std::clamp<std::int64_t>(std::min(tasks / outer.shares, room), 1, std::max<std::int64_t>(1, outer.chunks()));
-    outer.shares = std::clamp<std::int64_t>((tasks + outer.parts - 1) / outer.parts, 1, outer.pieces());
+    outer.shares = std::clamp<std::int64_t>(ceil_div(tasks, outer.parts), 1, outer.pieces());
     return outer;
   }
 

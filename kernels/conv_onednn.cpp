@@ -5,7 +5,6 @@
 #include <optional>
 #include <type_traits>
 
-#include "base/region.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/conv_pieces.hpp"
 #include "kernels/launch.hpp"
@@ -230,8 +229,9 @@ bool cuts_several_samples(const ConvDesc& desc) {
   return desc.n > 1 && (cut(desc.in, desc.x_strides) || cut(desc.out, desc.y_strides));
 }
 
-// oneDNN 3.2 and 3.7: boxes of few rows under kernels of 1 x 4 x 2 and 5 x 5 x 5; two planes under three taps, of which
-// it leaves some unwritten.
+// oneDNN 3.2 and 3.7 give wrong gradients in bf16 for some 3-D boxes: of few rows under kernels of 1 x 4 x 2 and 5 x 5
+// x 5; of two planes under three taps, where some stay unwritten.  All with a padding above 1 are refused, and kernels
+// deeper than their input.
 bool sums_wrongly_in_bf16(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const auto wide = [](const Extent& pad) { return std::max({pad.d, pad.h, pad.w}) > 1; };
@@ -355,7 +355,8 @@ struct WeightPieces {
 
   explicit WeightPieces(std::span<const ConvDesc> whole) {
     for (const ConvDesc& box : whole) {
-      // In bf16 the numbers themselves are less precise than any sum.
+      // In bf16 the numbers themselves are less precise than any sum; the parts of f32 numbers (split3) are not, but
+      // would be refused in pieces at the borders of 3-D layers.
       constexpr std::int64_t kInF32 = 1024;
       const std::int64_t most = box.type == DType::kF32 ? kInF32 : std::numeric_limits<std::int64_t>::max();
       boxes.emplace_back();

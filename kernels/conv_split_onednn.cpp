@@ -2,9 +2,9 @@
 //
 //   x w = h_x h_w + h_x l_w + l_x h_w + O(2^-16 |x w|),
 //
-// which oneDNN sums in f32 in one convolution of bf16 with three times as many terms: channels (x, x, l_x) against (w,
-// l_w, w) forward and backward data, samples in the weights' gradient.  Worth it where bf16 is multiplied more than
-// three times as fast as f32: on tiles (Intel AMX).
+// which oneDNN sums in f32 in one convolution of bf16 with three times as many terms: channels (h_x, h_x, l_x) against
+// (h_w, l_w, h_w) forward and backward data, samples in the weights' gradient.  Worth it where bf16 is multiplied more
+// than three times as fast as f32: on tiles (Intel AMX).
 #include <algorithm>
 #include <array>
 #include <memory>

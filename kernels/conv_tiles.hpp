@@ -277,7 +277,7 @@ class TilesKernel final : public ConvKernel {
   std::vector<Bf16> zeros_;
 };
 
-/// Where there are tiles.
+/// Empty where the kernel accepts the boxes, otherwise the reason; may_use_tiles() says whether there are tiles at all.
 inline std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   const ConvDesc& desc = boxes.front();
   const ConvGeometry& g = desc.geometry;

@@ -23,13 +23,11 @@ struct WeightOrder {
 
   std::int64_t position() const { return taps * sources * targets; }
   std::int64_t block(std::int64_t k) const { return k * taps * sources; }
-  static std::int64_t width(std::int64_t k, std::int64_t targets) {
-    return std::min<std::int64_t>(kBlock, targets - k);
-  }
+  std::int64_t width(std::int64_t k) const { return std::min<std::int64_t>(kBlock, targets - k); }
   /// Element (tap, source, target) of a position.
   std::int64_t at(std::int64_t tap, std::int64_t source, std::int64_t target) const {
     const std::int64_t k = target / kBlock * kBlock;
-    return block(k) + (tap * sources + source) * width(k, targets) + target - k;
+    return block(k) + (tap * sources + source) * width(k) + target - k;
   }
 };
 
@@ -239,7 +237,7 @@ class WinogradKernel final : public ConvKernel {
     for (int position = 0; position < kPositions; ++position) {
       const Number<T>* u = packed_.data() + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-        with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
+        with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
           in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
             with_constant<lanes::kPoints>(rows, [&](auto count) {
               multiply<count, vectors, T>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
@@ -259,7 +257,7 @@ class WinogradKernel final : public ConvKernel {
     for (int position = 0; position < kPositions; ++position) {
       for (std::int64_t tap = 0; tap < order.taps; ++tap) {
         for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-          with_constant<lanes::kVectors>(order.width(k, order.targets) / kLanes, [&](auto vectors) {
+          with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
             in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
               with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
                 in_pieces(block.planes * block.rows, kRowsInF32, [&](std::int64_t row, std::int64_t rows) {

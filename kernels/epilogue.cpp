@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/epilogue_pass.hpp"
+#include "kernels/launch.hpp"
 
 namespace petaflow {
 

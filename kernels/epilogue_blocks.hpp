@@ -6,10 +6,10 @@
 #include <cstring>
 #include <limits>
 
+#include "base/context.hpp"
 #include "kernels/dropout_draws.hpp"
 #include "kernels/epilogue.hpp"
 #include "kernels/lanes.hpp"
-#include "kernels/launch.hpp"
 
 namespace petaflow::epilogue {
 

@@ -37,8 +37,8 @@ class ThreadScope {
   int before_;
 };
 
-/// A primitive with what describes its operands; a call brings their addresses.  oneDNN's own way to say both in each
-/// call takes a dozen allocations, here there are those left that it makes inside.
+/// A primitive with descriptions of its operands; a call brings their addresses only.  oneDNN's C++ interface makes a
+/// table of operands in each call, a dozen allocations; here only those inside the library remain.
 class Call {
  public:
   struct Operand {

@@ -3,7 +3,6 @@
 //   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
 #include <algorithm>
 #include <cstdio>
-#include <functional>
 #include <numeric>
 #include <optional>
 #include <regex>
@@ -96,8 +95,8 @@ double median(std::vector<double> values) {
   return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
-/// Boxes on `threads` threads, each with a box of f(slot, box index).  Fixed: a slot has always the same boxes, as sums
-/// of weights' gradients need it.
+/// f(slot, index) for every box, on all threads.  Fixed: by `threads` slots, each of which always has the same boxes,
+/// as sums of weights' gradients need it.
 template <class F>
 void for_boxes(const Bands& bands, int threads, bool fixed, const F& f) {
   const std::size_t boxes = bands.boxes.size();

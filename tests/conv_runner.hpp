@@ -108,7 +108,7 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
   kernel->refresh(context, w.data());
 
   const auto count = static_cast<std::int64_t>(boxes.size());
-  const std::size_t scratch_bytes = (kernel->scratch_bytes() + 63) / 64 * 64 + 64,
+  const std::size_t scratch_bytes = padded(kernel->scratch_bytes()) + 64,
                     sums = static_cast<std::size_t>(kernel->gradient_elements());
   const DeviceArray<std::byte> scratch(std::vector<std::byte>(scratch_bytes * boxes.size(), std::byte{0xFF}));  // NaN
   const DeviceArray<float> sum(sums * boxes.size() + 1);

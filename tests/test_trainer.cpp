@@ -289,7 +289,7 @@ TEST(BindingTable, SpeaksOfOneHostForAllThatAreAlike) {
   add(3000, "0", 1, 3);
   const std::vector<std::string> warnings = binding_warnings(bindings);
   ASSERT_EQ(warnings.size(), 2U);
-  EXPECT_HOLDS(warnings[0], "1 ranks run 8 threads in all on n1000, which has 4 cores");
+  EXPECT_HOLDS(warnings[0], "1 rank runs 8 threads in all on n1000, which has 4 cores");
   EXPECT_HOLDS(warnings[0], "(and 9 more hosts)");
   EXPECT_HOLDS(warnings[1], "rank 2010 on n2000 has 2 threads but may use cores 0 only");
   EXPECT_HOLDS(warnings[1], "(and 7 more hosts)");

@@ -1,4 +1,5 @@
 // kernels.conv = "tune": the fastest is kept, for this layer and this machine only, and no file can do harm.
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <set>

@@ -16,6 +16,9 @@ constexpr const char* name_of(DType type) {
   return type == DType::kF32 ? "f32" : type == DType::kBf16 ? "bf16" : "i16";
 }
 
+/// Bytes rounded up to whole lines of the cache, on which the parts of a scratch begin.
+constexpr std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
 /// The upper half of an f32; conversion rounds to nearest even and keeps NaN.
 struct Bf16 {
   std::uint16_t bits = 0;

@@ -67,6 +67,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& names, con
   }
   std::set<std::string> seen;
   for (const std::string& file : files) {
+    if (std::error_code status; !std::filesystem::exists(file, status)) user_error("{}: {} does not exist", what, file);
     if (!seen.insert(std::filesystem::path(file).lexically_normal()).second)
       user_error("{} names {} twice", what, file);
   }

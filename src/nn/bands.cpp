@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include "base/error.hpp"
 #include "kernels/register_blocks.hpp"
 
 namespace petaflow {

@@ -196,7 +196,8 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
   const auto first_of_the_fastest = [&] {
     return std::ranges::find_if(candidates, [&](const Candidate& c) { return c.best_s() <= 1.03 * best_s; });
   };
-  for (const ConvImpl& impl : conv_impls(pass, stage.conv)) add({impl.name, bands, kCacheShare});
+  const ConvDesc usual = ConvStage::bands(stage, pass, context).shapes.front();
+  for (const ConvImpl& impl : conv_impls(pass, usual)) add({impl.name, bands, kCacheShare});
   time_all();
   time_all();
   if (bands) {

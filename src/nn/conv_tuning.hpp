@@ -33,7 +33,7 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass);
 std::string describe(const TunedPass& tuned);
 
 /// Seconds of one pass of a stage that has the memory of a step to itself; the shortest of a few runs.
-/// @param give_up_s  a first run that takes longer is the last one
+/// @param give_up_s  where none of the first runs (three at most, of 30 ms together) is shorter, no more follow
 double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context& context, double give_up_s);
 
 class ConvTuning {

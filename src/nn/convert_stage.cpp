@@ -1,7 +1,5 @@
 #include "nn/convert_stage.hpp"
 
-#include <algorithm>
-
 #include "base/error.hpp"
 #include "kernels/launch.hpp"
 

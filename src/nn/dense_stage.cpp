@@ -24,7 +24,7 @@ DenseStage::DenseStage(const Options& options, const Context& context)
   }
   forward_label_ = fmt::format("petaflow::{}::forward[{}]", options.name, forward_.name);
   backward_label_ = fmt::format("petaflow::{}::backward[{}]", options.name, weights_.name);
-  v_bytes_ = (static_cast<std::size_t>(n * out) * sizeof(float) + 63) / 64 * 64;
+  v_bytes_ = padded(static_cast<std::size_t>(n * out) * sizeof(float));
 }
 
 std::size_t DenseStage::saved_bytes() const {

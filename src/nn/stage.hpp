@@ -62,7 +62,7 @@ class Stage {
   /// dx = (stage's Jacobian)^T dy where dx has data; the parameters' part of the flat `gradient` is overwritten.
   virtual void backward(const Context& context, float* gradient) = 0;
 
-  /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 bands"; "-" where the pass does not exist.
+  /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 boxes"; "-" where the pass does not exist.
   virtual std::string describe_forward() const { return "kokkos"; }
   virtual std::string describe_backward_data() const { return "kokkos"; }
   virtual std::string describe_backward_weights() const { return "-"; }

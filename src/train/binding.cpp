@@ -149,8 +149,8 @@ std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings) 
         continue;
       }
       full = fmt::format(
-          "warning: {} ranks run {} threads in all on {}, which has {} cores; start fewer ranks or set OMP_NUM_THREADS",
-          ranks.size(), threads, first.host, first.online_cores);
+          "warning: {} {} {} threads in all on {}, which has {} cores; start fewer ranks or lower OMP_NUM_THREADS",
+          ranks.size(), ranks.size() == 1 ? "rank runs" : "ranks run", threads, first.host, first.online_cores);
       continue;
     }
     const auto found =

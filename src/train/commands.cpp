@@ -41,7 +41,7 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
 
 namespace {
 
-// As other commands take them.
+// Overrides (key=value), which other commands take, would be looked for as data files.
 void refuse_overrides(const Job& job) {
   for (const std::string& file : job.line.files) {
     const std::size_t key = file.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.");

@@ -16,13 +16,13 @@ int command_bench(Job& job);
 int command_report(Job& job);
 int command_export(Job& job);
 
-/// One line of text to stdout on rank 0: what a command is for, where log lines may be off.
+/// Text to stdout on rank 0: what a command is for, printed where log lines are off, too.
 void print(const Job& job, const std::string& text);
 
 /// On all ranks: the table of hosts, threads and cores where there are several ranks, and warnings of too few cores.
 void say_binding(Job& job);
 
-/// How convolutions multiply where that is not in f32 as it stands: sentences without an end.
+/// How convolutions multiply, where that is not plain f32: sentences without a full stop.
 std::vector<std::string> describe_products(const CommonOptions& options);
 
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.

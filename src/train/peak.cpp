@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include <unistd.h>
@@ -13,7 +12,8 @@
 
 #include "kernels/tiles.hpp"
 
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
+#if defined(__AVX512BF16__) && !defined(__CUDACC__)
+#define PETAFLOW_BF16_DOT_PRODUCTS
 #include <immintrin.h>
 #endif
 
@@ -22,9 +22,14 @@ namespace {
 
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 
-// 16 floats: one register with AVX-512, two with AVX2.  GCC by itself prefers 32 bytes where it may use 64.
-using Vector = float __attribute__((vector_size(64)));
-constexpr int kLanes = 16, kChains = 12;  // independent chains hide the latency of 4-5 cycles on two units
+#ifdef __AVX512F__
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;  // one register: AVX2 has sixteen
+#endif
+constexpr int kChains = 12;  // independent ones hide the latency of 4-5 cycles on two units
+// GCC by itself prefers 32 bytes where it may use 64.
+using Vector = float __attribute__((vector_size(4 * kLanes)));
 
 template <class V>
 float total(const V (&chains)[kChains]) {
@@ -50,7 +55,7 @@ __attribute__((noinline)) float multiply_add(std::int64_t rounds, float seed) {
   return total(sum);
 }
 
-#if defined(__AVX512BF16__) && defined(PETAFLOW_TILE_INSTRUCTIONS)
+#ifdef PETAFLOW_BF16_DOT_PRODUCTS
 /// `rounds` times kChains dot products of 16 pairs.
 __attribute__((noinline)) float dot_products(std::int64_t rounds, float seed) {
   const __m512 value = _mm512_set1_ps(1e-3F * seed);
@@ -116,7 +121,8 @@ double best_rate(int threads, double flop, const Work& work) {
   }
   double gflops = 0;
   for (const double seconds : best_s) gflops += 1e-9 * flop / seconds;
-  return gflops;
+  const auto cores = static_cast<double>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  return gflops * std::min(1.0, cores / threads);  // threads that share a core have it in turns
 }
 
 std::size_t last_level_cache_bytes() {
@@ -146,7 +152,7 @@ Peaks measure_peaks(const Context& context) {
   constexpr double kFlop = 2.0 * kRounds * kChains * kLanes;
   Peaks peaks;
   peaks.f32_fma = best_rate(threads, kFlop, [](float seed) { return multiply_add(kRounds, seed); });
-#if defined(__AVX512BF16__) && defined(PETAFLOW_TILE_INSTRUCTIONS)
+#ifdef PETAFLOW_BF16_DOT_PRODUCTS
   peaks.bf16_dot = best_rate(threads, 2 * kFlop, [](float seed) { return dot_products(kRounds, seed); });
 #endif
 #ifdef PETAFLOW_TILE_INSTRUCTIONS

@@ -20,7 +20,8 @@ std::string tuning_cache_path();
 void read_tuning(const std::string& path, const std::string& machine, std::map<std::string, TunedPass>& table);
 
 /// Adds the table to the file, in whose place a new one is put; what it holds of this and of other machines when it is
-/// read stays.  Throws a user error where it cannot be written.
+/// read stays.  A file that is damaged or of another version is replaced.  Throws a user error where it cannot be
+/// written.
 void write_tuning(const std::string& path, const std::string& machine, const std::map<std::string, TunedPass>& table);
 
 /// The same with a file that several jobs write, in a folder that may have to be made: what they add at the same time

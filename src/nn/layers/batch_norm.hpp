@@ -125,7 +125,6 @@ class BatchNorm final : public Layer {
       std::byte* partial;
     };
 
-    static std::size_t padded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
     std::size_t sums_bytes() const { return padded(sizeof(double) * static_cast<std::size_t>(batch_norm_sums(x_.c))); }
     std::size_t map_bytes() const {
       return padded(sizeof(float) * static_cast<std::size_t>(ChannelMap::elements(x_.c)));
