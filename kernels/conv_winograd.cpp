@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
 #include "kernels/winograd_tiles.hpp"
@@ -51,26 +52,31 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, con
   });
 }
 
-/// Rows whose products are summed in registers: the way back from positions to taps magnifies the error of sums.
-constexpr std::int64_t kRowsInF32 = 128;
+// The way back from positions to taps magnifies the error of sums four to five times, so they have levels: rows whose
+// products are summed in registers, and rows whose sums are added beside them before they go to memory.
+constexpr std::int64_t kRowsInRegisters = 16, kRowsAtOnce = 128;
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
 template <int kSources, int kVectors, class T>
 void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, std::int64_t d_stride, std::int64_t rows,
                float* s) {
-  Floats sum[kSources][kVectors] = {};
-  for (std::int64_t r = 0; r < rows; ++r, v += v_stride, d += d_stride) {
-    lanes::Vector<Number<T>> gradient[kVectors];
-    unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
-    unrolled<kSources>(
-        [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
-  }
+  Floats total[kSources][kVectors] = {};
+  in_pieces(rows, kRowsInRegisters, [&](std::int64_t, std::int64_t size) {
+    Floats sum[kSources][kVectors] = {};
+    for (std::int64_t r = 0; r < size; ++r, v += v_stride, d += d_stride) {
+      lanes::Vector<Number<T>> gradient[kVectors];
+      unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
+      unrolled<kSources>(
+          [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
+    }
+    unrolled<kSources>([&](auto c) { unrolled<kVectors>([&](auto i) { total[c][i] += sum[c][i]; }); });
+  });
   unrolled<kSources>([&](auto c) {
     unrolled<kVectors>([&](auto i) {
       float* to = s + (c * kVectors + i) * kLanes;
       Floats before;
       lanes::load(to, before);
-      lanes::store(to, kLanes, before + sum[c][i]);
+      lanes::store(to, kLanes, before + total[c][i]);
     });
   });
 }
@@ -158,9 +164,17 @@ class WinogradKernel final : public ConvKernel {
     const Problem& p = problems_.front();
     weights_.order = {p.sources / packing.channels, p.targets, p.d.taps};
     weights_.held = packing.channels;
-    part_numbers_ = block_numbers_ + (threads_ > 1 && pass == Pass::kBackwardWeights ? elements() : 0);
-    if (pass != Pass::kBackwardWeights)
+    part_numbers_ = block_numbers_;
+    if (pass == Pass::kBackwardWeights) {
+      std::int64_t most = 0;  // blocks of a part
+      for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), threads_));
+      sums_apart_ = threads_ > 1 || most > kFewBlocks;
+      exact_ = most > std::max<std::int64_t>(kFewBlocks, blocks_in_f32());
+      if (sums_apart_) part_numbers_ += elements();
+      if (exact_) part_numbers_ += elements() * static_cast<std::int64_t>(sizeof(double) / sizeof(Number<T>));
+    } else {
       packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
+    }
   }
 
   void refresh(const Context& context, const float* weights) override {
@@ -173,16 +187,17 @@ class WinogradKernel final : public ConvKernel {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[box].count();
     auto* scratch = reinterpret_cast<Number<T>*>(args.scratch);
-    if (threads_ == 1) return run_blocks(box, 0, count, args, scratch, args.sum);
-    const bool sums = pass_ == Pass::kBackwardWeights;
-    launch(context, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
+    const int threads = static_cast<int>(threads_);
+    launch(context, threads, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
       Number<T>* room = scratch + part * part_numbers_;
-      float* sum = sums ? reinterpret_cast<float*>(room + block_numbers_) : nullptr;
-      if (sums) std::fill_n(sum, elements(), 0.0F);
-      run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum);
+      float* sum = sums_apart_ ? reinterpret_cast<float*>(room + block_numbers_) : args.sum;
+      double* exact = exact_ ? reinterpret_cast<double*>(sum + elements()) : nullptr;
+      if (sums_apart_) std::fill_n(sum, elements(), 0.0F);
+      if (exact_) std::fill_n(exact, elements(), 0.0);
+      run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum, exact);
     });
-    if (!sums) return;
-    launch(context, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
+    if (!sums_apart_) return;
+    launch(context, threads, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
         const auto* from = reinterpret_cast<const float*>(scratch + part * part_numbers_ + block_numbers_);
@@ -206,11 +221,17 @@ class WinogradKernel final : public ConvKernel {
  private:
   using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
   static constexpr int kTile = kEdge + 1 - kTaps;
+  static constexpr std::int64_t kFewBlocks = 5;  // whose gradients are added to those of other boxes one by one
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
 
-  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v,
-                  float* sum) const {
+  std::int64_t blocks_in_f32() const {
+    return static_cast<std::int64_t>(sums_in_f32(static_cast<std::size_t>(elements())));
+  }
+
+  /// @param exact  room for sums in double, which become `sum`; nullptr: all are in f32
+  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v, float* sum,
+                  double* exact) const {
     constexpr int kTiles = packing<T>(true).tiles;
     const Problem& p = problems_[box];
     const Blocks& blocks = blocks_[box];
@@ -223,6 +244,8 @@ class WinogradKernel final : public ConvKernel {
         transform_sources<kTiles>(p, blocks, block, source, v);
         transform_gradients<kTile, kTiles>(p, blocks, block, target, m);
         correlate_positions(blocks, block, v, m, sum);
+        if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
+          move_sum(sum, exact, static_cast<std::size_t>(elements()));
       } else {
         auto* sums = reinterpret_cast<float*>(m);
         transform_sources<1>(p, blocks, block, source, v);
@@ -230,6 +253,8 @@ class WinogradKernel final : public ConvKernel {
         write_targets<kTile>(p, blocks, block, sums, target);
       }
     }
+    if (exact == nullptr) return;
+    for (std::int64_t e = 0; e < elements(); ++e) sum[e] = static_cast<float>(exact[e]);
   }
 
   void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, float* m) const {
@@ -260,7 +285,7 @@ class WinogradKernel final : public ConvKernel {
           with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
             in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
               with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-                in_pieces(block.planes * block.rows, kRowsInF32, [&](std::int64_t row, std::int64_t rows) {
+                in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
                   correlate<count, vectors, T>(
                       v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c,
                       blocks.v_stride, d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride,
@@ -281,6 +306,7 @@ class WinogradKernel final : public ConvKernel {
   std::vector<Blocks> blocks_;
   Packed packed_;
   std::int64_t block_numbers_ = 0, part_numbers_ = 0;  // of a block's transforms, and all that a thread needs
+  bool sums_apart_ = false, exact_ = false;            // gradients of a part's blocks; many: in double
 };
 
 std::string why_not_layer(const ConvDesc& desc) {

@@ -7,6 +7,7 @@
 
 #include "cosmoflow/model.hpp"
 #include "hep/model.hpp"
+#include "nn/layers/conv.hpp"
 #include "nn/network.hpp"
 #include "op_support.hpp"
 
@@ -68,6 +69,35 @@ struct OnePass {
 void expect_same_gradients(const OnePass& bands, const OnePass& whole) {
   for (std::size_t i = 0; i < bands.names.size(); ++i)
     EXPECT_LE(testing_support::relative_l2(whole.gradients[i], bands.gradients[i]), 1e-6) << bands.names[i];
+}
+
+// Layers alone, whose gradients sum random signs, in Winograd's domain, too.
+TEST(Networks, OfOneLayerGiveTheSameGradientsInBandsAndWhole) {
+  struct Layer {
+    std::int64_t batch;
+    Shape x;
+    std::int64_t filters;
+    Extent kernel, pad;
+  };
+  for (const Layer& layer : {Layer{4, {1, 128, 1, 112, 112}, 128, {1, 3, 3}, {0, 1, 1}},
+                             Layer{1, {1, 32, 64, 64, 64}, 64, {3, 3, 3}, {1, 1, 1}},
+                             Layer{32, {1, 32, 1, 32, 32}, 32, {1, 3, 3}, {0, 1, 1}},
+                             Layer{2, {1, 64, 1, 200, 210}, 16, {1, 3, 3}, {0, 1, 1}},
+                             Layer{4, {1, 16, 1, 512, 512}, 16, {1, 3, 3}, {0, 1, 1}},
+                             Layer{1, {1, 16, 96, 96, 96}, 16, {3, 3, 3}, {1, 1, 1}},
+                             Layer{1, {1, 16, 40, 41, 43}, 16, {5, 3, 3}, {2, 1, 1}}}) {
+    ConvOptions conv;
+    conv.filters = layer.filters;
+    conv.kernel = layer.kernel;
+    conv.pad = layer.pad;
+    Graph graph(layer.x);
+    graph.add<Conv>("conv of " + std::to_string(layer.x.w), conv);
+    const Case c{"conv", layer.batch, std::move(graph)};
+    for (const char* kernel : {"auto", "direct"}) {
+      expect_same_gradients(OnePass(c, {.kernels = {.conv = kernel}}),
+                            OnePass(c, {.kernels = {.conv = kernel, .bands = false}}));
+    }
+  }
 }
 
 // Few filters on odd sizes take the kernels of last resort, which sum as many pixels.

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/region.hpp"
 #include "kernels/channel_sum.hpp"
+#include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -17,18 +18,6 @@ std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 std::byte* begin_of(const Tensor& tensor, const RowBox& box) {
   const std::int64_t offset = offset_of(box, Strides::of(tensor.shape.extent(), tensor.pixel_stride));
   return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(offset) * size_of(tensor.type);
-}
-
-/// Boxes of one slot whose gradients of weights are summed in f32, these sums being added in double: so many that this
-/// moves far less memory than the boxes do.
-std::size_t boxes_in_f32(std::size_t elements) { return std::max<std::size_t>(1, elements / 8192); }
-
-/// to += from, which becomes 0.
-void move_sum(float* from, double* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) {
-    to[i] += static_cast<double>(from[i]);
-    from[i] = 0;
-  }
 }
 
 struct AddTo {
@@ -95,7 +84,7 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
     } else {
       const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
       const bool many =
-          bands.boxes.size() > boxes_in_f32(result.sum_elements - channels) * static_cast<std::size_t>(division_.slots);
+          bands.boxes.size() > sums_in_f32(result.sum_elements - channels) * static_cast<std::size_t>(division_.slots);
       result.exact_elements = many ? result.sum_elements : channels;
     }
   }
@@ -218,7 +207,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
         const BandBox& box = plan.bands.boxes[i];
         restore.backward(context, box.v, slot(index), {sum + elements, exact + kept});
         correlate(box, index);
-        if ((i + 1 - first) % boxes_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
+        if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
       for (std::size_t e = 0; e < kept; ++e) sum[e] = static_cast<float>(exact[e]);
       for (std::size_t c = 0; c < channels; ++c) sum[elements + c] = static_cast<float>(exact[kept + c]);
