@@ -307,7 +307,7 @@ TEST_F(CosmoRecords, WhatIsWrongIsSaid) {
   EXPECT_HOLDS(error_of([&] { read_cube(open_cosmo(whole_cubes(8), {folder_ / "[ab].tfrecord"}), 1); }),
                "b.tfrecord: the counts are (2, 2, 2, 4); they are (8, 8, 8, 4) in ");
   EXPECT_HOLDS(error_of([&] { open_cosmo(whole_cubes(8), {folder_ / "none.tfrecord"}); }),
-               "none.tfrecord: No such file or directory");
+               "none.tfrecord does not exist");
   EXPECT_HOLDS(error_of([&] { open_cosmo(whole_cubes(8), {folder_.path()}); }),
                folder_.path() + " is a folder; name the files in it, such as " + folder_ / "*");
 }

@@ -48,15 +48,19 @@ std::string ranges(const std::vector<int>& sorted) {
 // That any thread may use: the OpenMP runtime may have bound each of them to cores of its own (OMP_PROC_BIND), the
 // first one before main() begins.
 std::vector<int> cores_of(int threads) {
+  struct OfThread {  // nvcc 13 cannot destroy cpu_set_t, a struct without a name
+    cpu_set_t set;
+  };
   using Policy = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace, Kokkos::Schedule<Kokkos::Static>>;
-  std::vector<cpu_set_t> sets(static_cast<std::size_t>(threads));
-  cpu_set_t* const set = sets.data();
+  std::vector<OfThread> sets(static_cast<std::size_t>(threads));
+  OfThread* const of_thread = sets.data();
   Kokkos::parallel_for("petaflow::binding", Policy(0, threads),
-                       [=](int thread) { sched_getaffinity(0, sizeof set[thread], &set[thread]); });
+                       [=](int thread) { sched_getaffinity(0, sizeof(cpu_set_t), &of_thread[thread].set); });
   Kokkos::DefaultHostExecutionSpace().fence();
   std::vector<int> cores;
   for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (std::ranges::any_of(sets, [=](const cpu_set_t& own) { return CPU_ISSET(core, &own); })) cores.push_back(core);
+    if (std::ranges::any_of(sets, [=](const OfThread& own) { return CPU_ISSET(core, &own.set); }))
+      cores.push_back(core);
   }
   return cores;
 }
@@ -148,9 +152,10 @@ std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings) 
         ++more_full;
         continue;
       }
+      const std::string runs = ranks.size() == 1 ? "rank runs" : "ranks run";
       full = fmt::format(
           "warning: {} {} {} threads in all on {}, which has {} cores; start fewer ranks or lower OMP_NUM_THREADS",
-          ranks.size(), ranks.size() == 1 ? "rank runs" : "ranks run", threads, first.host, first.online_cores);
+          ranks.size(), runs, threads, first.host, first.online_cores);
       continue;
     }
     const auto found =
