@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/conv_packing.hpp"
+#include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
 
@@ -239,10 +240,10 @@ class NarrowKernel final : public ConvKernel {
     const std::int64_t rows = std::max<std::int64_t>(1, kInF32 / boxes_[box].out.w);
     double* exact = exact_sums(args.scratch);
     std::fill_n(exact, order_.elements(), 0.0);
+    std::fill_n(args.sum, order_.elements(), 0.0F);
     for (std::int64_t row = begin; row < end; row += rows) {
-      std::fill_n(args.sum, order_.elements(), 0.0F);
       run_rows(box, args, row, std::min(end, row + rows));
-      for (std::int64_t i = 0; i < order_.elements(); ++i) exact[i] += static_cast<double>(args.sum[i]);
+      move_sum(args.sum, exact, static_cast<std::size_t>(order_.elements()));
     }
   }
 

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "kernels/conv.hpp"
@@ -66,5 +68,31 @@ inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) 
   }
   return pieces;
 }
+
+/// The gradients of weights of all boxes in pieces that one call sums: few different shapes.
+struct WeightPieces {
+  struct Piece {
+    std::size_t shape;  // index into shapes
+    std::int64_t x, y;  // elements of x and y before its own
+  };
+  std::vector<ConvDesc> shapes;
+  std::vector<std::vector<Piece>> boxes;
+
+  explicit WeightPieces(std::span<const ConvDesc> whole) {
+    for (const ConvDesc& box : whole) {
+      // In bf16 the numbers themselves are less precise than any sum; the parts of f32 numbers (split3) are not, but
+      // would be refused in pieces at the borders of 3-D layers.
+      constexpr std::int64_t kInF32 = 1024;
+      const std::int64_t most = box.type == DType::kF32 ? kInF32 : std::numeric_limits<std::int64_t>::max();
+      boxes.emplace_back();
+      for (const ConvPiece& piece : pieces_of(box, most)) {
+        const auto same = [&](const ConvDesc& d) { return same_box(d, piece.desc); };
+        const auto found = std::ranges::find_if(shapes, same) - shapes.begin();
+        if (found == std::ssize(shapes)) shapes.push_back(piece.desc);
+        boxes.back().push_back({static_cast<std::size_t>(found), piece.x, piece.y});
+      }
+    }
+  }
+};
 
 }  // namespace petaflow

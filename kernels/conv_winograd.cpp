@@ -187,8 +187,7 @@ class WinogradKernel final : public ConvKernel {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[box].count();
     auto* scratch = reinterpret_cast<Number<T>*>(args.scratch);
-    const int threads = static_cast<int>(threads_);
-    launch(context, threads, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
+    launch(context, threads_, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
       Number<T>* room = scratch + part * part_numbers_;
       float* sum = sums_apart_ ? reinterpret_cast<float*>(room + block_numbers_) : args.sum;
       double* exact = exact_ ? reinterpret_cast<double*>(sum + elements()) : nullptr;
@@ -197,7 +196,7 @@ class WinogradKernel final : public ConvKernel {
       run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum, exact);
     });
     if (!sums_apart_) return;
-    launch(context, threads, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
+    launch(context, threads_, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
         const auto* from = reinterpret_cast<const float*>(scratch + part * part_numbers_ + block_numbers_);
@@ -253,8 +252,7 @@ class WinogradKernel final : public ConvKernel {
         write_targets<kTile>(p, blocks, block, sums, target);
       }
     }
-    if (exact == nullptr) return;
-    for (std::int64_t e = 0; e < elements(); ++e) sum[e] = static_cast<float>(exact[e]);
+    if (exact != nullptr) round_sum(exact, sum, static_cast<std::size_t>(elements()));
   }
 
   void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, float* m) const {
@@ -300,7 +298,7 @@ class WinogradKernel final : public ConvKernel {
   }
 
   Pass pass_;
-  std::int64_t threads_;
+  int threads_;
   Weights<kTaps> weights_;
   std::vector<Problem> problems_;
   std::vector<Blocks> blocks_;

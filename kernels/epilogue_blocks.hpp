@@ -9,6 +9,7 @@
 #include "base/context.hpp"
 #include "kernels/dropout_draws.hpp"
 #include "kernels/epilogue.hpp"
+#include "kernels/exact_sum.hpp"
 #include "kernels/lanes.hpp"
 
 namespace petaflow::epilogue {
@@ -147,10 +148,7 @@ struct Blocks {
   /// Adds to the bias' gradient what has been summed in f32.
   void settle_bias_gradient() const {
     if (bias_gradient.some == nullptr) return;
-    for (std::int64_t c = 0; c < desc.v.c; ++c) {
-      bias_gradient.total[c] += static_cast<double>(bias_gradient.some[c]);
-      bias_gradient.some[c] = 0;
-    }
+    move_sum(bias_gradient.some, bias_gradient.total, static_cast<std::size_t>(desc.v.c));
   }
 
  private:

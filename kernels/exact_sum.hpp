@@ -19,4 +19,9 @@ inline void move_sum(float* from, double* to, std::size_t count) {
   }
 }
 
+/// to = from, rounded.
+inline void round_sum(const double* from, float* to, std::size_t count) {
+  std::transform(from, from + count, to, [](double sum) { return static_cast<float>(sum); });
+}
+
 }  // namespace petaflow

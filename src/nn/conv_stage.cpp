@@ -209,8 +209,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
         correlate(box, index);
         if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
-      for (std::size_t e = 0; e < kept; ++e) sum[e] = static_cast<float>(exact[e]);
-      for (std::size_t c = 0; c < channels; ++c) sum[elements + c] = static_cast<float>(exact[kept + c]);
+      round_sum(exact, sum + elements - kept, plan.exact_elements);
     });
     float* total = sum_of(0);
     for (int index = 1; index < slots; ++index) {
