@@ -134,7 +134,7 @@ class OuterKernel final : public ConvKernel {
     outer.desc = desc;
     outer.order = order_;
     outer.rows_per_chunk = std::max<std::int64_t>(1, Outer<T>::kChunkPixels / std::max<std::int64_t>(1, desc.out.w));
-    constexpr std::int64_t kChunksInF32 = 128;
+    constexpr std::int64_t kChunksInF32 = 32;
     const std::int64_t threads = desc.threads;
     const std::int64_t tasks = kOnHost ? threads * ceil_div(outer.chunks(), threads * kChunksInF32)
                                        : std::max<std::int64_t>(outer.pieces(), 65536);

@@ -82,8 +82,9 @@ struct WeightPieces {
     for (const ConvDesc& box : whole) {
       // In bf16 the numbers themselves are less precise than any sum; the parts of f32 numbers (split3) are not, but
       // would be refused in pieces at the borders of 3-D layers.
-      constexpr std::int64_t kInF32 = 1024;
-      const std::int64_t most = box.type == DType::kF32 ? kInF32 : std::numeric_limits<std::int64_t>::max();
+      constexpr std::int64_t kRows = 8, kFewest = 128, kMost = 1024;  // fewer rows read many beside their own
+      const std::int64_t most = box.type == DType::kF32 ? std::clamp(kRows * box.out.w, kFewest, kMost)
+                                                        : std::numeric_limits<std::int64_t>::max();
       boxes.emplace_back();
       for (const ConvPiece& piece : pieces_of(box, most)) {
         const auto same = [&](const ConvDesc& d) { return same_box(d, piece.desc); };

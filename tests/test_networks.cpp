@@ -111,6 +111,19 @@ TEST(Networks, OfFewFiltersGiveTheSameGradientsInBandsAndWhole) {
   expect_same_gradients(OnePass(c, {}), OnePass(c, {.kernels = {.bands = false}}));
 }
 
+// Behind batch normalisation, gradients are sums that cancel: of x with a mean and dy without.
+TEST(Networks, WithBatchNormGiveTheSameGradientsInBandsAndWhole) {
+  cosmoflow::ModelOptions options;
+  options.kind = "quick";
+  Graph graph({1, 1, 64, 64, 64});
+  cosmoflow::add_network(graph, options, 2);
+  const Case c{"quick", 2, std::move(graph)};
+  for (const char* kernel : {"auto", "direct"}) {
+    expect_same_gradients(OnePass(c, {.kernels = {.conv = kernel}}),
+                          OnePass(c, {.kernels = {.conv = kernel, .bands = false}}));
+  }
+}
+
 // Sizes at which Winograd's transforms just suit some layers: boxes and whole tensors must take them alike.
 TEST(Networks, OfOddSizesGiveTheSameInBandsAndWhole) {
   hep::ModelOptions options;
