@@ -133,8 +133,8 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::st
       choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
   }
   if (!choice.refusals.empty()) {
-    user_error("kernels.conv = \"{}\" does not accept this layer in the {} pass: {}", forced, name_of(pass),
-               choice.refusals.back());
+    user_error("kernels.conv = \"{}\" does not accept this layer in the {} pass: {}; \"auto\" takes what accepts it",
+               forced, name_of(pass), choice.refusals.back());
   }
   user_error("kernels.conv = \"{}\": this build has no such convolution for the {} pass; known: {}", forced,
              name_of(pass), known);

@@ -142,6 +142,19 @@ TEST(Networks, OfOddSizesGiveTheSameInBandsAndWhole) {
   }
 }
 
+// The input has no gradient: the copy of it in bf16 has none either.
+TEST(Networks, HoldNoGradientThatNobodyWants) {
+  const Case c = cosmoflow_case("mlperf", 4, 4);
+  const Network network(c.graph, {.precision = DType::kBf16, .kernels = {}}, Context{});
+  std::size_t gradients = 0;
+  for (const BlockReport& block : network.blocks()) {
+    const bool gradient = block.name.ends_with("output gradient") && block.size_bytes > 0;
+    gradients += gradient ? 1 : 0;
+    EXPECT_FALSE(gradient && block.name.starts_with("to bf16")) << block.name;
+  }
+  EXPECT_GT(gradients, 0U);
+}
+
 TEST(Networks, GiveTheSameInBandsAndWholeAndNearlySoInBf16) {
   for (const Case& c : std::array{hep_case(), cosmoflow_case("sc18", 1, 3), cosmoflow_case("mlperf", 4, 4)}) {
     const OnePass bands(c, {}), whole(c, {.kernels = {.bands = false}});

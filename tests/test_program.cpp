@@ -103,6 +103,7 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(run("predict runs/small test.h5 -o scores.h5").code, 1);
   EXPECT_EQ(run("predict runs/small test.h5 -o test.h5 --overwrite").code, 1);  // its own input
   EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);
+  EXPECT_EQ(run("predict runs/small test.h5 -o new/folder/scores.h5").code, 0);
   expect_refused("evaluate runs/small test.h5 precision=bf16", "precision=bf16 is no file, and evaluate takes no keys");
   expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no keys", {1});
   fs::copy(folder_ / "test.h5", folder_ / "fold=1.h5");

@@ -62,6 +62,13 @@ void check_output(const std::string& path) {
   check_parent(path);
 }
 
+void make_parent(const std::string& path) {
+  const auto folder = std::filesystem::absolute(path).parent_path();
+  std::error_code status;
+  std::filesystem::create_directories(folder, status);
+  if (status) user_error("cannot make the folder {}: {}", folder.string(), status.message());
+}
+
 std::string temporary_name(const std::string& path) { return path + ".tmp." + std::to_string(getpid()); }
 
 void write_all(int file, std::string_view text, const std::string& path) {

@@ -17,6 +17,9 @@ void check_parent(const std::string& path);
 /// Throws a user error where a file of that name could not be written: no name, a folder, or check_parent().
 void check_output(const std::string& path);
 
+/// Makes the folder of a file, and those that it lies in.  Throws a user error where it cannot be made.
+void make_parent(const std::string& path);
+
 /// Brings a closed file to the disk, renames it to path (replacing what was there) and brings the folder's entry to the
 /// disk.  Throws a user error that names the file; the temporary is removed then.
 void publish_file(const std::string& temporary, const std::string& path);

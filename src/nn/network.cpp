@@ -100,8 +100,9 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     of[index].forward_scratch = blocks.add(label("forward scratch"), stage.stage->forward_scratch_bytes(), i, i);
     if (!options.backward) continue;
     of[index].saved = blocks.add(label("saved"), stage.stage->saved_bytes(), i, backward);
-    of[index].dy = last ? blocks.add_persistent(label("output gradient"), y_bytes)
-                        : blocks.add(label("output gradient"), y_bytes, backward - 1, backward);
+    const std::size_t dy_bytes = last || lowered[index + 1].wants_dx ? y_bytes : 0;
+    of[index].dy = last ? blocks.add_persistent(label("output gradient"), dy_bytes)
+                        : blocks.add(label("output gradient"), dy_bytes, backward - 1, backward);
     of[index].backward_scratch =
         blocks.add(label("backward scratch"), stage.stage->backward_scratch_bytes(), backward, backward);
   }

@@ -78,6 +78,7 @@ int command_predict(Job& job) {
   const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
+    make_parent(job.line.output);
     write_predictions(job, trained, *data, job.app.rows(*data, predictions));
     job.say("wrote the predictions for {} to {}", format_count(data->size(), "sample"), job.line.output);
   });

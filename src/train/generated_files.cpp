@@ -34,11 +34,7 @@ std::vector<GeneratedFile> plan_generated_files(const DataOptions& data, const s
     files.push_back({path, first, counts[i]});
     first += counts[i];
   }
-  for (const fs::path& path : written) {
-    std::error_code status;
-    fs::create_directories(path.parent_path(), status);
-    if (status) user_error("cannot make the folder {}: {}", path.parent_path().string(), status.message());
-  }
+  for (const fs::path& path : written) make_parent(path.string());
   return files;
 }
 
