@@ -23,7 +23,7 @@ BoxRows winograd_rows(Pass, const ConvDesc&) { return {}; }
 extern const ConvImpl kConvNarrow;
 #endif
 #ifdef PETAFLOW_HAVE_TILES
-extern const ConvImpl kConvTiles;
+extern const ConvImpl kConvTiles, kConvDots;
 #endif
 extern const ConvImpl kConvKokkos;
 
@@ -88,6 +88,9 @@ std::vector<ConvImpl> list_impls(Pass pass, [[maybe_unused]] const Kind& kind) {
   if (has_fast_library) append(library);
 #ifdef PETAFLOW_HAVE_WINOGRAD
   result.push_back(kConvWinograd);
+#endif
+#ifdef PETAFLOW_HAVE_TILES
+  if (weights_in_bf16) result.push_back(kConvDots);
 #endif
   if (!weights_in_bf16) append(narrow);
   if (!has_fast_library) append(library);

@@ -1,4 +1,4 @@
-// Backward weights of convolutions in bf16 on tiles (Intel AMX), stride 1:
+// Backward weights of convolutions in bf16 on tiles (Intel AMX) or by dot products of pairs (AVX512_BF16), stride 1:
 //
 //   dw(tap, c, k) = sum_q x(c, q + shift(tap)) dy(q, k)
 //
@@ -9,7 +9,10 @@
 //
 // Four tiles of sums take four loads (8 cycles each, more for those of x, whose rows cross lines of the cache) and four
 // products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
-// moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate on hardware has not been measured.
+// moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate of tiles has not been measured.
+//
+// In vectors, the sums of 8 rows and 32 columns stay in registers for 192 pairs: eight loads of one pair and two of
+// vectors for 16 products.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +76,87 @@ inline void transpose(Words (&rows)[kEdge]) {
   exchange<1>(rows, kLanes);
 }
 
-/// Unit: the instructions, Tiles or what stands for them.
+/// Up to two by two blocks of sums: sum(i, j) += sum_p a(i, p) b(p, j), p over all positions of some steps.
+struct Products {
+  std::int64_t steps;
+  std::array<const Bf16*, 2> a;  // 16 rows of positions each
+  std::int64_t a_stride;         // between rows
+  const Bf16* b;                 // 16 columns: rows of pairs, step after step
+  std::int64_t b_column;         // to the other 16 columns
+  float* sum;                    // kSums: 16 rows; the other 16 rows follow
+  std::int64_t sum_column;       // to the other 16 columns
+};
+
+/// By tiles: Tiles or what stands for their instructions.
+template <class Tiles>
+class TileProducts {
+ public:
+  static constexpr const char* kName = "tiles";
+
+  /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+  template <int kRows, int kColumns>
+  void add(const Products& of) {
+    constexpr std::int64_t kRowBytes = 64;
+    const auto for_sums = [&](const auto& f) {
+      unrolled<kRows>(
+          [&](auto r) { unrolled<kColumns>([&](auto c) { f(r, c, of.sum + c * of.sum_column + r * kSums); }); });
+    };
+    for_sums([&](auto r, auto c, const float* at) { tiles_.template load<2 * r + c>(at, kRowBytes); });
+    for (std::int64_t step = 0; step < of.steps; ++step) {
+      unrolled<kRows>([&](auto r) { tiles_.template load<4 + r>(of.a[r] + step * kStep, 2 * of.a_stride); });
+      unrolled<kColumns>(
+          [&](auto c) { tiles_.template load<6 + c>(of.b + c * of.b_column + step * kElements, kRowBytes); });
+      for_sums([&](auto r, auto c, const float*) { tiles_.template multiply_add<2 * r + c, 4 + r, 6 + c>(); });
+    }
+    for_sums([&](auto r, auto c, float* at) { tiles_.template store<2 * r + c>(at, kRowBytes); });
+  }
+
+ private:
+  Tiles tiles_;
+};
+
+/// By dot products of pairs in vectors: some rows at a time, whose sums take half of the registers.
+class DotProducts {
+ public:
+  static constexpr const char* kName = "dots";
+
+  template <int kRows, int kColumns>
+  void add(const Products& of) {
+    constexpr int kHeldRows = lanes::kRegisters / 2 / kColumns;
+    static_assert(kEdge % kHeldRows == 0 && kEdge % lanes::kLanes == 0);
+    for (int row = 0; row < kRows * kEdge; row += kHeldRows) {
+      for (int lane = 0; lane < kEdge; lane += lanes::kLanes) add_rows<kHeldRows, kColumns>(of, row, lane);
+    }
+  }
+
+ private:
+  template <int kHeldRows, int kColumns>
+  static void add_rows(const Products& of, int row, int lane) {
+    lanes::Floats sums[kHeldRows][kColumns];
+    const auto for_sums = [&](const auto& f) {
+      unrolled<kHeldRows>([&](auto i) {
+        unrolled<kColumns>([&](auto c) { f(sums[i][c], of.sum + c * of.sum_column + (row + i) * kEdge + lane); });
+      });
+    };
+    for_sums([](lanes::Floats& sum, const float* at) { lanes::load(at, sum); });
+    const Bf16* a[kHeldRows];
+    unrolled<kHeldRows>(
+        [&](auto i) { a[i] = of.a[static_cast<std::size_t>(row / kEdge)] + (row % kEdge + i) * of.a_stride; });
+    const auto* const b = reinterpret_cast<const lanes::Bf16Pair*>(of.b) + lane;
+    for (std::int64_t pair = 0; pair < of.steps * (kStep / 2); ++pair) {
+      lanes::Pairs columns[kColumns];
+      unrolled<kColumns>([&](auto c) { lanes::load(b + c * of.b_column / 2 + pair * kEdge, columns[c]); });
+      unrolled<kHeldRows>([&](auto i) {
+        lanes::Bf16Pair both;
+        std::memcpy(&both, a[i] + 2 * pair, sizeof both);
+        unrolled<kColumns>([&](auto c) { lanes::multiply_add(sums[i][c], both, columns[c]); });
+      });
+    }
+    for_sums([](const lanes::Floats& sum, float* at) { lanes::store(at, lanes::kLanes, sum); });
+  }
+};
+
+/// Unit: TileProducts or DotProducts.
 template <class Unit>
 class TilesKernel final : public ConvKernel {
  public:
@@ -139,7 +222,7 @@ class TilesKernel final : public ConvKernel {
            });
   }
 
-  std::string detail() const override { return "tiles"; }
+  std::string detail() const override { return Unit::kName; }
 
  private:
   std::vector<Block> cut(const ConvDesc& desc, std::int64_t most_bytes) const {
@@ -244,27 +327,15 @@ class TilesKernel final : public ConvKernel {
     const Bf16* const b = y + (column * block.steps() + first) * kElements;
     with_constant<2>(std::min<std::int64_t>(2, row_blocks_ - row), [&](auto rows) {
       with_constant<2>(std::min<std::int64_t>(2, columns_ - column), [&](auto columns) {
-        add<rows, columns>(unit, steps, {a(row), rows == 2 ? a(row + 1) : nullptr}, stride * 2, b,
-                           block.steps() * kElements, sum + (column * row_blocks_ + row) * kSums, row_blocks_ * kSums);
+        unit.template add<rows, columns>({steps,
+                                          {a(row), rows == 2 ? a(row + 1) : nullptr},
+                                          stride,
+                                          b,
+                                          block.steps() * kElements,
+                                          sum + (column * row_blocks_ + row) * kSums,
+                                          row_blocks_ * kSums});
       });
     });
-  }
-
-  /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
-  template <int kRows, int kColumns>
-  static void add(Unit& unit, std::int64_t steps, std::array<const Bf16*, 2> a, std::int64_t a_stride, const Bf16* b,
-                  std::int64_t b_column, float* sum, std::int64_t sum_column) {
-    constexpr std::int64_t kRowBytes = 64;
-    const auto for_sums = [&](const auto& f) {
-      unrolled<kRows>([&](auto r) { unrolled<kColumns>([&](auto c) { f(r, c, sum + c * sum_column + r * kSums); }); });
-    };
-    for_sums([&](auto r, auto c, const float* at) { unit.template load<2 * r + c>(at, kRowBytes); });
-    for (std::int64_t step = 0; step < steps; ++step) {
-      unrolled<kRows>([&](auto r) { unit.template load<4 + r>(a[r] + step * kStep, a_stride); });
-      unrolled<kColumns>([&](auto c) { unit.template load<6 + c>(b + c * b_column + step * kElements, kRowBytes); });
-      for_sums([&](auto r, auto c, const float*) { unit.template multiply_add<2 * r + c, 4 + r, 6 + c>(); });
-    }
-    for_sums([&](auto r, auto c, float* at) { unit.template store<2 * r + c>(at, kRowBytes); });
   }
 
   std::vector<ConvDesc> boxes_;

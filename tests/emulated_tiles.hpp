@@ -62,8 +62,8 @@ class EmulatedTiles {
 inline std::span<const ConvImpl> emulated_tiles() {
 #if PETAFLOW_NATIVE_LANES
   static const ConvImpl impls[] = {
-      {"emulated_tiles", tiles::why_not, tiles::make<EmulatedTiles>, ConvScope::kSome},
-      {"emulated_tiles_cut", tiles::why_not, tiles::make<EmulatedTiles, 6144>, ConvScope::kSome}};
+      {"emulated_tiles", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>>, ConvScope::kSome},
+      {"emulated_tiles_cut", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>, 6144>, ConvScope::kSome}};
   return impls;
 #else
   return {};

@@ -87,8 +87,9 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             EXPECT_STRNE(impl.name, "kokkos") << "never refuses";
             // The plainest of cases: what refuses it would go untested.
             const std::string name = impl.name;
-            const bool meant = kDTypeOf<T> == DType::kF32 ? name == "onednn"
-                                                          : name == "emulated_tiles" && pass == Pass::kBackwardWeights;
+            const bool meant = kDTypeOf<T> == DType::kF32
+                                   ? name == "onednn"
+                                   : (name == "emulated_tiles" || name == "dots") && pass == Pass::kBackwardWeights;
             EXPECT_FALSE(meant && std::string(c.name) == "k3_128") << impl.why_not(pass, descs);
             continue;
           }
