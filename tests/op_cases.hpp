@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "kernels/conv.hpp"
+#include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
 
 namespace petaflow::cases {
@@ -111,6 +112,128 @@ inline const GemmCase kGemmCases[] = {
     {"gaps",             13,  31,  70, false, true,  1, 5},
     {"gaps_ta",          25,  16,  40, true,  false, 0, 3},
     {"long_sum",          5,  17, 3000, true, true},
+    // clang-format on
+};
+
+/// What follows a convolution.
+struct EpilogueCase {
+  const char* name;
+  Shape v;  // with the batch
+  PoolGeometry pool;
+  bool bias = false;
+  float slope = 1;  // of the activation where it is negative; 1: no activation
+  float dropout = 0;
+
+  EpilogueDesc desc(DType type) const {
+    const Extent out = pool.output(v.extent());
+    const int layer = 3;
+    return {v, {v.n, v.c, out.d, out.h, out.w}, pool, bias, slope != 1, slope, dropout, layer, type};
+  }
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+inline void PrintTo(const EpilogueCase& c, std::ostream* out) { *out << c.name; }
+
+/// Windows that tile, and others.
+constexpr PoolGeometry largest(Extent window) { return {PoolKind::kMax, window, window, {0, 0, 0}}; }
+constexpr PoolGeometry largest(Extent window, Extent stride, Extent pad) {
+  return {PoolKind::kMax, window, stride, pad};
+}
+constexpr PoolGeometry average(Extent window) { return {PoolKind::kAverage, window, window, {0, 0, 0}}; }
+constexpr PoolGeometry average(Extent window, Extent stride, Extent pad) {
+  return {PoolKind::kAverage, window, stride, pad};
+}
+
+// Registers hold 4, 8 or 16 channels, up to 64 are handled at once, and of 8, 16 and 32 several pixels.  The position
+// in a window of more than 64 pixels takes 16 bits.
+inline const EpilogueCase kEpilogueCases[] = {
+    // clang-format off
+    {"nothing",           {2,   5, 1,  3,  7}, {}},
+    {"bias_130",          {2, 130, 1,  5,  4}, {}, true},
+    {"relu_1",            {3,   1, 1,  9,  7}, {}, true,  0},
+    {"relu_8",            {2,   8, 1,  3, 35}, {}, true,  0},
+    {"relu_16",           {2,  16, 1,  4, 39}, {}, true,  0},
+    {"leaky_32",          {2,  32, 1,  3, 11}, {}, true,  0.25F},
+    {"dropout_70",        {3,  70, 1,  4,  5}, {}, false, 1,     0.5F},
+    {"relu_dropout_17",   {3,  17, 1,  4,  6}, {}, true,  0,     0.3F},
+    {"leaky_3d_66",       {2,  66, 3,  2,  5}, {}, true,  0.25F, 0.5F},
+    {"max_1",             {2,   1, 1,  8,  6}, largest({1, 2, 2})},
+    {"max_rest_5",        {2,   5, 1,  7,  9}, largest({1, 2, 2}), true, 0},
+    {"max_8",             {2,   8, 1,  4, 22}, largest({1, 2, 2}), true, 0.25F},
+    {"max_16",            {2,  16, 1,  8, 74}, largest({1, 2, 2}), true, 0},
+    {"max_32",            {2,  32, 1,  6, 10}, largest({1, 3, 2}), true, 0.25F, 0.5F},
+    {"max_128",           {1, 128, 1,  4,  6}, largest({1, 2, 2}), true, 0,     0.5F},
+    {"max_overlap_66",    {2,  66, 1,  7,  8}, largest({1, 3, 3}, {1, 2, 2}, {0, 1, 1}), true, 0},
+    {"max_apart_16",      {2,  16, 1,  9, 11}, largest({1, 2, 2}, {1, 3, 3}, {0, 0, 0}), true, 0.25F},
+    {"max_3d_48",         {1,  48, 5,  6,  4}, largest({2, 3, 2}, {2, 2, 1}, {0, 1, 0}), true, 0.25F, 0.5F},
+    {"max_64_pixels",     {2,   3, 1, 16, 24}, largest({1, 8, 8}), true, 0},
+    {"max_65_pixels",     {2,  17, 1, 10, 27}, largest({1, 5, 13}), true, 0},
+    {"max_255_pixels",    {2,   5, 4,  7, 20}, largest({3, 5, 17}, {1, 2, 3}, {1, 2, 8}), true, 0.25F, 0.5F},
+    {"max_270_pixels",    {1,  64, 6,  9, 20}, largest({3, 9, 10}), true, 0},
+    {"average_rest_5",    {2,   5, 1,  7,  6}, average({1, 2, 2})},
+    {"average_8",         {2,   8, 1,  4, 22}, average({1, 2, 2}), true, 0.25F},
+    {"average_16",        {2,  16, 1,  8, 74}, average({1, 2, 2}), true, 0,     0.5F},
+    {"average_32",        {2,  32, 1,  6, 10}, average({1, 3, 2}), true, 0.25F},
+    {"average_130",       {2, 130, 1,  4,  6}, average({1, 2, 2}), true, 0,     0.3F},
+    {"average_overlap_70",{2,  70, 1,  7,  8}, average({1, 3, 3}, {1, 2, 2}, {0, 1, 1}), true, 0.25F, 0.3F},
+    {"average_apart_17",  {2,  17, 1,  9, 11}, average({1, 2, 2}, {1, 3, 3}, {0, 0, 0}), true, 0},
+    {"average_3d_64",     {1,  64, 4,  6,  4}, average({2, 2, 2}), true, 0},
+    {"average_3d_rest_3", {2,   3, 5,  4,  6}, average({2, 2, 2}), true, 0.25F},
+    {"global_48",         {3,  48, 1,  5,  4}, average({1, 5, 4}), true, 0},
+    {"global_66",         {3,  66, 1,  9,  8}, average({1, 9, 8}), true, 0,     0.3F},
+    // clang-format on
+};
+
+/// Batch normalisation of x, with a weight and a bias or without.
+struct BatchNormCase {
+  const char* name;
+  Shape x;  // with the batch
+  bool affine = true;
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+inline void PrintTo(const BatchNormCase& c, std::ostream* out) { *out << c.name; }
+
+inline const BatchNormCase kBatchNormCases[] = {
+    // clang-format off
+    {"1",         {3,   1, 1,  4,  8}},
+    {"1_odd",     {2,   1, 1,  5,  7}, false},
+    {"3",         {3,   3, 1,  4,  6}},
+    {"4",         {2,   4, 1,  4,  6}},
+    {"3d_4_odd",  {2,   4, 3,  5,  3}},
+    {"5",         {3,   5, 1,  4,  6}, false},
+    {"3d_8",      {2,   8, 2,  3,  4}},
+    {"16",        {2,  16, 1,  5,  3}},
+    {"3d_16_large", {2, 16, 8, 16, 17}},
+    {"21",        {4,  21, 1,  5,  3}},
+    {"3d_43",     {2,  43, 2,  3,  3}, false},
+    {"64",        {2,  64, 1,  7,  5}},
+    {"3d_130",    {2, 130, 2,  9,  8}},
+    // clang-format on
+};
+
+/// Rows and columns of what has no other shape: samples and classes of a loss, pixels and channels of a sum; an
+/// optimizer has rows times columns weights.
+struct MatrixCase {
+  const char* name;
+  std::int64_t rows, columns;
+
+  std::int64_t elements() const { return rows * columns; }
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+inline void PrintTo(const MatrixCase& c, std::ostream* out) { *out << c.name; }
+
+inline const MatrixCase kMatrixCases[] = {
+    // clang-format off
+    {"one",          1,    1},
+    {"one_row",      1,  130},
+    {"one_column", 999,    1},
+    {"pairs",     1000,    2},
+    {"odd",         37,    5},
+    {"wide",         3,  700},
+    {"tall",      9001,    3},
+    {"large",     1000,  130},
     // clang-format on
 };
 

@@ -1,9 +1,12 @@
-// Softmax cross-entropy, optimizer steps and element-wise operations against plain loops in double.
+// Losses, optimizer steps and sums against plain loops in double, over the cases of op_cases.hpp.
 #include "base/error.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/dropout_draws.hpp"
+#include "kernels/gradient_factors.hpp"
 #include "kernels/optimizer_step.hpp"
+#include "kernels/regression_loss.hpp"
 #include "kernels/softmax_xent.hpp"
+#include "op_cases.hpp"
 #include "op_support.hpp"
 
 namespace petaflow {
@@ -66,38 +69,45 @@ XentResult run_xent(const std::vector<float>& logits, const std::vector<std::int
 }
 
 template <class T>
-void check_xent(double tolerance) {
-  const std::int64_t n = 37, classes = 5;
+void check_xent(const cases::MatrixCase& c, double tolerance) {
+  const std::int64_t n = c.rows, classes = c.columns;
   const float scale = 0.25F;
   std::vector<float> logits = numbers(n * classes, 1), weights = numbers(n, 2);
   for (float& value : logits) value = static_cast<float>(static_cast<T>(value * 20));
   std::vector<std::int32_t> labels;
   for (std::int64_t i = 0; i < n; ++i) labels.push_back(static_cast<std::int32_t>(i * 7 % classes));
-  labels[5] = -1, weights[9] = 0;
-  for (std::int64_t c = 0; c < classes; ++c) logits[static_cast<std::size_t>(9 * classes + c)] = c == 2 ? NAN : 1;
+  if (n > 2) {
+    labels[1] = -1, weights[2] = 0;
+    logits[static_cast<std::size_t>(2 * classes)] = NAN;
+  }
   const XentResult found = run_xent<T>(logits, labels, weights, classes, scale);
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
     const bool padding = labels[i] < 0 || weights[i] == 0;
     double denominator = 0;
     const float* x = &logits[i * static_cast<std::size_t>(classes)];
-    for (std::int64_t c = 0; c < classes; ++c) denominator += std::exp(static_cast<double>(x[c]));
-    for (std::int64_t c = 0; c < classes; ++c) {
-      const std::size_t at = i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(c);
+    for (std::int64_t k = 0; k < classes; ++k) denominator += std::exp(static_cast<double>(x[k]));
+    for (std::int64_t k = 0; k < classes; ++k) {
+      const std::size_t at = i * static_cast<std::size_t>(classes) + static_cast<std::size_t>(k);
       if (padding) {
         EXPECT_EQ(found.dlogits[at], 0.0) << "padding";
         continue;
       }
-      const double p = std::exp(static_cast<double>(x[c])) / denominator;
+      const double p = std::exp(static_cast<double>(x[k])) / denominator;
       EXPECT_NEAR(static_cast<double>(found.probabilities[at]), p, 1e-6);
-      EXPECT_NEAR(found.dlogits[at], (p - (c == labels[i])) * static_cast<double>(weights[i] * scale), tolerance);
+      EXPECT_NEAR(found.dlogits[at], (p - (k == labels[i])) * static_cast<double>(weights[i] * scale), tolerance);
     }
     const double loss = padding ? 0 : std::log(denominator) - static_cast<double>(x[labels[i]]);
     EXPECT_NEAR(static_cast<double>(found.loss[i]), loss, 1e-5);
   }
 }
 
-TEST(SoftmaxCrossEntropy, MatchesDouble) { check_xent<float>(1e-6); }
-TEST(SoftmaxCrossEntropy, MatchesDoubleInBf16) { check_xent<Bf16>(2e-3); }
+TEST(SoftmaxCrossEntropy, MatchesDouble) {
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    SCOPED_TRACE(c.name);
+    check_xent<float>(c, 1e-6);
+    check_xent<Bf16>(c, 2e-3);
+  }
+}
 
 TEST(SoftmaxCrossEntropy, LargeLogitsStayFinite) {
   const XentResult found = run_xent<float>({1e30F, -1e30F, 3e38F, 3e38F}, {0, 1}, {1, 1}, 2, 1);
@@ -134,10 +144,44 @@ TEST(SoftmaxCrossEntropy, GradientMatchesDifferences) {
   EXPECT_NEAR(slope, (loss(1e-4) - loss(-1e-4)) / 2e-4, 1e-6);
 }
 
+// The first slot but one is padding; test_regression_loss.cpp has more of it.
+TEST(RegressionLoss, MatchesDouble) {
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    SCOPED_TRACE(c.name);
+    const std::vector<float> outputs = numbers(c.elements(), 1), targets = numbers(c.elements(), 2);
+    std::vector<float> weights = numbers(c.rows, 3);
+    if (c.rows > 1) weights[1] = 0;
+    const DeviceArray<float> x(outputs), target(targets), weight(weights);
+    StepState state;
+    state.target = target.data(), state.weight = weight.data(), state.loss_scale = 0.25F;
+    const DeviceArray<StepState> step(std::vector<StepState>{state});
+    for (const RegressionError error : {RegressionError::kAbsolute, RegressionError::kSquared}) {
+      const bool squared = error == RegressionError::kSquared;
+      const DeviceArray<float> dx(std::vector<float>(outputs.size(), NAN)), loss(weights.size());
+      const Shape shape{c.rows, c.columns};
+      regression_loss(
+          context_with(step), error,
+          {Tensor::dense(shape, DType::kF32, x.data()), loss.data(), Tensor::dense(shape, DType::kF32, dx.data())});
+      std::vector<double> sums(weights.size()), gradients;
+      for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const auto row = i / static_cast<std::size_t>(c.columns);
+        const double d = static_cast<double>(outputs[i]) - static_cast<double>(targets[i]),
+                     share = static_cast<double>(weights[row]) / static_cast<double>(c.columns);
+        sums[row] += share * (squared ? d * d : std::abs(d));
+        gradients.push_back(0.25 * share * (squared ? 2 * d : d > 0 ? 1 : d < 0 ? -1 : 0));
+      }
+      const std::vector<float> found = loss.get(), gradient = dx.get();
+      EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, sums, 1), 3e-6);
+      EXPECT_LE(testing_support::largest_error({gradient.begin(), gradient.end()}, gradients, 1e-3), 1e-6);
+    }
+  }
+}
+
 /// Parameters outside of the range keep their bits; inside, a plain loop in double is followed for several steps.
 template <class Reference, class Step>
-void check_optimizer(bool decays, const Reference& reference, const Step& step_range) {
-  const std::int64_t size = 10000, begin = 13, end = 9001;
+void check_optimizer(const cases::MatrixCase& c, bool decays, const Reference& reference, const Step& step_range) {
+  SCOPED_TRACE(c.name);
+  const std::int64_t begin = 13, end = begin + c.elements(), size = end + 5;
   std::vector<float> start = numbers(size, 1);
   const DeviceArray<float> w(start), m(static_cast<std::size_t>(size)), v(static_cast<std::size_t>(size));
   std::vector<double> ew(start.begin(), start.end()), em(start.size()), ev(start.size());
@@ -159,40 +203,93 @@ void check_optimizer(bool decays, const Reference& reference, const Step& step_r
   const std::vector<float> found = w.get();
   EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, ew, 1), 2e-6);
   EXPECT_EQ(found[12], start[12]);
-  EXPECT_EQ(found[9001], start[9001]);
+  EXPECT_EQ(found[static_cast<std::size_t>(end)], start[static_cast<std::size_t>(end)]);
 }
 
 TEST(Optimizer, AdamFollowsThePaper) {
-  for (const bool decays : {false, true}) {
-    const AdamOptions options{0.8F, 0.95F, 1e-6F, 0.1F};
-    check_optimizer(
-        decays,
-        [&](int t, double rate, double g, double& w, double& m, double& v) {
-          const auto beta1 = static_cast<double>(options.beta1), beta2 = static_cast<double>(options.beta2);
-          if (decays) g += static_cast<double>(options.weight_decay) * w;
-          m = beta1 * m + (1 - beta1) * g;
-          v = beta2 * v + (1 - beta2) * g * g;
-          w -= rate * (m / (1 - std::pow(beta1, t))) /
-               (std::sqrt(v / (1 - std::pow(beta2, t))) + static_cast<double>(options.epsilon));
-        },
-        [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float* v) {
-          adam_step(context, options, range, g, w, m, v);
-        });
+  const AdamOptions options{0.8F, 0.95F, 1e-6F, 0.1F};
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    for (const bool decays : {false, true}) {
+      check_optimizer(
+          c, decays,
+          [&](int t, double rate, double g, double& w, double& m, double& v) {
+            const auto beta1 = static_cast<double>(options.beta1), beta2 = static_cast<double>(options.beta2);
+            if (decays) g += static_cast<double>(options.weight_decay) * w;
+            m = beta1 * m + (1 - beta1) * g;
+            v = beta2 * v + (1 - beta2) * g * g;
+            w -= rate * (m / (1 - std::pow(beta1, t))) /
+                 (std::sqrt(v / (1 - std::pow(beta2, t))) + static_cast<double>(options.epsilon));
+          },
+          [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float* v) {
+            adam_step(context, options, range, g, w, m, v);
+          });
+    }
   }
 }
 
 TEST(Optimizer, SgdWithAndWithoutMomentum) {
-  for (const float momentum : {0.0F, 0.9F}) {
-    const SgdOptions options{momentum, 0.1F};
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    for (const float momentum : {0.0F, 0.9F}) {
+      const SgdOptions options{momentum, 0.1F};
+      check_optimizer(
+          c, true,
+          [&](int, double rate, double g, double& w, double& m, double&) {
+            m = static_cast<double>(momentum) * m + g + static_cast<double>(options.weight_decay) * w;
+            w -= rate * m;
+          },
+          [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float*) {
+            sgd_step(context, options, range, g, w, momentum == 0 ? nullptr : m);
+          });
+    }
+  }
+}
+
+TEST(Optimizer, RunningStatistics) {
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
     check_optimizer(
-        true,
-        [&](int, double rate, double g, double& w, double& m, double&) {
-          m = static_cast<double>(momentum) * m + g + static_cast<double>(options.weight_decay) * w;
-          w -= rate * m;
-        },
-        [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float*) {
-          sgd_step(context, options, range, g, w, momentum == 0 ? nullptr : m);
+        c, false, [](int, double, double g, double& w, double&, double&) { w += 0.1 * (2 * g - w); },
+        [](const Context& context, const ParameterRange& range, const float* g, float* w, float*, float*) {
+          running_step(context, 0.1F, range.begin, range.end, g, w);
         });
+  }
+}
+
+// Each case is a tensor; every other one decays.  They are clipped together.
+TEST(Optimizer, GradientFactors) {
+  std::vector<ParameterRange> tensors;
+  std::int64_t elements = 0;
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    tensors.push_back({elements, elements + c.elements(), tensors.size() % 2 == 0});
+    elements += c.elements();
+  }
+  const GradientFactorOptions options{3, 0.002F, 0.3F};
+  const std::vector<float> gradients = numbers(elements, 1), weights = numbers(elements, 2);
+  StepState state;
+  state.learning_rate = 0.03F;
+  const DeviceArray<StepState> step(std::vector<StepState>{state});
+  const DeviceArray<float> g(gradients), w(weights);
+  GradientFactors factors(options, tensors);
+  factors.compute(context_with(step), 0, elements, g.data(), w.data());
+  Kokkos::fence();
+  const auto read = [](const float* value) {
+    float host = 0;
+    Kokkos::deep_copy(Kokkos::View<float, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&host),
+                      Kokkos::View<const float, MemorySpace, Kokkos::MemoryUnmanaged>(value));
+    return static_cast<double>(host);
+  };
+  const auto norm = [](const std::vector<float>& values, std::int64_t begin, std::int64_t end) {
+    double sum = 0;
+    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)
+      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    return std::sqrt(sum);
+  };
+  const double clip = 3 / norm(gradients, 0, elements);
+  EXPECT_NEAR(read(factors.clip()), clip, 1e-6 * clip);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const double of_weights = norm(weights, tensors[i].begin, tensors[i].end);
+    const double of_gradient = clip * norm(gradients, tensors[i].begin, tensors[i].end);
+    const double local = 0.002 * of_weights / (of_gradient + (tensors[i].decays ? 0.3 * of_weights : 0));
+    EXPECT_NEAR(read(factors.trust(i)), std::min(1.0, local / 0.03), 1e-6) << i;
   }
 }
 
@@ -221,12 +318,11 @@ void check_channel_sums(std::int64_t pixels, std::int64_t channels, int slots) {
 }
 
 TEST(ChannelSum, OverPixels) {
-  for (const int slots : {1, 2, 16}) {
-    for (const std::int64_t pixels : {1, 2, 1000}) {
-      for (const std::int64_t channels : {1, 2, 130}) {
-        check_channel_sums<float>(pixels, channels, slots);
-        check_channel_sums<Bf16>(pixels, channels, slots);
-      }
+  for (const cases::MatrixCase& c : cases::kMatrixCases) {
+    SCOPED_TRACE(c.name);
+    for (const int slots : {1, 2, 16}) {
+      check_channel_sums<float>(c.rows, c.columns, slots);
+      check_channel_sums<Bf16>(c.rows, c.columns, slots);
     }
   }
 }
