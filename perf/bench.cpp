@@ -293,7 +293,8 @@ class Bench {
       const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
           saved(DType::kF32, saved_bytes / 4 + 1);
       const Epilogue finish(desc, bias.floats(), Tensor::dense(desc.y, type_, y.data()),
-                            Tensor::dense(desc.y, type_, dy.data()), reinterpret_cast<std::uint8_t*>(saved.data()));
+                            Tensor::dense(desc.y, type_, dy.data()),
+                            desc.saves() ? reinterpret_cast<std::uint8_t*>(saved.data()) : nullptr);
       const int slots = in_boxes ? context_.threads : 1;
       const Slots v(type_, slots,
                     static_cast<std::size_t>(std::max(forward.largest_v_bytes(), backward.largest_v_bytes()))),
