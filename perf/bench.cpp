@@ -1,5 +1,5 @@
-// bench [LIST...]: every implementation of convolutions, epilogues, matrix products and the optimizer on lists of
-// layers, beside what the processor can do.
+// bench [LIST...]: every implementation of every operator on lists of layers and on the cases of the tests, beside what
+// the processor can do.
 //   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
 #include <algorithm>
 #include <cstdio>
@@ -14,9 +14,15 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/error.hpp"
+#include "base/label.hpp"
 #include "io/progress.hpp"
+#include "kernels/batch_norm.hpp"
+#include "kernels/channel_sum.hpp"
 #include "kernels/gemm.hpp"
+#include "kernels/gradient_factors.hpp"
 #include "kernels/optimizer_step.hpp"
+#include "kernels/regression_loss.hpp"
+#include "kernels/softmax_xent.hpp"
 #include "layer_list.hpp"
 #include "nn/bands.hpp"
 #include "nn/parallel.hpp"
@@ -140,6 +146,16 @@ class Bench {
               {c.m, c.n, c.k, c.transpose_a, c.transpose_b, (c.transpose_a ? c.m : c.k) + c.gap,
                (c.transpose_b ? c.k : c.n) + c.gap, c.n + c.gap, c.beta});
     }
+    for (const cases::EpilogueCase& c : cases::kEpilogueCases) {  // behind a convolution that keeps the shape
+      epilogue(kCases, {c.name, describe(c.v.n, c.v.c, c.v.c, c.v.extent(), {}), c.desc(type_)});
+    }
+    for (const cases::BatchNormCase& c : cases::kBatchNormCases) batch_norm(c);
+    for (const cases::MatrixCase& c : cases::kMatrixCases) {
+      const std::string shape = fmt::format("{}/{}", kCases, c.name);
+      losses(shape, c);
+      sums(shape, c);
+      optimizers(shape, c.elements());
+    }
   }
 
   void run_list(const LayerList& list) {
@@ -153,7 +169,7 @@ class Bench {
       product(shape, "backward_data", {n, in, out, false, false, out, in, in});
       product(shape, "backward_weights", {out, in, n, true, false, out, in, in});
     }
-    optimizer(list);
+    optimizers(list.name, list.weights());
   }
 
   /// Says how many were refused; an error where there was nothing to time.
@@ -292,7 +308,7 @@ class Bench {
       if (!wanted(there) && !wanted(back)) continue;
       const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
           saved(DType::kF32, saved_bytes / 4 + 1);
-      const Epilogue finish(desc, bias.floats(), Tensor::dense(desc.y, type_, y.data()),
+      const Epilogue finish(desc, desc.bias ? bias.floats() : nullptr, Tensor::dense(desc.y, type_, y.data()),
                             Tensor::dense(desc.y, type_, dy.data()),
                             desc.saves() ? reinterpret_cast<std::uint8_t*>(saved.data()) : nullptr);
       const int slots = in_boxes ? context_.threads : 1;
@@ -348,16 +364,93 @@ class Bench {
     }
   }
 
-  /// Adam on all weights of a list: reads four arrays, writes three.
-  void optimizer(const LayerList& list) {
-    const std::int64_t count = list.weights();
-    const Work work{list.name, "optimizer", "adam", 1, 0, 7.0 * 4 * static_cast<double>(count), ""};
-    if (!wanted(work)) return;
-    const Array gradients(DType::kF32, count), weights(DType::kF32, count), first(DType::kF32, count),
-        second(DType::kF32, count);
-    measure(work, [&] {
-      adam_step(context_, {}, {0, count}, gradients.floats(), weights.floats(), first.floats(), second.floats());
+  /// Portable, on whole tensors: run() if it is wanted, where so many bytes must be moved.
+  template <class F>
+  void portable(const std::string& shape, const char* pass, const char* name, std::int64_t bytes, const F& run) {
+    const Work work{shape, pass, name, 1, 0, static_cast<double>(bytes), ""};
+    if (wanted(work)) measure(work, run);
+  }
+
+  /// Both passes over x, in f32, as the networks do.
+  void batch_norm(const cases::BatchNormCase& c) {
+    const std::int64_t elements = c.x.elements(), bytes = elements * std::int64_t{sizeof(float)};
+    const Array x(DType::kF32, elements), y(DType::kF32, elements), dy(DType::kF32, elements),
+        parameters(DType::kF32, 4 * c.x.c), kept(DType::kF32, BatchStatistics::elements(c.x.c)),
+        maps(DType::kF32, ChannelMap::elements(c.x.c)), sums(DType::kF32, 2 * batch_norm_sums(c.x.c)),
+        scratch(DType::kF32, static_cast<std::int64_t>(batch_norm_scratch_bytes(context_.threads, c.x)) / 4);
+    const auto tensor = [&](const Array& array) { return Tensor::dense(c.x, DType::kF32, array.data()); };
+    const std::vector<std::int64_t> samples(static_cast<std::size_t>(c.x.n));
+    state_.sample = samples.data();
+    const BatchStatistics statistics = BatchStatistics::in(kept.floats(), c.x.c);
+    const ChannelMap map = ChannelMap::in(maps.floats(), c.x.c);
+    float* const weight = c.affine ? parameters.floats() : nullptr;
+    float* const bias = c.affine ? parameters.floats() + c.x.c : nullptr;
+    auto* const sum = reinterpret_cast<double*>(sums.data());
+    const auto forward = [&] {
+      sum_moments(context_, context_.threads, tensor(x), sum, scratch.data());
+      map_batch(context_, c.x.c, 1e-5F, sum, weight, bias, statistics, map);
+      apply_map(context_, "petaflow::bench"_label, map, tensor(x), tensor(y));
+    };
+    const std::string shape = fmt::format("{}/{}", kCases, c.name);
+    forward();  // backward needs its statistics
+    portable(shape, "forward", "batch_norm", 3 * bytes, forward);
+    portable(shape, "backward", "batch_norm", 5 * bytes, [&] {
+      sum_gradients(context_, context_.threads, tensor(x), tensor(dy), statistics.mean, sum, scratch.data());
+      write_gradients(context_, c.x.c, sum, statistics, parameters.floats() + 2 * c.x.c,
+                      parameters.floats() + 3 * c.x.c);
+      map_gradient(context_, c.x.c, sum, weight, statistics, map);
+      apply_map(context_, "petaflow::bench"_label, map, tensor(dy), tensor(x), tensor(y));
     });
+  }
+
+  /// Forward and backward in one.
+  void losses(const std::string& shape, const cases::MatrixCase& c) {
+    const Shape outputs{c.rows, c.columns};
+    const Array x(type_, c.elements()), dx(type_, c.elements()), probabilities(DType::kF32, c.elements()),
+        loss(DType::kF32, c.rows), weight(DType::kF32, c.rows), y(DType::kF32, c.elements()),
+        dy(DType::kF32, c.elements());
+    const std::vector<std::int32_t> labels(static_cast<std::size_t>(c.rows));
+    state_.label = labels.data(), state_.target = probabilities.floats(), state_.weight = weight.floats();
+    const auto element = static_cast<std::int64_t>(size_of(type_));
+    portable(shape, "loss", "softmax_xent", c.elements() * (2 * element + 4), [&] {
+      softmax_cross_entropy(context_, {Tensor::dense(outputs, type_, x.data()), probabilities.floats(), loss.floats(),
+                                       Tensor::dense(outputs, type_, dx.data())});
+    });
+    for (const RegressionError error : {RegressionError::kAbsolute, RegressionError::kSquared}) {
+      const char* name = error == RegressionError::kAbsolute ? "absolute" : "squared";
+      portable(shape, "loss", name, 12 * c.elements(), [&] {
+        regression_loss(context_, error,
+                        {Tensor::dense(outputs, DType::kF32, y.data()), loss.floats(),
+                         Tensor::dense(outputs, DType::kF32, dy.data())});
+      });
+    }
+  }
+
+  void sums(const std::string& shape, const cases::MatrixCase& c) {
+    const Array v(type_, c.elements()), sum(DType::kF32, c.columns),
+        scratch(DType::kF32, static_cast<std::int64_t>(channel_sum_scratch_bytes(context_.threads, c.columns)) / 4);
+    portable(shape, "sum", "channel_sum", c.elements() * static_cast<std::int64_t>(size_of(type_)), [&] {
+      sum_channels(context_, context_.threads, v.data(), type_, c.rows, c.columns, sum.floats(), scratch.data());
+    });
+  }
+
+  /// Each on so many weights; arrays: that are read or written.
+  void optimizers(const std::string& shape, std::int64_t count) {
+    const auto step = [&](const char* name, int arrays, const auto& run) {
+      const Work work{shape, "optimizer", name, 1, 0, 4.0 * arrays * static_cast<double>(count), ""};
+      if (!wanted(work)) return;
+      const Array gradients(DType::kF32, count), weights(DType::kF32, count), first(DType::kF32, count),
+          second(DType::kF32, count);
+      measure(work, [&] { run(gradients.floats(), weights.floats(), first.floats(), second.floats()); });
+    };
+    const ParameterRange all{0, count};
+    step("adam", 7, [&](const float* g, float* w, float* m, float* v) { adam_step(context_, {}, all, g, w, m, v); });
+    step("sgd", 5,
+         [&](const float* g, float* w, float* m, float*) { sgd_step(context_, {.momentum = 0.9F}, all, g, w, m); });
+    step("running", 3, [&](const float* g, float* w, float*, float*) { running_step(context_, 0.1F, 0, count, g, w); });
+    GradientFactors factors({.clip_norm = 1, .larc = 0.002F}, {all});
+    step("clip_and_larc", 2,
+         [&](const float* g, float* w, float*, float*) { factors.compute(context_, 0, count, g, w); });
   }
 
   Options options_;
