@@ -213,13 +213,16 @@ class TilesKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return row_blocks_ * columns_ * kSums; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[tiles]"_label, boxes_.front().weight_elements(),
-           [=, this](std::int64_t i) {
-             const std::int64_t tap = i % taps_, c = i / taps_ % channels_, k = i / taps_ / channels_;
-             const std::int64_t row =
-                 copies_taps_ ? tap * channels_ + c : (c / kEdge * taps_ + tap) * kEdge + c % kEdge;
-             dw[i] += sum[(k / kEdge * row_blocks_ * kEdge + row) * kEdge + k % kEdge];
-           });
+    launch(context, "petaflow::conv::unpack_gradient[tiles]"_label, columns_ * channels_, [=, this](std::int64_t i) {
+      const std::int64_t column = i / channels_, c = i % channels_, k0 = column * kEdge;
+      const std::int64_t first = copies_taps_ ? c : c / kEdge * taps_ * kEdge + c % kEdge,
+                         step = copies_taps_ ? channels_ : kEdge;  // rows from tap to tap
+      const float* from = sum + (column * row_blocks_ * kEdge + first) * kEdge;
+      for (std::int64_t k = 0; k < std::min<std::int64_t>(kEdge, boxes_.front().out_channels - k0); ++k) {
+        float* to = dw + ((k0 + k) * channels_ + c) * taps_;
+        for (std::int64_t tap = 0; tap < taps_; ++tap) to[tap] += from[tap * step * kEdge + k];
+      }
+    });
   }
 
   std::string detail() const override { return Unit::kName; }
