@@ -144,13 +144,13 @@ TEST(SoftmaxCrossEntropy, GradientMatchesDifferences) {
   EXPECT_NEAR(slope, (loss(1e-4) - loss(-1e-4)) / 2e-4, 1e-6);
 }
 
-// The first slot but one is padding; test_regression_loss.cpp has more of it.
+// The second slot is padding.
 TEST(RegressionLoss, MatchesDouble) {
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
     SCOPED_TRACE(c.name);
-    const std::vector<float> outputs = numbers(c.elements(), 1), targets = numbers(c.elements(), 2);
-    std::vector<float> weights = numbers(c.rows, 3);
-    if (c.rows > 1) weights[1] = 0;
+    std::vector<float> outputs = numbers(c.elements(), 1), weights = numbers(c.rows, 3);
+    const std::vector<float> targets = numbers(c.elements(), 2);
+    if (c.rows > 1) weights[1] = 0, outputs[static_cast<std::size_t>(c.columns)] = NAN;
     const DeviceArray<float> x(outputs), target(targets), weight(weights);
     StepState state;
     state.target = target.data(), state.weight = weight.data(), state.loss_scale = 0.25F;
@@ -167,8 +167,9 @@ TEST(RegressionLoss, MatchesDouble) {
         const auto row = i / static_cast<std::size_t>(c.columns);
         const double d = static_cast<double>(outputs[i]) - static_cast<double>(targets[i]),
                      share = static_cast<double>(weights[row]) / static_cast<double>(c.columns);
-        sums[row] += share * (squared ? d * d : std::abs(d));
-        gradients.push_back(0.25 * share * (squared ? 2 * d : d > 0 ? 1 : d < 0 ? -1 : 0));
+        const bool padding = weights[row] == 0;
+        sums[row] += padding ? 0 : share * (squared ? d * d : std::abs(d));
+        gradients.push_back(padding ? 0 : 0.25 * share * (squared ? 2 * d : d > 0 ? 1 : d < 0 ? -1 : 0));
       }
       const std::vector<float> found = loss.get(), gradient = dx.get();
       EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, sums, 1), 3e-6);
@@ -244,6 +245,7 @@ TEST(Optimizer, SgdWithAndWithoutMomentum) {
   }
 }
 
+// check_optimizer halves g for the reference.
 TEST(Optimizer, RunningStatistics) {
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
     check_optimizer(
