@@ -8,15 +8,15 @@ namespace {
 
 class Hang : public Program {
  protected:
-  /// Trains on so many ranks and sends the signal to the last one (first: to rank 0) after 3 s or another wait.
-  Outcome hurt(int ranks, const std::string& signal, bool first, const std::string& wait = "sleep 3",
-               const std::string& steps = "100000000") {
+  /// Trains on so many ranks and sends the signal to the last one (first: to rank 0) once a file of the run has lines.
+  Outcome hurt(int ranks, const std::string& signal, bool first, const std::string& file = "metrics.jsonl",
+               const std::string& keys = "train.steps=100000000 run.hang_timeout=2") {
     // bash becomes timeout, whose child is mpirun, whose children are the ranks.
     const std::string victim =
         "$(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " + std::string(first ? "head" : "tail") + " -n 1)";
-    return run(
-        "train small.toml run.name=hang --overwrite train.validate_epochs=0 run.hang_timeout=2 train.steps=" + steps,
-        ranks, "bash -c '(" + wait + "; kill -" + signal + " " + victim + ") & exec timeout -s KILL 30 \"$@\"' bash");
+    return run("train small.toml run.name=hang train.validate_epochs=0 " + keys, ranks,
+               "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/" + file + " ]; do sleep 0.001; done; kill -" +
+                   signal + " " + victim + ") & exec timeout -s KILL 60 \"$@\"' bash");
   }
 };
 
@@ -35,11 +35,11 @@ TEST_F(Hang, AStoppedRankIsNamed) {
   EXPECT_NE(zero.err.find("missing: rank 0 ("), std::string::npos) << zero.err;
 }
 
-// The last evaluation is made long, so that the signal comes in its middle.
+// The last evaluation is made long, so that the signal comes in its middle; ranks may be seconds apart there.
 TEST_F(Hang, ARankStoppedAtTheEndEndsTheRun) {
   ASSERT_EQ(run("generate small.toml generate.validation=2000").code, 0);
-  const Outcome outcome = hurt(2, "STOP", false, "until [ -e runs/hang/performance.json ]; do sleep 0.001; done",
-                               "4 model.filters=[256,256,256]");
+  const Outcome outcome =
+      hurt(2, "STOP", false, "performance.json", "train.steps=4 run.hang_timeout=10 model.filters=[512,512,512]");
   EXPECT_EQ(outcome.code, 2) << outcome.err;
   EXPECT_NE(outcome.err.find("last evaluation of step 4 "), std::string::npos) << outcome.err;
   EXPECT_NE(outcome.err.find("missing: rank 1 ("), std::string::npos) << outcome.err;
