@@ -15,8 +15,9 @@ class Hang : public Program {
     const std::string victim =
         "$(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " + std::string(first ? "head" : "tail") + " -n 1)";
     return run("train small.toml run.name=hang train.validate_epochs=0 " + keys, ranks,
-               "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/" + file + " ]; do sleep 0.001; done; kill -" +
-                   signal + " " + victim + ") & exec timeout -s KILL 60 \"$@\"' bash");
+               "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/" + file +
+                   " ]; do kill -0 $$ || exit; sleep 0.01; done; kill -" + signal + " " + victim +
+                   ") & exec timeout -s KILL 60 \"$@\"' bash");
   }
 };
 
