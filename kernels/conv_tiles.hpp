@@ -11,8 +11,8 @@
 // products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
 // moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate of tiles has not been measured.
 //
-// In vectors, the sums of 8 rows and 32 columns stay in registers for 192 pairs: eight loads of one pair and two of
-// vectors for 16 products.
+// In vectors of AVX-512, the sums of 8 rows and 32 columns stay in registers for 192 pairs: eight loads of one pair and
+// two of vectors for 16 products.
 #pragma once
 
 #include <algorithm>
@@ -80,11 +80,11 @@ inline void transpose(Words (&rows)[kEdge]) {
 struct Products {
   std::int64_t steps;
   std::array<const Bf16*, 2> a;  // 16 rows of positions each
-  std::int64_t a_stride;         // between rows
+  std::int64_t a_stride;         // elements between rows
   const Bf16* b;                 // 16 columns: rows of pairs, step after step
-  std::int64_t b_column;         // to the other 16 columns
+  std::int64_t b_column;         // elements to the other 16 columns
   float* sum;                    // kSums: 16 rows; the other 16 rows follow
-  std::int64_t sum_column;       // to the other 16 columns
+  std::int64_t sum_column;       // elements to the other 16 columns
 };
 
 /// By tiles: Tiles or what stands for their instructions.

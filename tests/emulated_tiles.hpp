@@ -57,12 +57,13 @@ class EmulatedTiles {
 };
 #endif
 
-/// With blocks as they are, and with such small ones that boxes are cut in all directions; none where kernels run on a
-/// device.
+/// With blocks as they are, and with such small ones that boxes are cut in all directions; dot products, which lower
+/// levels emulate, for any channels.  None where kernels run on a device.
 inline std::span<const ConvImpl> emulated_tiles() {
 #if PETAFLOW_NATIVE_LANES
   static const ConvImpl impls[] = {
       {"emulated_tiles", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>>, ConvScope::kSome},
+      {"emulated_dots", tiles::why_not, tiles::make<tiles::DotProducts>, ConvScope::kSome},
       {"emulated_tiles_cut", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>, 6144>, ConvScope::kSome}};
   return impls;
 #else

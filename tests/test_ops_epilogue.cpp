@@ -146,7 +146,7 @@ class Runner {
         given_(given),
         gap_(gap),
         bias_(given.bias),
-        y_(spread(std::vector<T>(given.dy.size(), static_cast<T>(NAN)))),
+        y_(spread(given.dy)),
         dy_(spread(given.dy)),
         saved_(std::vector<std::uint8_t>(static_cast<std::size_t>(desc.v.n * desc.saved_bytes_per_sample()), kPoison)),
         samples_(given.samples),
@@ -163,6 +163,7 @@ class Runner {
 
   /// By the kernels for whole tensors; those have no gradient of the bias.
   Values whole() {
+    forget();
     const DeviceArray<T> v(given_.v), dv(std::vector<T>(given_.v.size(), static_cast<T>(NAN)));
     epilogue_.forward_all(context_, "test", v.data());
     epilogue_.backward_all(context_, "test", dv.data());
@@ -171,6 +172,7 @@ class Runner {
 
   /// In boxes of so many planes and rows, of y and then of v.
   Values in_boxes(std::int64_t planes, std::int64_t rows) {
+    forget();
     std::vector<T> dv(given_.v.size(), static_cast<T>(NAN));
     for (const RowBox& box : boxes_of(desc_.y, planes, rows)) {
       const RowBox under = epilogue_.v_under(box);
@@ -195,6 +197,7 @@ class Runner {
 
   /// Without dropout, and nothing is kept.
   std::vector<double> evaluate() {
+    forget();
     context_.training = false;
     const DeviceArray<T> v(given_.v);
     epilogue_.forward_all(context_, "test", v.data());
@@ -207,6 +210,11 @@ class Runner {
  private:
   static constexpr std::uint8_t kPoison = 0xA5;
 
+  /// What earlier runs wrote.
+  void forget() {
+    y_.set(spread(std::vector<T>(given_.dy.size(), static_cast<T>(NAN))));
+    saved_.set(std::vector<std::uint8_t>(saved_.get().size(), kPoison));
+  }
   std::vector<T> spread(const std::vector<T>& dense) const {
     const auto channels = static_cast<std::size_t>(desc_.y.c), pixels = dense.size() / channels;
     std::vector<T> wide(pixels * (channels + static_cast<std::size_t>(gap_)), static_cast<T>(kTheirs));

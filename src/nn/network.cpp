@@ -100,9 +100,9 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     of[index].forward_scratch = blocks.add(label("forward scratch"), stage.stage->forward_scratch_bytes(), i, i);
     if (!options.backward) continue;
     of[index].saved = blocks.add(label("saved"), stage.stage->saved_bytes(), i, backward);
-    const std::size_t dy_bytes = last || lowered[index + 1].wants_dx ? y_bytes : 0;
-    of[index].dy = last ? blocks.add_persistent(label("output gradient"), dy_bytes)
-                        : blocks.add(label("output gradient"), dy_bytes, backward - 1, backward);
+    const bool has_dy = last || lowered[index + 1].wants_dx;
+    of[index].dy = last ? blocks.add_persistent(label("output gradient"), y_bytes)
+                        : blocks.add(label("output gradient"), has_dy ? y_bytes : 0, backward - 1, backward);
     of[index].backward_scratch =
         blocks.add(label("backward scratch"), stage.stage->backward_scratch_bytes(), backward, backward);
   }
@@ -120,7 +120,8 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     buffers.forward_scratch = arena_.block(of[index].forward_scratch);
     if (options.backward) {
       buffers.dx = stage.wants_dx ? dx : Tensor{};
-      buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
+      const bool has_dy = i + 1 == count || lowered[index + 1].wants_dx;
+      if (has_dy) buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
       buffers.saved = arena_.block(of[index].saved);
       buffers.backward_scratch = arena_.block(of[index].backward_scratch);
     }

@@ -15,7 +15,7 @@ namespace petaflow {
 /// Where the operands of a stage lie; fixed by the memory plan before the first step.
 struct StageBuffers {
   Tensor x, y;                     // input and output
-  Tensor dx, dy;                   // their gradients; dx has no data where nobody wants it, dy none without backward
+  Tensor dx, dy;                   // their gradients; no data where nobody wants them: where nothing before has weights
   const float* weights = nullptr;  // flat f32 masters of the whole network
   std::byte* saved = nullptr;      // saved_bytes(), written by forward and read by backward, nothing else is kept
   std::byte* forward_scratch = nullptr;  // contents undefined at each call
