@@ -2,10 +2,8 @@
 // the processor can do.
 //   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -13,9 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 
-#include "base/error.hpp"
 #include "base/label.hpp"
-#include "io/progress.hpp"
+#include "bench_table.hpp"
 #include "kernels/batch_norm.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/gemm.hpp"
@@ -27,22 +24,12 @@
 #include "nn/bands.hpp"
 #include "nn/parallel.hpp"
 #include "op_cases.hpp"
-#include "train/binding.hpp"
-#include "train/peak.hpp"
 
 namespace petaflow::perf {
 namespace {
 
 constexpr const char* kCases = "cases";
 constexpr Pass kPasses[] = {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights};
-
-struct Options {
-  std::vector<std::string> lists = {kCases, "perf/shapes/hep.txt", "perf/shapes/cosmoflow.txt",
-                                    "perf/shapes/cosmoflow_mlperf.txt"};
-  std::string precision = "f32", filter;
-  double seconds = 0.2;
-  bool refused = false;
-};
 
 /// Numbers in [0.5, 1), written first by all threads.  64-byte aligned.
 class Array {
@@ -82,25 +69,6 @@ class Slots {
   Array memory_;
 };
 
-/// What a line says beside its time.
-struct Work {
-  std::string shape, pass, implementation;
-  std::size_t boxes = 1;
-  double flop = 0, bytes = 0;  // bytes: to and from memory at least
-  std::string detail;
-
-  std::string form() const { return boxes == 1 ? "whole" : fmt::format("{} boxes", boxes); }
-  /// What --filter searches.
-  std::string path() const {
-    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, boxes == 1 ? "whole" : "boxes");
-  }
-};
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
 /// f(slot, index) for every box, on all threads.  Fixed: by `threads` slots, each of which always has the same boxes,
 /// as sums of weights' gradients need it.
 template <class F>
@@ -119,18 +87,10 @@ void for_boxes(const Bands& bands, int threads, bool fixed, const F& f) {
 
 class Bench {
  public:
-  Bench(const Options& options, const std::regex& filter)
-      : options_(options),
-        filter_(filter),
-        type_(options.precision == "bf16" ? DType::kBf16 : DType::kF32),
-        peaks_(measure_peaks(context_)),
-        triad_gbs_(measure_triad_gbs(context_)) {
+  explicit Bench(Table::Options options)
+      : type_(options.precision == "bf16" ? DType::kBf16 : DType::kF32), table_(std::move(options), context_) {
     state_.learning_rate = 1e-3F;
     context_.step = &state_;
-    fmt::print("{}, {}, {}; it reaches {}, {:.1f} GB/s in a triad\n", own_binding(0, context_.threads).processor,
-               format_count(context_.threads, "thread"), options_.precision, peaks_.describe(), triad_gbs_);
-    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9} {:>8} {:>7} {:>7} {:>8}  {}\n", "shape", "pass", "implementation",
-               "runs as", "ms", "GFLOP/s", "of peak", "GB/s", "of triad", "what runs");
   }
 
   void run_cases() {
@@ -172,48 +132,9 @@ class Bench {
     optimizers(list.name, list.weights());
   }
 
-  /// Says how many were refused; an error where there was nothing to time.
-  void finish() const {
-    if (refused_ > 0 && !options_.refused) fmt::print("{} refused; --refused says why\n", refused_);
-    if (timed_ + refused_ == 0) {
-      user_error("--filter \"{}\" lets nothing through; it searches texts such as hep/conv2/forward/winograd/boxes",
-                 options_.filter);
-    }
-  }
+  void finish() const { table_.finish(); }
 
  private:
-  bool wanted(const Work& work) const { return std::regex_search(work.path(), filter_); }
-
-  void refuse(const Work& work, const std::string& reason) {
-    ++refused_;
-    if (!options_.refused) return;
-    fmt::print("{:<26} {:<16} {:<15} {:<11} refused: {}\n", work.shape, work.pass, work.implementation, work.form(),
-               reason);
-  }
-
-  template <class F>
-  void measure(const Work& work, const F& run) {
-    constexpr std::size_t kFewest = 3, kMost = 1000;
-    run();  // touches memory
-    std::vector<double> seconds;
-    const Kokkos::Timer whole;
-    while (seconds.size() < kFewest || (whole.seconds() < options_.seconds && seconds.size() < kMost)) {
-      context_.space.fence();
-      const Kokkos::Timer timer;
-      run();
-      context_.space.fence();
-      seconds.push_back(timer.seconds());
-    }
-    ++timed_;
-    const double s = median(seconds), gflops = 1e-9 * work.flop / s, gbs = 1e-9 * work.bytes / s;
-    const bool computes = work.flop > 0;
-    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9.4f} {:>8} {:>7} {:>7.1f} {:>6.0f} %  {}\n", work.shape, work.pass,
-               work.implementation, work.form(), 1e3 * s, computes ? fmt::format("{:.1f}", gflops) : "-",
-               computes ? fmt::format("{:.0f} %", 100 * gflops / peaks_.of(options_.precision)) : "-", gbs,
-               100 * gbs / triad_gbs_, work.detail);
-    std::fflush(stdout);
-  }
-
   /// All implementations, on whole tensors and in the boxes that a network cuts for them.
   void convolution(const std::string& list, const ConvLayer& layer) {
     ConvDesc conv = layer.conv;
@@ -236,8 +157,9 @@ class Bench {
   }
 
   void convolve(Work work, Pass pass, const ConvImpl& impl, const ConvDesc& conv, const Bands& bands) {
-    if (!wanted(work)) return;
-    if (const std::string reason = impl.why_not(pass, bands.shapes); !reason.empty()) return refuse(work, reason);
+    if (!table_.wanted(work)) return;
+    if (const std::string reason = impl.why_not(pass, bands.shapes); !reason.empty())
+      return table_.refuse(work, reason);
     const auto kernel = impl.make(pass, bands.shapes);
     work.detail = kernel->detail();
     const std::int64_t element = static_cast<std::int64_t>(size_of(type_)),
@@ -255,14 +177,14 @@ class Bench {
     if (bands.whole()) {
       const Array y(type_, conv.n * conv.y_strides.n);
       const Division division(context_, false);
-      measure(work, [&] {
+      table_.measure(work, [&] {
         division.run_whole("petaflow::bench",
                            [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0]}); });
       });
       return;
     }
     const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes()));
-    measure(work, [&] {
+    table_.measure(work, [&] {
       for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
         const BandBox& box = bands.boxes[index];
         std::byte* from = x.data() + offset_of(box.x, conv.x_strides) * element;
@@ -305,7 +227,7 @@ class Bench {
       const Bands forward = cutter.forward(), backward = cutter.backward_weights();
       if (in_boxes && (forward.whole() || backward.whole())) continue;
       const Work there = work_of(false, forward.boxes.size()), back = work_of(true, backward.boxes.size());
-      if (!wanted(there) && !wanted(back)) continue;
+      if (!table_.wanted(there) && !table_.wanted(back)) continue;
       const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
           saved(DType::kF32, saved_bytes / 4 + 1);
       const Epilogue finish(desc, desc.bias ? bias.floats() : nullptr, Tensor::dense(desc.y, type_, y.data()),
@@ -322,9 +244,9 @@ class Bench {
         });
       };
       run_forward();  // backward needs what it saves
-      if (wanted(there)) measure(there, run_forward);
-      if (!wanted(back)) continue;
-      measure(back, [&] {
+      if (table_.wanted(there)) table_.measure(there, run_forward);
+      if (!table_.wanted(back)) continue;
+      table_.measure(back, [&] {
         if (!in_boxes) return finish.backward_all(context_, "petaflow::bench", v[0]);
         for_boxes(backward, slots, true, [&](int slot, std::size_t i) {
           auto* total = reinterpret_cast<double*>(sums[slot]);
@@ -345,10 +267,10 @@ class Bench {
                 2.0 * static_cast<double>(desc.m * desc.n * desc.k),
                 4.0 * static_cast<double>(desc.m * desc.k + desc.k * desc.n + c_times * desc.m * desc.n),
                 ""};
-      if (!wanted(work)) continue;
+      if (!table_.wanted(work)) continue;
       const std::string reason = type_ == DType::kF32 ? impl.why_not(desc) : "matrix products are f32";
       if (!reason.empty()) {
-        refuse(work, reason);
+        table_.refuse(work, reason);
         continue;
       }
       const auto kernel = impl.make(desc);
@@ -357,7 +279,7 @@ class Bench {
           b(DType::kF32, (desc.transpose_b ? desc.n : desc.k) * desc.ldb), c(DType::kF32, desc.m * desc.ldc);
       const Slots scratch(DType::kF32, 1, kernel->scratch_bytes());
       const Division division(context_, false);
-      measure(work, [&] {
+      table_.measure(work, [&] {
         division.run_whole("petaflow::bench",
                            [&] { kernel->run(context_, a.floats(), b.floats(), c.floats(), scratch[0]); });
       });
@@ -368,7 +290,7 @@ class Bench {
   template <class F>
   void portable(const std::string& shape, const char* pass, const char* name, std::int64_t bytes, const F& run) {
     const Work work{shape, pass, name, 1, 0, static_cast<double>(bytes), ""};
-    if (wanted(work)) measure(work, run);
+    if (table_.wanted(work)) table_.measure(work, run);
   }
 
   /// Both passes over x, in f32, as the networks do.
@@ -434,14 +356,14 @@ class Bench {
     });
   }
 
-  /// Each on so many weights; arrays: that are read or written.
+  /// Each on so many weights, in f32; arrays: so many are read or written, counted once for each.
   void optimizers(const std::string& shape, std::int64_t count) {
     const auto step = [&](const char* name, int arrays, const auto& run) {
       const Work work{shape, "optimizer", name, 1, 0, 4.0 * arrays * static_cast<double>(count), ""};
-      if (!wanted(work)) return;
+      if (!table_.wanted(work)) return;
       const Array gradients(DType::kF32, count), weights(DType::kF32, count), first(DType::kF32, count),
           second(DType::kF32, count);
-      measure(work, [&] { run(gradients.floats(), weights.floats(), first.floats(), second.floats()); });
+      table_.measure(work, [&] { run(gradients.floats(), weights.floats(), first.floats(), second.floats()); });
     };
     const ParameterRange all{0, count};
     step("adam", 7, [&](const float* g, float* w, float* m, float* v) { adam_step(context_, {}, all, g, w, m, v); });
@@ -453,32 +375,21 @@ class Bench {
          [&](const float* g, float* w, float*, float*) { factors.compute(context_, 0, count, g, w); });
   }
 
-  Options options_;
-  std::regex filter_;
   DType type_;
   Context context_;
   StepState state_;
-  Peaks peaks_;
-  double triad_gbs_;
-  std::size_t timed_ = 0, refused_ = 0;
+  Table table_;
 };
 
-std::regex to_filter(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    user_error("--filter \"{}\" is no regular expression: {}", text, error.what());
-  }
-}
-
 int run(int argc, char** argv) {
-  Options options;
+  Table::Options options;
+  std::vector<std::string> names = {kCases, "perf/shapes/hep.txt", "perf/shapes/cosmoflow.txt",
+                                    "perf/shapes/cosmoflow_mlperf.txt"};
   CLI::App program(
       "Times every implementation of every operator on lists of layers, on whole tensors and in the boxes that "
       "networks cut; the packing of weights is not in it.",
       "bench");
-  program
-      .add_option("LIST", options.lists, "files with lists of layers, or \"cases\": the operator cases of the tests")
+  program.add_option("LIST", names, "files with lists of layers, or \"cases\": the operator cases of the tests")
       ->capture_default_str();
   program.add_option("--precision", options.precision, "of activations and their gradients")
       ->check(CLI::IsMember({"f32", "bf16"}))
@@ -497,9 +408,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 1;
   }
-  const std::regex filter = to_filter(options.filter);
   std::vector<std::optional<LayerList>> lists;  // nothing: the cases
-  for (const std::string& name : options.lists) {
+  for (const std::string& name : names) {
     lists.push_back(name == kCases ? std::nullopt : std::optional(read_layer_list(name)));
   }
 
@@ -508,7 +418,7 @@ int run(int argc, char** argv) {
   int count = static_cast<int>(kokkos_own.size());
   kokkos_own.push_back(nullptr);
   const Kokkos::ScopeGuard kokkos(count, kokkos_own.data());
-  Bench bench(options, filter);
+  Bench bench(std::move(options));
   for (const std::optional<LayerList>& list : lists) list ? bench.run_list(*list) : bench.run_cases();
   bench.finish();
   return 0;

@@ -81,6 +81,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
 
   struct StageBlocks {
     std::size_t y = 0, dy = 0, saved = 0, forward_scratch = 0, backward_scratch = 0;
+    bool has_dy = false;
   };
   std::vector<StageBlocks> of(lowered.size());
   const std::size_t input = blocks.add_persistent("input", bytes_of(lowered.front().input, graph.sample_type()));
@@ -100,9 +101,9 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     of[index].forward_scratch = blocks.add(label("forward scratch"), stage.stage->forward_scratch_bytes(), i, i);
     if (!options.backward) continue;
     of[index].saved = blocks.add(label("saved"), stage.stage->saved_bytes(), i, backward);
-    const bool has_dy = last || lowered[index + 1].wants_dx;
+    of[index].has_dy = last || lowered[index + 1].wants_dx;
     of[index].dy = last ? blocks.add_persistent(label("output gradient"), y_bytes)
-                        : blocks.add(label("output gradient"), has_dy ? y_bytes : 0, backward - 1, backward);
+                        : blocks.add(label("output gradient"), of[index].has_dy ? y_bytes : 0, backward - 1, backward);
     of[index].backward_scratch =
         blocks.add(label("backward scratch"), stage.stage->backward_scratch_bytes(), backward, backward);
   }
@@ -120,8 +121,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     buffers.forward_scratch = arena_.block(of[index].forward_scratch);
     if (options.backward) {
       buffers.dx = stage.wants_dx ? dx : Tensor{};
-      const bool has_dy = i + 1 == count || lowered[index + 1].wants_dx;
-      if (has_dy) buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
+      if (of[index].has_dy) buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
       buffers.saved = arena_.block(of[index].saved);
       buffers.backward_scratch = arena_.block(of[index].backward_scratch);
     }

@@ -1,0 +1,125 @@
+// The table of bench: which lines are wanted, and the median time of each beside what the processor can do.
+#pragma once
+
+#include <algorithm>
+#include <cstdio>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "base/error.hpp"
+#include "io/progress.hpp"
+#include "train/binding.hpp"
+#include "train/peak.hpp"
+
+namespace petaflow::perf {
+
+/// What a line says beside its time.
+struct Work {
+  std::string shape, pass, implementation;
+  std::size_t boxes = 1;
+  double flop = 0, bytes = 0;  // bytes: to and from memory at least
+  std::string detail;
+
+  std::string form() const { return boxes == 1 ? "whole" : fmt::format("{} boxes", boxes); }
+  /// What --filter searches.
+  std::string path() const {
+    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, boxes == 1 ? "whole" : "boxes");
+  }
+};
+
+/// Of one run of the program; prints as it goes.
+class Table {
+ public:
+  struct Options {
+    std::string precision = "f32", filter;
+    double seconds = 0.2;  // of each line
+    bool refused = false;  // print them
+  };
+
+  /// Measures the peaks and prints the head.
+  Table(Options options, const Context& context)
+      : options_(std::move(options)),
+        filter_(to_filter(options_.filter)),
+        context_(context),
+        peaks_(measure_peaks(context)),
+        triad_gbs_(measure_triad_gbs(context)) {
+    fmt::print("{}, {}, {}; it reaches {}, {:.1f} GB/s in a triad\n", own_binding(0, context.threads).processor,
+               format_count(context.threads, "thread"), options_.precision, peaks_.describe(), triad_gbs_);
+    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9} {:>8} {:>7} {:>7} {:>8}  {}\n", "shape", "pass", "implementation",
+               "runs as", "ms", "GFLOP/s", "of peak", "GB/s", "of triad", "what runs");
+  }
+
+  /// Whether --filter lets it through.
+  bool wanted(const Work& work) const { return std::regex_search(work.path(), filter_); }
+
+  /// Counts a line that nothing can compute, and prints why where that is asked for.
+  void refuse(const Work& work, const std::string& reason) {
+    ++refused_;
+    if (!options_.refused) return;
+    fmt::print("{:<26} {:<16} {:<15} {:<11} refused: {}\n", work.shape, work.pass, work.implementation, work.form(),
+               reason);
+  }
+
+  /// Prints the line of run(), timed at least three times.
+  template <class F>
+  void measure(const Work& work, const F& run) {
+    constexpr std::size_t kFewest = 3, kMost = 1000;
+    run();  // touches memory
+    std::vector<double> seconds;
+    const Kokkos::Timer whole;
+    while (seconds.size() < kFewest || (whole.seconds() < options_.seconds && seconds.size() < kMost)) {
+      context_.space.fence();
+      const Kokkos::Timer timer;
+      run();
+      context_.space.fence();
+      seconds.push_back(timer.seconds());
+    }
+    ++timed_;
+    const double s = median(seconds), gflops = 1e-9 * work.flop / s, gbs = 1e-9 * work.bytes / s;
+    const bool computes = work.flop > 0;
+    fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9.4f} {:>8} {:>7} {:>7.1f} {:>6.0f} %  {}\n", work.shape, work.pass,
+               work.implementation, work.form(), 1e3 * s, computes ? fmt::format("{:.1f}", gflops) : "-",
+               computes ? fmt::format("{:.0f} %", 100 * gflops / peaks_.of(options_.precision)) : "-", gbs,
+               100 * gbs / triad_gbs_, work.detail);
+    std::fflush(stdout);
+  }
+
+  /// Says how many were refused; an error where there was nothing to time.
+  void finish() const {
+    if (refused_ > 0 && !options_.refused) fmt::print("{} refused; --refused says why\n", refused_);
+    if (timed_ + refused_ == 0) {
+      user_error("--filter \"{}\" lets nothing through; it searches texts such as hep/conv2/forward/winograd/boxes",
+                 options_.filter);
+    }
+  }
+
+ private:
+  /// Throws a user error where the text is no regular expression.
+  static std::regex to_filter(const std::string& text) {
+    try {
+      return std::regex(text);
+    } catch (const std::regex_error& error) {
+      user_error("--filter \"{}\" is no regular expression: {}", text, error.what());
+    }
+  }
+
+  static double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+  }
+
+  Options options_;
+  std::regex filter_;
+  const Context& context_;  // of the whole run
+  Peaks peaks_;
+  double triad_gbs_;
+  std::size_t timed_ = 0, refused_ = 0;
+};
+
+}  // namespace petaflow::perf
