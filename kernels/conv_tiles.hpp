@@ -3,9 +3,9 @@
 //   dw(tap, c, k) = sum_q x(c, q + shift(tap)) dy(q, k)
 //
 // The positions q are the pixels of a block, line after line; between lines, planes and samples lies padding, as much
-// as makes every tap a shift along q.  x is transposed to (c, q), where a tap moves the address of a tile, and dy to
-// pairs of positions.  Few input channels fill no tile: then there is a row for each (tap, c), copied from x with its
-// shift.
+// as makes every tap a shift along q.  Products take groups of positions, those without a target left out.  x is
+// transposed to (c, q), where a tap moves the address of a tile, and dy to pairs of positions.  Few input channels fill
+// no tile: then there is a row for each (tap, c), copied from x with its shift.
 //
 // Four tiles of sums take four loads (8 cycles each, more for those of x, whose rows cross lines of the cache) and four
 // products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
@@ -19,6 +19,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,10 +33,10 @@ namespace petaflow::tiles {
 
 using lanes::unrolled;
 
-inline constexpr int kEdge = 16;                 // channels of a block: rows and columns of a tile of sums
-inline constexpr int kElements = kEdge * kStep;  // of a tile of bf16
-inline constexpr int kSums = kEdge * kEdge;      // of a tile of f32
-inline constexpr std::int64_t kPieceSteps = 12;  // summed in registers: 36 KiB of x and dy, which the first cache holds
+inline constexpr int kEdge = 16;                      // channels of a block: rows and columns of a tile of sums
+inline constexpr int kElements = kEdge * kStep;       // of a tile of bf16
+inline constexpr int kSums = kEdge * kEdge;           // of a tile of f32
+inline constexpr std::int64_t kPiece = 12 * kStep;    // positions summed in registers: 36 KiB, in the first cache
 inline constexpr std::int64_t kBlockBytes = 1 << 20;  // of x and dy in their new orders: half of the second cache
 
 typedef std::uint16_t HalfWords __attribute__((vector_size(kEdge * 2)));  // NOLINT: only a typedef takes the attribute
@@ -76,15 +77,15 @@ inline void transpose(Words (&rows)[kEdge]) {
   exchange<1>(rows, kLanes);
 }
 
-/// Up to two by two blocks of sums: sum(i, j) += sum_p a(i, p) b(p, j), p over all positions of some steps.
+/// Up to two by two blocks of sums: sum(i, j) += sum_p a(i, p) b(p, j), p over all positions of some groups.
 struct Products {
-  std::int64_t steps;
-  std::array<const Bf16*, 2> a;  // 16 rows of positions each
-  std::int64_t a_stride;         // elements between rows
-  const Bf16* b;                 // 16 columns: rows of pairs, step after step
-  std::int64_t b_column;         // elements to the other 16 columns
-  float* sum;                    // kSums: 16 rows; the other 16 rows follow
-  std::int64_t sum_column;       // elements to the other 16 columns
+  std::span<const std::int32_t> groups;  // of positions that are summed over
+  std::array<const Bf16*, 2> a;          // 16 rows of positions each
+  std::int64_t a_stride;                 // elements between rows
+  const Bf16* b;                         // 16 columns: rows of pairs
+  std::int64_t b_column;                 // elements to the other 16 columns
+  float* sum;                            // kSums: 16 rows; the other 16 rows follow
+  std::int64_t sum_column;               // elements to the other 16 columns
 };
 
 /// By tiles: Tiles or what stands for their instructions.
@@ -92,6 +93,8 @@ template <class Tiles>
 class TileProducts {
  public:
   static constexpr const char* kName = "tiles";
+  static constexpr std::int64_t kGroup = kStep;     // positions that are summed together
+  static constexpr std::int64_t kLineMultiple = 1;  // of the positions between lines
 
   /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
   template <int kRows, int kColumns>
@@ -102,7 +105,7 @@ class TileProducts {
           [&](auto r) { unrolled<kColumns>([&](auto c) { f(r, c, of.sum + c * of.sum_column + r * kSums); }); });
     };
     for_sums([&](auto r, auto c, const float* at) { tiles_.template load<2 * r + c>(at, kRowBytes); });
-    for (std::int64_t step = 0; step < of.steps; ++step) {
+    for (const std::int64_t step : of.groups) {
       unrolled<kRows>([&](auto r) { tiles_.template load<4 + r>(of.a[r] + step * kStep, 2 * of.a_stride); });
       unrolled<kColumns>(
           [&](auto c) { tiles_.template load<6 + c>(of.b + c * of.b_column + step * kElements, kRowBytes); });
@@ -119,6 +122,8 @@ class TileProducts {
 class DotProducts {
  public:
   static constexpr const char* kName = "dots";
+  static constexpr std::int64_t kGroup = 2;
+  static constexpr std::int64_t kLineMultiple = 2;  // a pair does not hold parts of two lines
 
   template <int kRows, int kColumns>
   void add(const Products& of) {
@@ -143,7 +148,7 @@ class DotProducts {
     unrolled<kHeldRows>(
         [&](auto i) { a[i] = of.a[static_cast<std::size_t>(row / kEdge)] + (row % kEdge + i) * of.a_stride; });
     const auto* const b = reinterpret_cast<const lanes::Bf16Pair*>(of.b) + lane;
-    for (std::int64_t pair = 0; pair < of.steps * (kStep / 2); ++pair) {
+    for (const std::int64_t pair : of.groups) {
       lanes::Pairs columns[kColumns];
       unrolled<kColumns>([&](auto c) { lanes::load(b + c * of.b_column / 2 + pair * kEdge, columns[c]); });
       unrolled<kHeldRows>([&](auto i) {
@@ -172,8 +177,11 @@ class TilesKernel final : public ConvKernel {
     columns_ = ceil_div(desc.out_channels, kEdge);
     zeros_.resize(static_cast<std::size_t>(std::max(channels_, desc.out_channels)));
     for (const ConvDesc& box : boxes_) {
-      for (const Block& block : blocks_.emplace_back(cut(box, most_bytes)))
+      auto& parts = parts_.emplace_back();
+      for (const Block& block : cut(box, most_bytes)) {
+        parts.push_back({block, block.groups(Unit::kGroup)});
         scratch_bytes_ = std::max(scratch_bytes_, bytes(block));
+      }
     }
   }
 
@@ -181,7 +189,7 @@ class TilesKernel final : public ConvKernel {
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
-    for (const Block& block : blocks_[box]) {
+    for (const auto& [block, groups] : parts_[box]) {
       auto* y = reinterpret_cast<Bf16*>(args.scratch);
       Bf16* x = y + columns_ * block.steps() * kElements;
       Bf16* copies = x + x_rows() * x_pitch(block);
@@ -198,12 +206,12 @@ class TilesKernel final : public ConvKernel {
         launch(context, desc.threads, "petaflow::conv::copy_taps[tiles]"_label, row_blocks_ * kEdge,
                [&](std::int64_t row) { copy_tap(block, row, x, copies); });
       }
-      in_pieces(block.steps(), kPieceSteps, [&](std::int64_t first, std::int64_t steps) {
+      in_pieces(std::ssize(groups), kPiece / Unit::kGroup, [&](std::int64_t first, std::int64_t count) {
         const std::int64_t pairs = ceil_div(row_blocks_, 2) * ceil_div(columns_, 2), parts = desc.threads;
         launch(context, desc.threads, "petaflow::conv::products[tiles]"_label, parts, [&](std::int64_t part) {
           Unit unit;
           for (std::int64_t i = pairs * part / parts; i < pairs * (part + 1) / parts; ++i)
-            add_pair(unit, block, i, first, steps, copies_taps_ ? copies : x, y, args.sum);
+            add_pair(unit, block, i, std::span(groups).subspan(first, count), copies_taps_ ? copies : x, y, args.sum);
         });
       });
     }
@@ -236,7 +244,7 @@ class TilesKernel final : public ConvKernel {
               std::min(n, desc.n - n0),
               {desc.in.d, span_.d, g.pad_begin.d, d0, std::min(d0 + d, desc.out.d)},
               {desc.in.h, span_.h, g.pad_begin.h, h0, std::min(h0 + h, desc.out.h)},
-              {desc.in.w, span_.w, g.pad_begin.w, 0, desc.out.w}};
+              {desc.in.w, span_.w, g.pad_begin.w, 0, desc.out.w, Unit::kLineMultiple}};
     };
     if (desc.out.volume() == 0) return {};
     while (n * d * h > 1 && bytes(block(0, 0, 0)) > most_bytes) {
@@ -318,19 +326,18 @@ class TilesKernel final : public ConvKernel {
     }
   }
 
-  /// Adds the sums of up to two by two blocks of rows and columns over some steps.
-  void add_pair(Unit& unit, const Block& block, std::int64_t pair, std::int64_t first, std::int64_t steps,
-                const Bf16* x, const Bf16* y, float* sum) const {
+  /// Adds the sums of up to two by two blocks of rows and columns over some groups of positions.
+  void add_pair(Unit& unit, const Block& block, std::int64_t pair, std::span<const std::int32_t> groups, const Bf16* x,
+                const Bf16* y, float* sum) const {
     const std::int64_t row_pairs = ceil_div(row_blocks_, 2), row = pair % row_pairs * 2, column = pair / row_pairs * 2;
     const std::int64_t stride = copies_taps_ ? copies_pitch(block) : x_pitch(block);
     const auto a = [&](std::int64_t i) {
-      return x + first * kStep +
-             (copies_taps_ ? i * kEdge * stride : i / taps_ * kEdge * stride + shift(block, i % taps_));
+      return x + (copies_taps_ ? i * kEdge * stride : i / taps_ * kEdge * stride + shift(block, i % taps_));
     };
-    const Bf16* const b = y + (column * block.steps() + first) * kElements;
+    const Bf16* const b = y + column * block.steps() * kElements;
     with_constant<2>(std::min<std::int64_t>(2, row_blocks_ - row), [&](auto rows) {
       with_constant<2>(std::min<std::int64_t>(2, columns_ - column), [&](auto columns) {
-        unit.template add<rows, columns>({steps,
+        unit.template add<rows, columns>({groups,
                                           {a(row), rows == 2 ? a(row + 1) : nullptr},
                                           stride,
                                           b,
@@ -341,8 +348,13 @@ class TilesKernel final : public ConvKernel {
     });
   }
 
+  struct Part {
+    Block block;
+    std::vector<std::int32_t> groups;  // of positions with targets
+  };
+
   std::vector<ConvDesc> boxes_;
-  std::vector<std::vector<Block>> blocks_;  // of each box
+  std::vector<std::vector<Part>> parts_;  // of each box
   std::int64_t channels_ = 0, taps_ = 0;
   Extent span_;                                // from the first to the last tap
   bool copies_taps_ = false;                   // a row is a (tap, channel), otherwise a channel

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "kernels/conv.hpp"
 #include "kernels/register_blocks.hpp"
@@ -17,14 +18,17 @@ inline constexpr int kStep = 32;  // positions that one product of tiles sums ov
 struct Reach {
   std::int64_t x_begin, x_count, y_begin, y_count, pad, pitch;
 
-  Reach(std::int64_t in, std::int64_t span, std::int64_t pad_begin, std::int64_t begin, std::int64_t end)
+  /// @param multiple  that the pitch is of
+  Reach(std::int64_t in, std::int64_t span, std::int64_t pad_begin, std::int64_t begin, std::int64_t end,
+        std::int64_t multiple = 1)
       : x_begin(std::clamp<std::int64_t>(begin - pad_begin, 0, in)),
         x_count(std::clamp<std::int64_t>(end + span - pad_begin, x_begin, in) - x_begin),
         y_begin(begin),
         y_count(end - begin),
         pad(x_count == 0 ? 0 : pad_begin + x_begin - begin),
         // The padding before a line may be that behind the line before.
-        pitch(std::max(x_count + std::max(pad, y_count + span - x_count - pad), y_count)) {}
+        pitch(ceil_div(std::max(x_count + std::max(pad, y_count + span - x_count - pad), y_count), multiple) *
+              multiple) {}
 };
 
 /// The pixels of a tensor at the positions of a block; directions d, h, w.
@@ -72,7 +76,20 @@ struct Block {
   std::int64_t steps() const {
     return ceil_div(shift({(n - 1) * d.pitch + d.y_count - 1, h.y_count - 1, w.y_count - 1}) + 1, kStep);
   }
-  /// Those and what the last tap reads behind.
+  /// The groups of `size` positions that hold targets, in their order.
+  std::vector<std::int32_t> groups(std::int64_t size) const {
+    std::vector<std::int32_t> result;
+    for (std::int64_t line = 0; line < n * d.pitch * h.pitch; ++line) {
+      if (line % h.pitch >= h.y_count || line / h.pitch % d.pitch >= d.y_count) continue;
+      const std::int64_t begin = line * w.pitch, end = begin + w.y_count;
+      for (std::int64_t group = begin / size; group * size < end; ++group) {
+        // A line may begin in the group in which the one before ended.
+        if (result.empty() || result.back() < group) result.push_back(static_cast<std::int32_t>(group));
+      }
+    }
+    return result;
+  }
+  /// As many steps and what the last tap reads behind.
   std::int64_t x_steps(const Extent& span) const { return steps() + ceil_div(shift(span), kStep); }
 
   Frame x(const Bf16* from, const Strides& s) const {
