@@ -113,7 +113,8 @@ enum class ConvScope {
   kTransform  // some layers only, and not by the sums of products of the definition
 };
 
-/// One entry of a list.  All descs of a call differ only in extents and paddings.
+/// One entry of a list.  The descs of a call are boxes of one layer: they differ in samples, extents, paddings and
+/// strides of tensors.
 struct ConvImpl {
   const char* name;
   /// Empty where the implementation accepts, otherwise the reason in a few words.

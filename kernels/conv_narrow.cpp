@@ -5,6 +5,8 @@
 // is no pixel, so that all pixels are alike.  Products take f32 or pairs of bf16 (lanes::Number): forward pairs
 // neighbours of a line, backward weights two pixels of y.
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <type_traits>
 #include <vector>

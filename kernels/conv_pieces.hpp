@@ -33,7 +33,8 @@ struct PieceRows {
   }
 };
 
-/// Pieces of `most` pixels of y or fewer, but a row at least; those that read nothing but zeros are left out.
+/// Pieces of `most` pixels of y or fewer, but a row at least; those that read nothing but zeros are left out,
+/// unless all do.
 inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) {
   const ConvGeometry& g = box.geometry;
   if (box.n * box.out.volume() <= most) return {{box}};
@@ -66,6 +67,7 @@ inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) 
       }
     }
   }
+  if (pieces.empty()) return {{box}};  // a kernel is made for at least one shape
   return pieces;
 }
 

@@ -33,14 +33,15 @@ namespace petaflow::tiles {
 
 using lanes::unrolled;
 
-inline constexpr int kEdge = 16;                      // channels of a block: rows and columns of a tile of sums
-inline constexpr int kElements = kEdge * kStep;       // of a tile of bf16
-inline constexpr int kSums = kEdge * kEdge;           // of a tile of f32
-inline constexpr std::int64_t kPiece = 12 * kStep;    // positions summed in registers: 36 KiB, in the first cache
-inline constexpr std::int64_t kBlockBytes = 1 << 20;  // of x and dy in their new orders: half of the second cache
+inline constexpr int kEdge = 16;                    // channels of a block: rows and columns of a tile of sums
+inline constexpr int kElements = kEdge * kStep;     // of a tile of bf16
+inline constexpr int kSums = kEdge * kEdge;         // of a tile of f32
+inline constexpr std::int64_t kPiece = 12 * kStep;  // positions summed in registers: 36 KiB of dy and two taps of x
+inline constexpr std::int64_t kBlockBytes = 1
+                                            << 20;  // of x and dy in their new orders: half of L2 where there are tiles
 
-typedef std::uint16_t HalfWords __attribute__((vector_size(kEdge * 2)));  // NOLINT: only a typedef takes the attribute
-typedef std::uint32_t Words __attribute__((vector_size(kEdge * 4)));      // NOLINT
+using HalfWords = std::uint16_t __attribute__((vector_size(kEdge * 2)));
+using Words = std::uint32_t __attribute__((vector_size(kEdge * 4)));
 
 /// pairs[i][j]: channel j of the pixels 2 i and 2 i + 1.
 template <int... kLane>
@@ -94,7 +95,7 @@ class TileProducts {
  public:
   static constexpr const char* kName = "tiles";
   static constexpr std::int64_t kGroup = kStep;     // positions that are summed together
-  static constexpr std::int64_t kLineMultiple = 1;  // of the positions between lines
+  static constexpr std::int64_t kLineMultiple = 1;  // the pitch of lines is a multiple of it
 
   /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
   template <int kRows, int kColumns>
@@ -123,7 +124,7 @@ class DotProducts {
  public:
   static constexpr const char* kName = "dots";
   static constexpr std::int64_t kGroup = 2;
-  static constexpr std::int64_t kLineMultiple = 2;  // a pair does not hold parts of two lines
+  static constexpr std::int64_t kLineMultiple = 2;  // so that no pair holds parts of two lines
 
   template <int kRows, int kColumns>
   void add(const Products& of) {
@@ -189,7 +190,9 @@ class TilesKernel final : public ConvKernel {
 
   void run(const Context& context, std::size_t box, const ConvArgs& args) override {
     const ConvDesc& desc = boxes_[box];
-    for (const auto& [block, groups] : parts_[box]) {
+    for (const Part& part : parts_[box]) {
+      const Block& block = part.block;
+      const std::span<const std::int32_t> groups = part.groups;
       auto* y = reinterpret_cast<Bf16*>(args.scratch);
       Bf16* x = y + columns_ * block.steps() * kElements;
       Bf16* copies = x + x_rows() * x_pitch(block);
@@ -207,11 +210,11 @@ class TilesKernel final : public ConvKernel {
                [&](std::int64_t row) { copy_tap(block, row, x, copies); });
       }
       in_pieces(std::ssize(groups), kPiece / Unit::kGroup, [&](std::int64_t first, std::int64_t count) {
-        const std::int64_t pairs = ceil_div(row_blocks_, 2) * ceil_div(columns_, 2), parts = desc.threads;
-        launch(context, desc.threads, "petaflow::conv::products[tiles]"_label, parts, [&](std::int64_t part) {
+        const std::int64_t pairs = ceil_div(row_blocks_, 2) * ceil_div(columns_, 2), teams = desc.threads;
+        launch(context, desc.threads, "petaflow::conv::products[tiles]"_label, teams, [&](std::int64_t team) {
           Unit unit;
-          for (std::int64_t i = pairs * part / parts; i < pairs * (part + 1) / parts; ++i)
-            add_pair(unit, block, i, std::span(groups).subspan(first, count), copies_taps_ ? copies : x, y, args.sum);
+          for (std::int64_t i = pairs * team / teams; i < pairs * (team + 1) / teams; ++i)
+            add_pair(unit, block, i, groups.subspan(first, count), copies_taps_ ? copies : x, y, args.sum);
         });
       });
     }
@@ -246,7 +249,6 @@ class TilesKernel final : public ConvKernel {
               {desc.in.h, span_.h, g.pad_begin.h, h0, std::min(h0 + h, desc.out.h)},
               {desc.in.w, span_.w, g.pad_begin.w, 0, desc.out.w, Unit::kLineMultiple}};
     };
-    if (desc.out.volume() == 0) return {};
     while (n * d * h > 1 && bytes(block(0, 0, 0)) > most_bytes) {
       // Neighbours share sources: fewest where the direction is long for its taps.
       std::int64_t& longest = n > 1 ? n : d > 1 && (h == 1 || d * g.kernel.h >= h * g.kernel.d) ? d : h;

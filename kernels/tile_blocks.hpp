@@ -18,7 +18,7 @@ inline constexpr int kStep = 32;  // positions that one product of tiles sums ov
 struct Reach {
   std::int64_t x_begin, x_count, y_begin, y_count, pad, pitch;
 
-  /// @param multiple  that the pitch is of
+  /// @param multiple  the pitch is rounded up to a multiple of it
   Reach(std::int64_t in, std::int64_t span, std::int64_t pad_begin, std::int64_t begin, std::int64_t end,
         std::int64_t multiple = 1)
       : x_begin(std::clamp<std::int64_t>(begin - pad_begin, 0, in)),
@@ -38,9 +38,9 @@ struct Frame {
   std::int64_t samples;
   std::array<std::int64_t, 3> pad, count, pitch;
 
-  /// Where the pixels of positions kStep group, ... lie; at `zeros` where there is none.
-  void find(std::int64_t group, const Bf16* zeros, const Bf16* (&at)[kStep]) const {
-    const std::int64_t begin = group * kStep;
+  /// Where the pixels of the positions of a step lie; at `zeros` where there is none.
+  void find(std::int64_t step, const Bf16* zeros, const Bf16* (&at)[kStep]) const {
+    const std::int64_t begin = step * kStep;
     std::int64_t w = begin % pitch[2], h = begin / pitch[2] % pitch[1], d = begin / pitch[2] / pitch[1] % pitch[0],
                  n = begin / pitch[2] / pitch[1] / pitch[0];
     const auto inside = [&](int axis, std::int64_t place) {
@@ -64,7 +64,7 @@ struct Frame {
   }
 };
 
-/// A part of a box whose operands stay in the second cache in their new orders.
+/// A part of a box whose operands fit the second cache in their new orders.
 struct Block {
   std::int64_t n_begin, n;
   Reach d, h, w;
@@ -76,21 +76,23 @@ struct Block {
   std::int64_t steps() const {
     return ceil_div(shift({(n - 1) * d.pitch + d.y_count - 1, h.y_count - 1, w.y_count - 1}) + 1, kStep);
   }
+  /// Those and what the last tap reads behind.
+  std::int64_t x_steps(const Extent& span) const { return steps() + ceil_div(shift(span), kStep); }
   /// The groups of `size` positions that hold targets, in their order.
   std::vector<std::int32_t> groups(std::int64_t size) const {
     std::vector<std::int32_t> result;
-    for (std::int64_t line = 0; line < n * d.pitch * h.pitch; ++line) {
-      if (line % h.pitch >= h.y_count || line / h.pitch % d.pitch >= d.y_count) continue;
-      const std::int64_t begin = line * w.pitch, end = begin + w.y_count;
-      for (std::int64_t group = begin / size; group * size < end; ++group) {
-        // A line may begin in the group in which the one before ended.
-        if (result.empty() || result.back() < group) result.push_back(static_cast<std::int32_t>(group));
+    for (std::int64_t plane = 0; plane < n * d.pitch; ++plane) {
+      if (plane % d.pitch >= d.y_count) continue;
+      for (std::int64_t line = 0; line < h.y_count; ++line) {
+        const std::int64_t begin = shift({plane, line, 0}), end = begin + w.y_count;
+        for (std::int64_t group = begin / size; group * size < end; ++group) {
+          // A line may begin in the group in which the one before ended.
+          if (result.empty() || result.back() < group) result.push_back(static_cast<std::int32_t>(group));
+        }
       }
     }
     return result;
   }
-  /// As many steps and what the last tap reads behind.
-  std::int64_t x_steps(const Extent& span) const { return steps() + ceil_div(shift(span), kStep); }
 
   Frame x(const Bf16* from, const Strides& s) const {
     return {from + n_begin * s.n + d.x_begin * s.d + h.x_begin * s.h + w.x_begin * s.w,

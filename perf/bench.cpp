@@ -2,6 +2,7 @@
 // the processor can do.
 //   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 
+#include "base/error.hpp"
 #include "base/label.hpp"
 #include "bench_table.hpp"
 #include "kernels/batch_norm.hpp"
@@ -293,7 +295,7 @@ class Bench {
     if (table_.wanted(work)) table_.measure(work, run);
   }
 
-  /// Both passes over x, in f32, as the networks do.
+  /// Batch normalisation forward and backward, in f32 whatever the precision, as in networks.
   void batch_norm(const cases::BatchNormCase& c) {
     const std::int64_t elements = c.x.elements(), bytes = elements * std::int64_t{sizeof(float)};
     const Array x(DType::kF32, elements), y(DType::kF32, elements), dy(DType::kF32, elements),
@@ -356,7 +358,7 @@ class Bench {
     });
   }
 
-  /// Each on so many weights, in f32; arrays: so many are read or written, counted once for each.
+  /// Each on `count` weights, in f32.  arrays: those read plus those written.
   void optimizers(const std::string& shape, std::int64_t count) {
     const auto step = [&](const char* name, int arrays, const auto& run) {
       const Work work{shape, "optimizer", name, 1, 0, 4.0 * arrays * static_cast<double>(count), ""};

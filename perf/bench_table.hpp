@@ -58,7 +58,7 @@ class Table {
   /// Whether --filter lets it through.
   bool wanted(const Work& work) const { return std::regex_search(work.path(), filter_); }
 
-  /// Counts a line that nothing can compute, and prints why where that is asked for.
+  /// Counts a line whose implementation refuses the shape, and prints why where that is asked for.
   void refuse(const Work& work, const std::string& reason) {
     ++refused_;
     if (!options_.refused) return;
@@ -66,7 +66,7 @@ class Table {
                reason);
   }
 
-  /// Prints the line of run(), timed at least three times.
+  /// Prints the line of run(), which is called for options.seconds, 3 to 1000 times.
   template <class F>
   void measure(const Work& work, const F& run) {
     constexpr std::size_t kFewest = 3, kMost = 1000;
