@@ -67,6 +67,15 @@ TEST(Arena, LiesOnHugePagesWhereTheKernelGivesThem) {
   EXPECT_GE(arena.huge_page_bytes(), kSize / 2);
   EXPECT_LE(arena.huge_page_bytes(), arena.size_bytes());
   EXPECT_EQ(Arena(large, false).huge_page_bytes(), 0U) << "it was not to be touched";
+
+  // glibc keeps memory that was freed before, with its small pages, for blocks of less than 32 MiB.
+  constexpr std::size_t kSmaller = std::size_t{12} << 20;
+  for (int i = 0; i < 3; ++i) {
+    const std::vector<char> used(2 * kSmaller, 1);
+    EXPECT_EQ(used.back(), 1);
+  }
+  const Arena again(std::vector<MemoryBlock>{{"smaller", kSmaller, kForever, std::numeric_limits<int>::max()}});
+  EXPECT_GE(again.huge_page_bytes(), kSmaller / 2);
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -302,7 +302,8 @@ TEST_F(TuningFile, DamageIsSaidAndRepaired) {
   for (const std::string& bytes :
        {std::string(), std::string("tuned"), whole.substr(0, whole.size() / 2), other, no_times, std::string("[1]"),
         std::string("{\"format\": 1}"), std::string("{\"format\": 1, \"machines\": {\"a\": 3}}"),
-        std::string("{\"format\": 1, \"machines\": {\"a\": {\"forward ...\": [{}]}}}")}) {
+        std::string("{\"format\": 1, \"machines\": {\"a\": {\"forward ...\": [{}]}}}"),
+        std::string("{\"format\": 1, \"machines\": {\"a\": {\"forward of another layer\": 3}}}")}) {
     test::write_bytes(path_, bytes);
     const auto [found, said] = read("a");
     EXPECT_TRUE(found.empty()) << bytes;

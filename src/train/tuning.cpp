@@ -117,7 +117,13 @@ void write_tuning(const std::string& path, const std::string& machine, const Tab
     json = {{"format", kFormat}};
   }
   nlohmann::json& mine = json["machines"][machine];
-  if (!mine.is_object()) mine = nlohmann::json::object();
+  Table known;
+  try {
+    add_to(known, mine, path);
+  } catch (const nlohmann::json::exception&) {  // so that its damage is not met again
+    known.clear();
+  }
+  mine = to_json(known);
   mine.update(to_json(table));
   write_file_atomically(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
