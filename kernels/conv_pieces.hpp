@@ -33,8 +33,7 @@ struct PieceRows {
   }
 };
 
-/// Pieces of `most` pixels of y or fewer, but a row at least; those that read nothing but zeros are left out,
-/// unless all do.
+/// Pieces of `most` pixels of y or fewer, but a row at least; those that read nothing but zeros are left out.
 inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) {
   const ConvGeometry& g = box.geometry;
   if (box.n * box.out.volume() <= most) return {{box}};
@@ -67,7 +66,6 @@ inline std::vector<ConvPiece> pieces_of(const ConvDesc& box, std::int64_t most) 
       }
     }
   }
-  if (pieces.empty()) return {{box}};  // a kernel is made for at least one shape
   return pieces;
 }
 
@@ -95,6 +93,7 @@ struct WeightPieces {
         boxes.back().push_back({static_cast<std::size_t>(found), piece.x, piece.y});
       }
     }
+    if (shapes.empty()) shapes.push_back(whole.front());  // a kernel is made for at least one
   }
 };
 

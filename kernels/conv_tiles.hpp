@@ -37,8 +37,8 @@ inline constexpr int kEdge = 16;                    // channels of a block: rows
 inline constexpr int kElements = kEdge * kStep;     // of a tile of bf16
 inline constexpr int kSums = kEdge * kEdge;         // of a tile of f32
 inline constexpr std::int64_t kPiece = 12 * kStep;  // positions summed in registers: 36 KiB of dy and two taps of x
-inline constexpr std::int64_t kBlockBytes = 1
-                                            << 20;  // of x and dy in their new orders: half of L2 where there are tiles
+// Of x and dy in their new orders: half of the second cache where there are tiles, all of it on other processors.
+inline constexpr std::int64_t kBlockBytes = 1 << 20;
 
 using HalfWords = std::uint16_t __attribute__((vector_size(kEdge * 2)));
 using Words = std::uint32_t __attribute__((vector_size(kEdge * 4)));

@@ -99,7 +99,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
           const std::string what = fmt::format("{} {} {}, {} boxes for {} threads", impl.name, name_of(pass),
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           // The largest error of Winograd's transforms is a few times that of sums of products.
-          const bool splits = std::string(impl.name) == "split3";
+          const bool splits = name == "split3";
           const bool tiles = name.ends_with("dots") || name.find("tiles") != std::string::npos;  // exact products
           const double larger = splits ? 10 : tiles ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 10;
           EXPECT_LE(testing_support::largest_error(result_of(pass, found), result_of(pass, expected), scale),
