@@ -20,13 +20,14 @@ class ProbeStage final : public Stage {
  public:
   explicit ProbeStage(std::int64_t size) : size_(size) {}
   void forward(const Context&) override {
-    for (std::int64_t i = 0; i < buffers.x.shape.elements(); ++i) {
-      buffers.y.as<float>()[i] = buffers.x.as<float>()[i] + buffers.weights[i % size_];
+    for (std::int64_t i = 0; i < buffers.x[0].shape.elements(); ++i) {
+      buffers.y[0].as<float>()[i] = buffers.x[0].as<float>()[i] + buffers.weights[i % size_];
     }
   }
   void backward(const Context&, float* gradient) override {
     std::fill_n(gradient, size_, 0.0F);
-    for (std::int64_t i = 0; i < buffers.dy.shape.elements(); ++i) gradient[i % size_] += buffers.dy.as<float>()[i];
+    for (std::int64_t i = 0; i < buffers.dy[0].shape.elements(); ++i)
+      gradient[i % size_] += buffers.dy[0].as<float>()[i];
   }
 
  private:

@@ -234,10 +234,10 @@ class Fragile final : public Layer {
   class FragileStage final : public Stage {
    public:
     explicit FragileStage(bool fails) : fails_(fails) {}
-    void forward(const Context&) override { copy_elements(buffers.x, buffers.y); }
+    void forward(const Context&) override { copy_elements(buffers.x[0], buffers.y[0]); }
     void backward(const Context&, float*) override {
       if (++calls_ == 2 && fails_) failure("the layer broke");
-      copy_elements(buffers.dy, buffers.dx);
+      copy_elements(buffers.dy[0], buffers.dx[0]);
     }
 
    private:

@@ -114,8 +114,8 @@ std::size_t ConvStage::saved_bytes() const {
 
 Epilogue ConvStage::epilogue() const {
   const std::uint8_t* saved = saved_bytes() > 0 ? reinterpret_cast<const std::uint8_t*>(buffers.saved) : nullptr;
-  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y, buffers.dy,
-          const_cast<std::uint8_t*>(saved)};
+  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y[0],
+          buffers.dy[0], const_cast<std::uint8_t*>(saved)};
 }
 
 void ConvStage::refresh(const Context& context) {
@@ -133,7 +133,7 @@ void ConvStage::forward(const Context& context) {
   };
   const auto convolve = [&](const BandBox& box, std::byte* memory) {
     plan.choice.kernel->run(context, box.shape,
-                            {begin_of(buffers.x, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+                            {begin_of(buffers.x[0], box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
@@ -182,7 +182,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const auto correlate = [&](const BandBox& box, int index) {
     std::byte* memory = slot(index);
     kernel.run(context, box.shape,
-               {begin_of(buffers.x, box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
+               {begin_of(buffers.x[0], box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
@@ -235,7 +235,7 @@ void ConvStage::backward_data(const Context& context) {
   };
   const auto spread = [&](const BandBox& box, std::byte* memory) {
     plan.choice.kernel->run(context, box.shape,
-                            {begin_of(buffers.dx, box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+                            {begin_of(buffers.dx[0], box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();

@@ -108,10 +108,11 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
     const Bytes bytes(reinterpret_cast<unsigned char*>(arena.block(index)), blocks[index].size_bytes);
     Kokkos::deep_copy(context.space, bytes, 0x3D);
   }
-  timed.buffers.x = Tensor::dense(x, conv.type, arena.block(x_block));
-  timed.buffers.y = Tensor::dense(y, y_type, arena.block(y_block));
-  if (options.wants_dx) timed.buffers.dx = Tensor::dense(x, conv.type, arena.block(dx_block));
-  if (options.backward) timed.buffers.dy = Tensor::dense(y, y_type, arena.block(dy_block));
+  timed.buffers.x = {Tensor::dense(x, conv.type, arena.block(x_block))};
+  timed.buffers.y = {Tensor::dense(y, y_type, arena.block(y_block))};
+  timed.buffers.dx = {options.wants_dx ? Tensor::dense(x, conv.type, arena.block(dx_block)) : Tensor{}};
+  timed.buffers.dy = {options.backward ? Tensor::dense(y, y_type, arena.block(dy_block)) : Tensor{}};
+  timed.buffers.adds = {false};
   timed.buffers.weights = reinterpret_cast<const float*>(arena.block(weights_block));
   timed.buffers.saved = arena.block(saved_block);
   timed.buffers.forward_scratch = timed.buffers.backward_scratch = arena.block(scratch_block);

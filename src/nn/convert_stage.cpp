@@ -41,10 +41,10 @@ ConvertStage::ConvertStage(const std::string& name)
     : forward_label_(fmt::format("petaflow::{}::forward[kokkos]", name)),
       backward_label_(fmt::format("petaflow::{}::backward[kokkos]", name)) {}
 
-void ConvertStage::forward(const Context& context) { convert(context, forward_label_, buffers.x, buffers.y); }
+void ConvertStage::forward(const Context& context) { convert(context, forward_label_, buffers.x[0], buffers.y[0]); }
 
 void ConvertStage::backward(const Context& context, float* /*gradient*/) {
-  if (buffers.dx.data != nullptr) convert(context, backward_label_, buffers.dy, buffers.dx);
+  if (buffers.dx[0].data != nullptr) convert(context, backward_label_, buffers.dy[0], buffers.dx[0]);
 }
 
 }  // namespace petaflow

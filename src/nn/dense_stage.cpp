@@ -51,15 +51,15 @@ std::vector<std::string> DenseStage::refusals() const {
 
 Epilogue DenseStage::epilogue() const {
   auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
-  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y, buffers.dy,
-          saved};
+  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y[0],
+          buffers.dy[0], saved};
 }
 
 void DenseStage::forward(const Context& context) {
   const Region region(forward_label_);
   auto* v = reinterpret_cast<float*>(buffers.forward_scratch);
   division_.run_whole("petaflow::dense::forward"_label, [&] {
-    forward_.kernel->run(context, buffers.x.as<float>(), buffers.weights + options_.weight.offset, v,
+    forward_.kernel->run(context, buffers.x[0].as<float>(), buffers.weights + options_.weight.offset, v,
                          buffers.forward_scratch + v_bytes_);
   });
   const Epilogue finish = epilogue();
@@ -74,14 +74,14 @@ void DenseStage::backward(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   restore.backward_all(context, "petaflow::dense::epilogue_backward[kokkos]"_label, dv);
   division_.run_whole("petaflow::dense::backward_weights"_label, [&] {
-    weights_.kernel->run(context, dv, buffers.x.as<float>(), gradient + options_.weight.offset, scratch);
+    weights_.kernel->run(context, dv, buffers.x[0].as<float>(), gradient + options_.weight.offset, scratch);
   });
   if (options_.bias) {
     sum_channels(context, division_.slots, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
   }
   if (options_.wants_dx) {
     division_.run_whole("petaflow::dense::backward_data"_label, [&] {
-      data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx.as<float>(), scratch);
+      data_.kernel->run(context, dv, buffers.weights + options_.weight.offset, buffers.dx[0].as<float>(), scratch);
     });
   }
 }

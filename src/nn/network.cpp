@@ -116,17 +116,19 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
     const auto index = static_cast<std::size_t>(i);
     LoweredStage& stage = lowered[index];
     StageBuffers& buffers = stage.stage->buffers;
-    buffers.x = x;
-    buffers.y = Tensor::dense(stage.output, stage.type, arena_.block(of[index].y));
+    buffers.x = {x};
+    buffers.y = {Tensor::dense(stage.output, stage.type, arena_.block(of[index].y))};
+    buffers.dx = buffers.dy = {Tensor{}};
+    buffers.adds = {false};
     buffers.forward_scratch = arena_.block(of[index].forward_scratch);
     if (options.backward) {
-      buffers.dx = stage.wants_dx ? dx : Tensor{};
-      if (of[index].has_dy) buffers.dy = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
+      buffers.dx = {stage.wants_dx ? dx : Tensor{}};
+      if (of[index].has_dy) buffers.dy[0] = Tensor::dense(stage.output, stage.type, arena_.block(of[index].dy));
       buffers.saved = arena_.block(of[index].saved);
       buffers.backward_scratch = arena_.block(of[index].backward_scratch);
     }
-    x = buffers.y;
-    dx = buffers.dy;
+    x = buffers.y[0];
+    dx = buffers.dy[0];
     buffers.weights = weights_;
 
     StageReport report;

@@ -14,8 +14,9 @@ namespace petaflow {
 
 /// Where the operands of a stage lie; fixed by the memory plan before the first step.
 struct StageBuffers {
-  Tensor x, y;                     // input and output
-  Tensor dx, dy;                   // their gradients; no data where nobody wants them: where nothing before has weights
+  std::vector<Tensor> x, y;        // inputs and outputs
+  std::vector<Tensor> dx, dy;      // their gradients; no data where nobody wants them: where nothing before has weights
+  std::vector<bool> adds;          // whether backward adds to dx[i], which other stages have written, or writes it
   const float* weights = nullptr;  // flat f32 masters of the whole network
   std::byte* saved = nullptr;      // saved_bytes(), written by forward and read by backward, nothing else is kept
   std::byte* forward_scratch = nullptr;  // contents undefined at each call
@@ -49,6 +50,11 @@ class Stage {
   virtual std::size_t backward_scratch_bytes() const { return 0; }
   /// True where backward reads x; the plan then keeps x until then.
   virtual bool backward_needs_input() const { return false; }
+  /// True where backward can add to dx[input].  Otherwise it writes to memory of its own, which is then added.
+  virtual bool can_add(std::size_t /*input*/) const { return false; }
+  /// True where x, y, dx and dy may be slices of the channels of wider pixels (Tensor::pixel_stride).  Otherwise they
+  /// are copied.
+  virtual bool takes_slices() const { return false; }
   /// How many values forward in training, and backward, sum over ranks (Context::sum_over_ranks), known with the
   /// buffers.
   virtual std::int64_t forward_rank_sum() const { return 0; }
@@ -59,7 +65,8 @@ class Stage {
   virtual void refresh(const Context&) {}
   /// y = stage(x).
   virtual void forward(const Context& context) = 0;
-  /// dx = (stage's Jacobian)^T dy where dx has data; the parameters' part of the flat `gradient` is overwritten.
+  /// dx[i] = (stage's Jacobian)^T dy, or += where adds[i], where dx[i] has data; the parameters' part of the flat
+  /// `gradient` is overwritten.
   virtual void backward(const Context& context, float* gradient) = 0;
 
   /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 boxes"; "-" where the pass does not exist.

@@ -82,28 +82,28 @@ class BatchNorm final : public Layer {
     bool backward_needs_input() const override { return true; }
     std::int64_t forward_rank_sum() const override { return is_global() ? batch_norm_sums(x_.c) : 0; }
     std::int64_t backward_rank_sum() const override {
-      return is_global() && buffers.dx.data != nullptr ? batch_norm_sums(x_.c) : 0;
+      return is_global() && buffers.dx[0].data != nullptr ? batch_norm_sums(x_.c) : 0;
     }
 
     void forward(const Context& context) override {
       const auto [sums, map, partial] = scratch(buffers.forward_scratch);
       if (context.training) {
         PETAFLOW_REQUIRE(backward_, "a network made for inference");
-        sum_moments(context, slots_, buffers.x, sums, partial);
+        sum_moments(context, slots_, buffers.x[0], sums, partial);
         if (is_global()) sum_over_ranks(context, sums);
         map_batch(context, x_.c, options_.epsilon, sums, parameter(kWeight), parameter(kBias), statistics(), map);
       } else {
         map_running(context, x_.c, options_.epsilon, parameter(kMean), parameter(kVariance), parameter(kWeight),
                     parameter(kBias), map);
       }
-      apply_map(context, forward_label_, map, buffers.x, buffers.y);
+      apply_map(context, forward_label_, map, buffers.x[0], buffers.y[0]);
     }
 
     void backward(const Context& context, float* gradient) override {
       const auto [sums, map, partial] = scratch(buffers.backward_scratch);
-      const bool has_dx = buffers.dx.data != nullptr;
+      const bool has_dx = buffers.dx[0].data != nullptr;
       if (options_.affine || has_dx) {
-        sum_gradients(context, slots_, buffers.x, buffers.dy, statistics().mean, sums, partial);
+        sum_gradients(context, slots_, buffers.x[0], buffers.dy[0], statistics().mean, sums, partial);
       }
       write_running_statistics(context, x_, statistics(), gradient + offsets_[kMean], gradient + offsets_[kVariance]);
       if (options_.affine) {
@@ -112,7 +112,7 @@ class BatchNorm final : public Layer {
       if (!has_dx) return;
       if (is_global()) sum_over_ranks(context, sums);
       map_gradient(context, x_.c, sums, parameter(kWeight), statistics(), map);
-      apply_map(context, backward_label_, map, buffers.dy, buffers.x, buffers.dx);
+      apply_map(context, backward_label_, map, buffers.dy[0], buffers.x[0], buffers.dx[0]);
     }
 
     std::string describe_backward_weights() const override { return "kokkos"; }

@@ -46,19 +46,19 @@ class Counts final : public Layer {
 
     template <class T>
     void scale_into(const Context& context) const {
-      auto* y = buffers.y.as<T>();
+      auto* y = buffers.y[0].as<T>();
       if (scale_ == CountScale::kLog1p) return take_logs(context, y);
-      const std::int64_t size = buffers.x.shape.sample_size();
-      for (std::int64_t n = 0; n < buffers.x.shape.n; ++n) {
-        divide(context, buffers.x.as<std::int16_t>() + n * size, y + n * size, size);
+      const std::int64_t size = buffers.x[0].shape.sample_size();
+      for (std::int64_t n = 0; n < buffers.x[0].shape.n; ++n) {
+        divide(context, buffers.x[0].as<std::int16_t>() + n * size, y + n * size, size);
       }
     }
 
     // Public: kernels of CUDA may not be in private functions.
     template <class T>
     void take_logs(const Context& context, T* y) const {
-      const std::int64_t count = buffers.x.shape.elements();
-      const auto* x = buffers.x.as<std::int16_t>();
+      const std::int64_t count = buffers.x[0].shape.elements();
+      const auto* x = buffers.x[0].as<std::int16_t>();
       const Logs logs = logs_;
       launch(
           context, "petaflow::counts::log1p[kokkos]"_label, (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {

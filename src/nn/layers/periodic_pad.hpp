@@ -25,9 +25,9 @@ class PeriodicPad final : public Layer {
     explicit PadStage(std::int64_t pad) : pad_(pad) {}
 
     void forward(const Context& context) override {
-      const Shape s = buffers.x.shape;
-      const auto* x = buffers.x.as<float>();
-      auto* y = buffers.y.as<float>();
+      const Shape s = buffers.x[0].shape;
+      const auto* x = buffers.x[0].as<float>();
+      auto* y = buffers.y[0].as<float>();
       const std::int64_t pad = pad_;
       launch(
           context, "petaflow::periodic_pad::forward[kokkos]"_label, s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {
@@ -40,10 +40,10 @@ class PeriodicPad final : public Layer {
     }
 
     void backward(const Context& context, float* /*gradient*/) override {
-      if (buffers.dx.data == nullptr) return;
-      const Shape s = buffers.x.shape;
-      auto* dx = buffers.dx.as<float>();
-      const auto* dy = buffers.dy.as<float>();
+      if (buffers.dx[0].data == nullptr) return;
+      const Shape s = buffers.x[0].shape;
+      auto* dx = buffers.dx[0].as<float>();
+      const auto* dy = buffers.dy[0].as<float>();
       const std::int64_t pad = pad_;
       launch(
           context, "petaflow::periodic_pad::backward[kokkos]"_label, s.n * s.d * s.h, KOKKOS_LAMBDA(std::int64_t row) {

@@ -27,22 +27,22 @@ class ScaledTanh final : public Layer {
     bool backward_needs_input() const override { return true; }
 
     void forward(const Context& context) override {
-      const auto* x = buffers.x.as<float>();
-      auto* y = buffers.y.as<float>();
+      const auto* x = buffers.x[0].as<float>();
+      auto* y = buffers.y[0].as<float>();
       const float scale = scale_;
       launch(
-          context, "petaflow::scaled_tanh::forward[kokkos]"_label, buffers.x.shape.elements(),
+          context, "petaflow::scaled_tanh::forward[kokkos]"_label, buffers.x[0].shape.elements(),
           KOKKOS_LAMBDA(std::int64_t i) { y[i] = scale * ::tanhf(x[i]); });
     }
 
     void backward(const Context& context, float* /*gradient*/) override {
-      if (buffers.dx.data == nullptr) return;
-      const auto* x = buffers.x.as<float>();
-      const auto* dy = buffers.dy.as<float>();
-      auto* dx = buffers.dx.as<float>();
+      if (buffers.dx[0].data == nullptr) return;
+      const auto* x = buffers.x[0].as<float>();
+      const auto* dy = buffers.dy[0].as<float>();
+      auto* dx = buffers.dx[0].as<float>();
       const float scale = scale_;
       launch(
-          context, "petaflow::scaled_tanh::backward[kokkos]"_label, buffers.x.shape.elements(),
+          context, "petaflow::scaled_tanh::backward[kokkos]"_label, buffers.x[0].shape.elements(),
           KOKKOS_LAMBDA(std::int64_t i) {
             const float t = ::tanhf(x[i]);
             dx[i] = scale * (1.0F - t * t) * dy[i];

@@ -49,9 +49,9 @@ class SpaceToDepth final : public Layer {
     explicit BlockStage(std::int64_t block) : block_(block) {}
 
     void forward(const Context& context) override {
-      const auto* x = buffers.x.as<float>();
-      auto* y = buffers.y.as<float>();
-      const Rows rows(buffers.x.shape, block_);
+      const auto* x = buffers.x[0].as<float>();
+      auto* y = buffers.y[0].as<float>();
+      const Rows rows(buffers.x[0].shape, block_);
       launch(
           context, "petaflow::space_to_depth::forward[kokkos]"_label, rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
             for (std::int64_t w = 0; w < rows.blocks; ++w) {
@@ -61,10 +61,10 @@ class SpaceToDepth final : public Layer {
     }
 
     void backward(const Context& context, float* /*gradient*/) override {
-      if (buffers.dx.data == nullptr) return;
-      auto* dx = buffers.dx.as<float>();
-      const auto* dy = buffers.dy.as<float>();
-      const Rows rows(buffers.x.shape, block_);
+      if (buffers.dx[0].data == nullptr) return;
+      auto* dx = buffers.dx[0].as<float>();
+      const auto* dy = buffers.dy[0].as<float>();
+      const Rows rows(buffers.x[0].shape, block_);
       launch(
           context, "petaflow::space_to_depth::backward[kokkos]"_label, rows.count(), KOKKOS_LAMBDA(std::int64_t row) {
             for (std::int64_t w = 0; w < rows.blocks; ++w) {
