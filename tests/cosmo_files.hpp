@@ -75,8 +75,9 @@ inline void write_cosmo_hdf5(const std::string& path, const Hdf5Storage& storage
 }
 
 inline void write_npy(const std::string& path, const std::string& type, const std::string& shape,
-                      const std::string& elements) {
-  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+                      const std::string& elements, bool fortran = false) {
+  std::string header =
+      "{'descr': '" + type + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
   header.resize(118, ' ');
   std::ofstream(path, std::ios::binary) << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size()) << '\0'
                                         << header << elements;

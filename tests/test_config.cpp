@@ -211,7 +211,7 @@ TEST_F(Config, WrongType) {
             "hep.toml:1: data.train must be a list of strings, found the string \"a.h5\"");
   EXPECT_EQ(error("data.train = ['a.h5', 3]"), "hep.toml:1: data.train[1] must be a string, found the integer 3");
   EXPECT_EQ(error("data.crop = [[1]]"), "hep.toml:1: data.crop[0] must be an integer, found a list");
-  EXPECT_EQ(error("train = 3"), "hep.toml:1: train must be a table of keys, found the integer 3");
+  EXPECT_EQ(error("train = 3"), "hep.toml:1: train must be a table of options, found the integer 3");
   EXPECT_EQ(error("", {"train.batch=abc"}), "command line: train.batch must be an integer, found the string \"abc\"");
   EXPECT_EQ(error("", {"train.batch="}), "command line: train.batch must be an integer, found the string \"\"");
   EXPECT_EQ(error("", {"train.batch=1\ntrain.seed=2"}),
@@ -219,24 +219,45 @@ TEST_F(Config, WrongType) {
   EXPECT_EQ(error("", {"run.name=[1]"}), "command line: run.name must be a string, found a list of 1");
 }
 
-TEST_F(Config, UnknownKeyNamesTheNearest) {
-  const auto unknown = [](const std::string& key, const std::string& nearest) {
-    return "hep.toml:1: unknown key " + key + "; the nearest known key is " + nearest;
+TEST_F(Config, UnknownOptionNamesTheNearest) {
+  const auto unknown = [](const std::string& option, const std::string& nearest) {
+    return "hep.toml:1: unknown option " + option + "; the nearest is " + nearest;
   };
   EXPECT_EQ(error("train.bach = 3"), unknown("train.bach", "train.batch"));
+  EXPECT_EQ(error("train.batch_size = 3"), unknown("train.batch_size", "train.batch"));
   EXPECT_EQ(error("train.lr = 3"), unknown("train.lr", "optimizer.lr"));
   EXPECT_EQ(error("trian.batch = 3"), unknown("trian.batch", "train.batch"));
   EXPECT_EQ(error("bacth = 3"), unknown("bacth", "train.batch"));
   EXPECT_EQ(error("optimizerlr = 3"), unknown("optimizerlr", "optimizer.lr"));
   EXPECT_EQ(error("data.name = 'x'"), unknown("data.name", "run.name"));
   EXPECT_EQ(error("train.batch.size = 3"), unknown("train.batch.size", "train.batch"));
-  EXPECT_EQ(error("[trian]"), "hep.toml:1: unknown table trian; the nearest known table is train");
-  EXPECT_EQ(error("\n\n[[files]]\nx = 1"), "hep.toml:3: unknown key files; the nearest known key is train.seed");
-  EXPECT_EQ(error("", {"optimiser.lr=1"}),
-            "command line: unknown key optimiser.lr; the nearest known key is optimizer.lr");
-  EXPECT_EQ(error("", {"train=1"}), "command line: train must be a table of keys");
+  EXPECT_EQ(error("[trian]"), "hep.toml:1: unknown table trian; the nearest is train");
+  EXPECT_EQ(error("", {"optimiser.lr=1"}), "command line: unknown option optimiser.lr; the nearest is optimizer.lr");
+  EXPECT_EQ(error("", {"train=1"}), "command line: train must be a table of options");
   // The first line decides, not the alphabet.
-  EXPECT_EQ(error("train.bach = 3\ndata.foo = 1"), unknown("train.bach", "train.batch"));
+  EXPECT_EQ(error("train.bach = 3\ndata.foo = 1"), unknown("train.bach", "train.batch") + "; 1 more option is unknown");
+}
+
+TEST_F(Config, UnknownOptionWithoutANearOneNamesThoseOfItsTable) {
+  EXPECT_EQ(error("data.omega_m = 3"),
+            "hep.toml:1: unknown option data.omega_m; those of [data] are train, augment.scale, crop");
+  EXPECT_EQ(error("\n\n[[files]]\nx = 1"),
+            "hep.toml:3: unknown option files; there are tables train, optimizer, run, data");
+  EXPECT_EQ(error("[files]"), "hep.toml:1: unknown table files; there are tables train, optimizer, run, data");
+}
+
+TEST_F(Config, NumbersThatNoTypeHolds) {
+  const std::string rate = "1e400 is too large: a number is at most 1.797e308 in size";
+  EXPECT_EQ(error("", {"optimizer.lr=1e400"}), "command line: optimizer.lr: " + rate);
+  EXPECT_EQ(error("", {"optimizer.lr=-1e400"}), "command line: optimizer.lr: " + rate);
+  EXPECT_EQ(error("", {"data.augment.scale=[1e400]"}), "command line: data.augment.scale: " + rate);
+  EXPECT_EQ(error("\noptimizer.lr = 1e400"), "hep.toml:2:21: " + rate);
+  const std::string seed = "99999999999999999999 is too large: an integer has 64 bits";
+  EXPECT_EQ(error("", {"train.seed=99999999999999999999"}), "command line: train.seed: " + seed);
+  EXPECT_EQ(error("[train]\nbatch = 1\nseed = 99_999_999_999_999_999_999 # many"), "hep.toml:3:34: " + seed);
+  EXPECT_EQ(error("", {"optimizer.lr=9007199254740993"}),
+            "command line: optimizer.lr must be a number below 2^53 where it is an integer, found the integer "
+            "9007199254740993");
 }
 
 TEST_F(Config, NotToml) {

@@ -186,7 +186,7 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(error(options, {"good.h5"}, 0), "the cubes have 4 channels; data.channels is 5");
   options = quarter();
   options.parameters = {7};
-  EXPECT_HOLDS(error(options, {"good.h5"}, 0), "4 labels; number 8 is asked for");
+  EXPECT_HOLDS(error(options, {"good.h5"}, 0), "4 labels; label 8 is asked for");
   options = quarter();
   options.labels_optional = true;
   const Cube unknown = read_cube(open_cosmo(options, {folder / "bare.h5"}), 3);
@@ -197,7 +197,7 @@ TEST_F(CosmoFiles, Refusals) {
   options = quarter();
   const std::vector<float> logs(8 * 8 * 8 * 4);
   write_npy(folder / "log_data.npy", "<f4", "(8, 8, 8, 4)", bytes_of(logs));
-  EXPECT_HOLDS(error(options, {"log_data.npy"}, 0), "the numbers are <f4; integers of 16 bits");
+  EXPECT_HOLDS(error(options, {"log_data.npy"}, 0), "the numbers are <f4; counts of particles are integers of 16 bits");
   write_npy(folder / "short_data.npy", "<i2", "(8, 8, 8, 4)", std::string(100, '\0'));
   EXPECT_HOLDS(error(options, {"short_data.npy"}, 0), "short_data.npy is truncated");
   std::ofstream(folder / "long_data.npy")
@@ -215,7 +215,56 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(shaped("<i2", "(8, 8, 99999999999999999999999999)"), "shape_data.npy is truncated");
   EXPECT_HOLDS(shaped("<i2", "(0, 0, 0, 4)"), "an array of (0, 0, 0, 4) has no elements");
   EXPECT_HOLDS(shaped("<i2", "(8, 256)"), "the counts are (8, 256); a cube with channels last was expected");
-  EXPECT_HOLDS(shaped("<u2", "(8, 8, 8, 4)"), "the numbers are <u2; integers of 16 bits (<i2) or f32 (<f4) were");
+  EXPECT_HOLDS(shaped("<u2", "(8, 8, 8, 4)"),
+               "the numbers are <u2; counts of particles are integers of 16 bits, labels f32 or f64; in "
+               "Python: numpy.save(name, array.astype('<i2'))");
+}
+
+TEST_F(CosmoFiles, ArraysOfNumpyInOtherTypesAndOrders) {
+  const auto read = [&] { return read_cube(open_cosmo(whole_cubes(8), {folder / "n_data.npy"}), 0); };
+  const auto big_endian = [](std::string bytes, std::size_t size) {
+    for (std::size_t at = 0; at < bytes.size(); at += size) std::reverse(&bytes[at], &bytes[at] + size);
+    return bytes;
+  };
+  const std::string counts = bytes_of(cube_of_places());
+  const std::vector<double> wide(kLabels.begin(), kLabels.end());
+  write_npy(folder / "n_data.npy", ">i2", "(8, 8, 8, 4)", big_endian(counts, 2));
+  write_npy(folder / "n_label.npy", ">f4", "(4,)", big_endian(bytes_of(kLabels), 4));
+  EXPECT_EQ(read().counts, cube_of_places());
+  EXPECT_EQ(read().targets, kLabels);
+  for (const char* type : {"<f8", ">f8"}) {
+    write_npy(folder / "n_label.npy", type, "(4,)", *type == '<' ? bytes_of(wide) : big_endian(bytes_of(wide), 8),
+              true);  // a line has one order
+    EXPECT_EQ(read().targets, kLabels);
+  }
+  write_npy(folder / "n_label.npy", "<i4", "(4,)", std::string(16, '\0'));
+  EXPECT_HOLDS(error_of(read), "n_label.npy: the numbers are <i4; ");
+  write_npy(folder / "n_label.npy", "<i2", "(4,)", std::string(16, '\0'));
+  EXPECT_HOLDS(error_of(read),
+               "n_label.npy: the numbers are <i2; labels are f32 or f64; in Python: numpy.save(name, "
+               "array.astype('<f4'))");
+  write_npy(folder / "n_data.npy", "<i2", "(8, 8, 8, 4)", counts, true);
+  EXPECT_HOLDS(error_of(read),
+               "n_data.npy: the array lies in Fortran's order; in Python: numpy.save(name, "
+               "numpy.ascontiguousarray(array))");
+}
+
+TEST_F(CosmoFiles, LabelsOutOfTheirRangeAreNamed) {
+  CosmoDataOptions options = whole_cubes(8);
+  options.ranges = {{"Omega_m", "data.omega_m", 0.27, 0.33}, {"sigma_8", "data.sigma_8", 0.72, 0.88}};
+  options.parameters = {0, 1};
+  write_npy(folder / "n_data.npy", "<i2", "(8, 8, 8, 4)", bytes_of(cube_of_places()));
+  const auto read = [&](const std::vector<float>& labels) {
+    write_npy(folder / "n_label.npy", "<f4", "(" + std::to_string(labels.size()) + ",)", bytes_of(labels));
+    return read_cube(open_cosmo(options, {folder / "n_data.npy"}), 0).targets;
+  };
+  const auto error = [&](const std::vector<float>& labels) { return error_of([&] { read(labels); }); };
+  EXPECT_EQ(read({-1.0001F, 1.0001F}), (std::vector<float>{-1.0001F, 1.0001F}));
+  EXPECT_HOLDS(error({0.1F, 1.5F}),
+               "n_label.npy: the label of sigma_8 is 1.5; parameters scaled to [-1, 1] were "
+               "expected (data.sigma_8 says which values -1 and 1 stand for)");
+  EXPECT_HOLDS(error({NAN, 0}), "n_label.npy: the label of Omega_m is nan");
+  EXPECT_HOLDS(error({0}), "n_label.npy: 1 labels; that of sigma_8 is asked for");
 }
 
 // What the files hold goes before their names; all of a data set must be alike.
@@ -382,6 +431,35 @@ TEST_F(CosmoFiles, LabelsMustMeanWhatTheRangesSay) {
   EXPECT_HOLDS(error_of([&] { read_cube(both, 8); }), path + ": its labels of Omega_m are scaled with [0.25, 0.35]");
 }
 
+// The parameters of a file stand in the order of its namePar.
+TEST_F(CosmoFiles, NamesOfParametersSayTheirOrder) {
+  CosmoDataOptions options = whole_cubes(8);
+  options.ranges = {{"Omega_m", "data.omega_m", 0.27, 0.33},
+                    {"sigma_8", "data.sigma_8", 0.72, 0.88},
+                    {"n_s", "data.n_s", 0.8, 1.0},
+                    {"H_0", "data.h_0", 63, 77}};
+  const auto targets = [&](const std::vector<std::string>& names, const std::vector<float>& labels,
+                           const std::vector<float>& physical = {}) {
+    Hdf5File file = Hdf5File::create(folder / "named.h5");
+    file.write<float>("x", {8, 8, 8, 4}, std::vector<float>(2048), {Hdf5Type::kI16});
+    file.write<float>("y", {std::ssize(labels)}, labels);
+    if (!physical.empty()) file.write<float>("physPar", {std::ssize(physical)}, physical);
+    file.write_texts("namePar", names);
+    file.close();
+    return read_cube(open_cosmo(options, {folder / "named.h5"}), 0).targets;
+  };
+  EXPECT_EQ(targets({"Omega_m", "sigma_8", "n_s", "H_0"}, kLabels), kLabels);
+  const std::vector<float> other = {kLabels[3], kLabels[0], kLabels[2], kLabels[1]};
+  EXPECT_EQ(targets({"H_0", "Omega_m", "N_spec", "sigma8"}, other), kLabels);
+  EXPECT_EQ(targets({"H0", "OmegaM", "ns", "sigma_8"}, other, {67.2F, 0.303F, 0.93F, 0.784F}), kLabels);
+  EXPECT_HOLDS(error_of([&] { targets({"H_0", "Omega_m", "w", "sigma_8"}, other); }),
+               "named.h5: none of its parameters H_0, Omega_m, w, sigma_8 (namePar) is n_s");
+  EXPECT_HOLDS(error_of([&] { targets({"H_0", "Omega_m", "n_s"}, other); }),
+               "named.h5: 3 names of parameters (namePar) for 4 labels");
+  options.parameters = {0, 1};
+  EXPECT_EQ(targets({"sigma_8", "w", "Omega_m"}, {0.2F, 0.9F, 0.1F}), (std::vector<float>{0.1F, 0.2F}));
+}
+
 TEST_F(CosmoFiles, TruncatedHdf5IsRefusedWhereverTheCutIs) {
   write_cosmo_hdf5(folder / "whole.h5", {Hdf5Type::kI16, {3, 5, 8, 1}, 4, true}, cube_of_places());
   const std::string bytes = read_bytes(folder / "whole.h5");
@@ -411,6 +489,18 @@ TEST(CubeSymmetry, AllFortyEightOccur) {
   }
   EXPECT_EQ(seen.size(), 48U);
   EXPECT_THROW(CubeSymmetry({1, 3, 3, 4}), Error);
+}
+
+TEST(CosmoData, SaysHowFilesAreCutAndWhatLabelsMean) {
+  CosmoDataOptions options;
+  options.edge = 4;
+  options.parameters = {1};
+  options.ranges = {{"Omega_m", "data.omega_m", 0.27, 0.33}, {"sigma_8", "data.sigma_8", 0.72, 0.88}};
+  EXPECT_EQ(CosmoData(options, {"hdf5", 8, 4, {"a.h5"}}).notes(),
+            (std::vector<std::string>{"the cubes of edge 8 in the files are cut into 8 of edge 4 each (data.edge)",
+                                      "labels from -1 to 1 stand for sigma_8 in [0.72, 0.88] (data.sigma_8)"}));
+  options.ranges.clear();
+  EXPECT_EQ(CosmoData(options, {"hdf5", 4, 4, {"a.h5"}}).notes(), std::vector<std::string>());
 }
 
 TEST(CosmoData, SamplesKnowTheirFiles) {

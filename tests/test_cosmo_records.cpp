@@ -294,10 +294,10 @@ TEST_F(CosmoRecords, WhatIsWrongIsSaid) {
                "record 0: feature x has 4094 bytes, which is no cube of 16-bit integers with 4 channels");
   EXPECT_HOLDS(error(record(x_entry() + entry("y", bytes_list(bytes_of(kLabels))))),
                "record 0: feature y has no numbers of 32 bits");
-  EXPECT_HOLDS(labels({0.1F, 0.2F}), "cube.tfrecord: 2 labels; number 3 is asked for");
+  EXPECT_HOLDS(labels({0.1F, 0.2F}), "cube.tfrecord: 2 labels; label 3 is asked for");
   EXPECT_HOLDS(labels({0, 0, NAN, 0}), "cube.tfrecord: label 3 is nan");
   EXPECT_HOLDS(labels({0, std::numeric_limits<float>::infinity(), 0, 0}), "cube.tfrecord: label 2 is inf");
-  EXPECT_HOLDS(labels({0.3F, 0.8F, 0.96F, 70}), "label 4 is 70; parameters scaled to about [-1, 1] were expected");
+  EXPECT_HOLDS(labels({0.3F, 0.8F, 0.96F, 70}), "label 4 is 70; parameters scaled to [-1, 1] were expected");
 
   std::vector<std::int16_t> counts = cube_of_places();
   counts[100] = -1;

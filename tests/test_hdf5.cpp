@@ -8,6 +8,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -196,11 +197,41 @@ TEST(Hdf5, EachWrongFileHasItsSentence) {
     auto file = Hdf5File::create(folder / "good.h5");
     file.write<float>("x", {1000}, ramp(1000));
   }
+  std::filesystem::create_symlink("loop.h5", folder / "loop.h5");
+  EXPECT_HOLDS(open(folder / "loop.h5"), "loop.h5 cannot be read: Too many levels of symbolic links");
+  std::filesystem::create_symlink("gone.h5", folder / "link.h5");
+  EXPECT_HOLDS(open(folder / "link.h5"), "link.h5 is a link to gone.h5, which does not exist");
   const std::string bytes = test::read_bytes(folder / "good.h5");
   test::write_bytes(folder / "cut.h5", bytes.substr(0, bytes.size() - 1));
   EXPECT_HOLDS(open(folder / "cut.h5"),
                fmt::format("is truncated: it has {} of {} bytes", bytes.size() - 1, bytes.size()));
   EXPECT_HOLDS(error_of([&] { Hdf5File::create(folder / "no/such/folder.h5"); }), "cannot be written: No such file");
+}
+
+// A filter that the writing program had and the reading one has not.
+TEST(Hdf5, AMissingFilterIsNoDamage) {
+  const ScratchFolder folder;
+  constexpr H5Z_filter_t kLzf = 32000;
+  const auto copy = [](unsigned, std::size_t, const unsigned*, std::size_t bytes, std::size_t*, void**) {
+    return bytes;
+  };
+  const H5Z_class2_t filter = {H5Z_CLASS_T_VERS, kLzf, 1, 1, "lzf", nullptr, nullptr, +copy};
+  H5Zregister(&filter);
+  {
+    const hid_t file = H5Fcreate((folder / "a.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const hsize_t size = 100, chunk = 10;
+    const hid_t space = H5Screate_simple(1, &size, nullptr), list = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(list, 1, &chunk);
+    H5Pset_filter(list, kLzf, H5Z_FLAG_OPTIONAL, 0, nullptr);
+    const hid_t set = H5Dcreate2(file, "x", H5T_IEEE_F32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, ramp(100).data());
+    H5Dclose(set), H5Pclose(list), H5Sclose(space), H5Fclose(file);
+  }
+  EXPECT_EQ(Hdf5File::open(folder / "a.h5").read<float>("x"), ramp(100));
+  H5Zunregister(kLzf);
+  EXPECT_HOLDS(error_of([&] { Hdf5File::open(folder / "a.h5").read<float>("x"); }),
+               "a.h5: data set x is compressed by the filter lzf (32000), which the HDF5 library here does not have; "
+               "convert the file where it can be read (h5repack -f GZIP=4 OLD NEW)");
 }
 
 TEST(Hdf5, RowsAndTypesAreChecked) {

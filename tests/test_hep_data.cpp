@@ -278,6 +278,24 @@ TEST(RecentlyUsed, KeepsTheLast) {
   EXPECT_EQ(get(8), 4);
 }
 
+TEST(Files, WhatIsNotThereIsSaid) {
+  const ScratchFolder folder;
+  const auto error = [&](const std::string& name) {
+    return error_of([&] { expand_files({folder / name}, "data.train"); });
+  };
+  EXPECT_HOLDS(error("a.h5"),
+               "data.train: " + folder / "a.h5" + " does not exist; set data.train to where your files are");
+  EXPECT_HOLDS(error("*.h5"), "data.train: no file matches " + folder / "*.h5" + "; set data.train to where");
+  EXPECT_HOLDS(error("none/deep/*.h5"), "no file matches " + folder / "none/deep/*.h5" + ": there is no folder " +
+                                            folder / "none" + "; set data.train");
+  std::filesystem::create_symlink("loop.h5", folder / "loop.h5");
+  std::filesystem::create_symlink("loop[1].h5", folder / "loop[1].h5");
+  EXPECT_HOLDS(error("loop.h5"), "loop.h5 cannot be opened: Too many levels of symbolic links");
+  EXPECT_HOLDS(error("loop[1].h5"), "no file matches");
+  std::filesystem::create_symlink("gone.h5", folder / "link.h5");
+  EXPECT_HOLDS(error("link.h5"), "link.h5 is a link to gone.h5, which does not exist");
+}
+
 TEST(Files, NaturalOrder) {
   EXPECT_TRUE(natural_less("chunk9", "chunk10"));
   EXPECT_FALSE(natural_less("chunk10", "chunk9"));

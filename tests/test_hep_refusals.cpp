@@ -25,7 +25,8 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
   };
   const std::vector<float> images(kEvents * 24), labels = column_of(kLabel);
   EXPECT_HOLDS(damage("a.h5", [&](Hdf5File& f) { f.write<float>("all_events/hist", {10, 4, 6}, images); }),
-               "has no data set all_events/y; it holds /all_events/hist");
+               "has no labels: data set all_events/y or all_events/labels (1 signal, 0 background, one number per "
+               "event); it holds /all_events/hist");
   EXPECT_HOLDS(damage("b.h5", [&](Hdf5File& f) { f.write<float>("all_events/y", {10}, labels); }),
                "has no data set all_events/hist");
   EXPECT_HOLDS(damage("c.h5", [&](Hdf5File& f) { f.write<float>("all_events/hist", {10, 24}, images); }),
@@ -61,7 +62,18 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
   write_sc17(folder / "small2.h5", 3);
   EXPECT_HOLDS(open(folder / "small?.h5"), "has images 3 x 3 x 6,");
   write_all_events(folder / "all.h5");
-  EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "small1.h5", folder / "all.h5"}); }), "has no data set data");
+  EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "small1.h5", folder / "all.h5"}); }),
+               "all.h5 has the layout all_events, " + folder / "small1.h5" + " sc17: all files of a set must agree");
+  EXPECT_HOLDS(damage("images.h5", [&](Hdf5File& f) { f.write<float>("all_events/images", {10, 1, 4, 6}, images); }),
+               "images.h5 has no labels: data set all_events/y or all_events/labels (1 signal, 0 background, one "
+               "number per event); "
+               "it holds /all_events/images");
+  EXPECT_HOLDS(damage("zeros.h5",
+                      [&](Hdf5File& f) {
+                        f.write<float>("all_events/images", {10, 1, 4, 6}, images);
+                        f.write<float>("all_events/labels", {10}, labels);
+                      }),
+               "zeros.h5: the images are zero everywhere (10 of 10 looked at)");
   EXPECT_HOLDS(open(folder / "none*.h5"), "no file matches");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {}); }), "data.train names no file");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "all.h5", folder / "al*.h5"}); }), "twice");

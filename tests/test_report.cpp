@@ -172,6 +172,49 @@ TEST(Plot, ThinsLongLinesButKeepsTheirExtremes) {
   EXPECT_HOLDS(svg, " 26.0L");  // the top of the axes
 }
 
+/// The numbers of an attribute of all elements of a class.
+std::vector<double> attributes(const std::string& svg, const std::string& element, const std::string& name) {
+  std::vector<double> values;
+  for (std::size_t at = svg.find(element); at != std::string::npos; at = svg.find(element, at + 1)) {
+    const std::size_t value = svg.find(name + "=\"", at) + name.size() + 2;
+    values.push_back(std::stod(svg.substr(value, svg.find('"', value) - value)));
+  }
+  return values;
+}
+
+TEST(Plot, AConstantLineIsNotOnTheFloor) {
+  Plot plot({"step"}, {"learning rate", false, 0.0});
+  plot.line(std::vector<double>{10, 20, 30}, std::vector<double>{0.001, 0.001, 0.001}, "s1", "");
+  const std::string svg = plot.svg("");
+  EXPECT_HOLDS(svg, ">0.0010</text>");
+  for (const double y : attributes(svg, "<circle", "cy")) EXPECT_LT(y, 150);  // the floor is at 260
+}
+
+TEST(Plot, ShortLinesShowTheirPoints) {
+  Plot few({"x"}, {"y"}), many({"x"}, {"y"});
+  std::vector<double> x(50);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<double>(i);
+  few.line(std::span(x).first(3), std::span(x).first(3), "s1", "");
+  many.line(x, x, "s1", "");
+  EXPECT_EQ(attributes(few.svg(""), "<circle", "cy").size(), 3U);
+  EXPECT_EQ(attributes(many.svg(""), "<circle", "cy").size(), 0U);
+}
+
+TEST(Plot, NotesOfRulesStandAboveHistograms) {
+  for (const bool log : {false, true}) {
+    Plot plot({"score"}, {"events", log});
+    plot.histogram(std::vector<double>{0, 0.5, 1}, std::vector<double>{1, 10}, "s1", "");
+    plot.rule_x(0.6, "threshold");
+    const std::string svg = plot.svg("");
+    const std::string column = svg.substr(svg.find("class=\"area"));
+    double top = 1000;
+    for (std::size_t at = column.find('V'); at < column.find("/>"); at = column.find('V', at + 1)) {
+      top = std::min(top, std::stod(column.substr(at + 1)));
+    }
+    EXPECT_GT(top, attributes(svg, "class=\"note\"", "y").at(0) + 3);
+  }
+}
+
 TEST(Plot, ManyDotsAreSmall) {
   std::vector<double> x(1000);
   Plot few({"x"}, {"y"}), many({"x"}, {"y"});

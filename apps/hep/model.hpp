@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/conv.hpp"
@@ -34,6 +35,9 @@ inline Graph model(const ModelOptions& options, const Shape& sample) {
   Graph graph(sample);
   const auto slope = static_cast<float>(options.negative_slope);
   if (options.kind == "cnn") {
+    if (options.filters.empty()) {
+      user_error("model.filters is empty: a network of kind \"cnn\" has at least one convolution, as [32, 32]");
+    }
     const std::size_t convolutions = options.filters.size();
     for (std::size_t i = 1; i <= convolutions; ++i) {
       ConvOptions conv = ConvOptions::same_2d(options.filters[i - 1], 3);

@@ -37,12 +37,15 @@ std::string type_name() {
 std::string found(const Scalar& value);
 std::string found(const Value& value);
 
-// The value as T; none where the types differ or an int cannot hold it.
+// The value as T; none where the types differ or T cannot hold it: an int above 32 bits, a double above 2^53.
 template <class T>
 std::optional<T> converted(const Scalar& value) {
   using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
   if constexpr (std::is_same_v<T, double>) {
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+      constexpr std::int64_t kExact = std::int64_t{1} << 53;
+      return *integer >= -kExact && *integer <= kExact ? std::optional(static_cast<double>(*integer)) : std::nullopt;
+    }
   }
   const auto* stored = std::get_if<Stored>(&value);
   if (stored == nullptr) return std::nullopt;
@@ -73,8 +76,11 @@ template <class T>
 T checked_scalar(const Scalar& value, const Check& check, const std::string& subject) {
   const std::optional<T> result = converted<T>(value);
   if (!result) {
-    const bool wide = std::is_same_v<T, int> && std::holds_alternative<std::int64_t>(value);
-    user_error("{} must be {}{}, found {}", subject, type_name<T>(), wide ? " of 32 bits" : "", found(value));
+    const char* const size = !std::holds_alternative<std::int64_t>(value) ? ""
+                             : std::is_same_v<T, int>                     ? " of 32 bits"
+                             : std::is_same_v<T, double>                  ? " below 2^53 where it is an integer"
+                                                                          : "";
+    user_error("{} must be {}{}, found {}", subject, type_name<T>(), size, found(value));
   }
   const std::string reason = why_not(*result, check);
   if (!reason.empty()) user_error("{} must be {}, found {}", subject, reason, to_toml(*result));

@@ -47,6 +47,23 @@ void flatten(const toml::table& table, const std::string& prefix, std::vector<En
   }
 }
 
+/// Why a text is refused that toml++ takes for a number; empty: for another reason.  It says so in words only:
+/// "... '<number>' is not representable in 64 bits" of integers, "... floating-point: '<number>' could not be
+/// interpreted as a value" of those beyond a double.
+std::string too_large(std::string_view description) {
+  const std::size_t begin = description.find('\''), end = description.rfind('\'');
+  if (begin == std::string_view::npos || end == begin) return "";
+  const std::string_view number = description.substr(begin + 1, end - begin - 1);
+  if (description.ends_with("not representable in 64 bits")) {
+    return fmt::format("{} is too large: an integer has 64 bits", number);
+  }
+  if (description.find("floating-point") == std::string_view::npos ||
+      !description.ends_with("interpreted as a value")) {
+    return "";
+  }
+  return fmt::format("{} is too large: a number is at most 1.797e308 in size", number);
+}
+
 }  // namespace
 
 std::vector<Entry> parse_document(std::string_view text, const std::string& name) {
@@ -55,7 +72,10 @@ std::vector<Entry> parse_document(std::string_view text, const std::string& name
     flatten(toml::parse(text, name), "", entries);
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
-    user_error("{}:{}:{}: not valid TOML: {}", name, at.line, at.column, error.description());
+    const std::string place = fmt::format("{}:{}:{}", name, at.line, at.column),
+                      reason = too_large(error.description());
+    if (!reason.empty()) throw NumberTooLarge(place, reason);
+    user_error("{}: not valid TOML: {}", place, error.description());
   }
   std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.line < b.line; });
   return entries;

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
+
+#include "base/error.hpp"
 
 namespace petaflow {
 
@@ -25,8 +28,19 @@ struct Entry {
   int end_line = 0, end_column = 0;  // one past the last character of the value, from 1
 };
 
+/// A number that the text holds and no type does; what() is the whole message, `reason` that part which names no place.
+class NumberTooLarge : public Error {
+ public:
+  NumberTooLarge(const std::string& place, std::string reason)
+      : Error(ErrorKind::kUser, place + ": " + reason), reason_(std::move(reason)) {}
+  const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
+};
+
 /// All keys of a TOML text in the order of their lines, and its empty tables.  Throws a user error
-/// "<name>:<line>:<column>: ..." where the text is not TOML.
+/// "<name>:<line>:<column>: ..." where the text is not TOML, NumberTooLarge where a number is the reason.
 std::vector<Entry> parse_document(std::string_view text, const std::string& name);
 
 /// The whole of a file; throws a user error that names it.

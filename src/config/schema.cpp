@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "config/conversion.hpp"
 
@@ -64,11 +66,27 @@ const Schema::Key& Schema::require(const std::string& name, const std::string& w
   if (const Key* key = find(name)) return *key;
   const std::vector<std::string> known = tables();
   if (std::find(known.begin(), known.end(), name) != known.end()) {
-    user_error("{}: {} must be a table of keys{}", where, name, value == nullptr ? "" : ", found " + found(*value));
+    user_error("{}: {} must be a table of options{}", where, name, value == nullptr ? "" : ", found " + found(*value));
   }
-  std::vector<std::string> names;
-  for (const Key& key : keys_) names.push_back(key.info.name);
-  user_error("{}: unknown key {}; the nearest known key is {}", where, name, nearest_name(name, names));
+  user_error("{}: {}", where, unknown(name, false));
+}
+
+std::string Schema::unknown(const std::string& name, bool is_table) const {
+  std::vector<std::string> names = tables();
+  if (!is_table) names.clear();
+  for (const Key& key : keys_) {
+    if (!is_table) names.push_back(key.info.name);
+  }
+  const std::string said = fmt::format("unknown {} {}", is_table ? "table" : "option", name);
+  if (const std::string nearest = nearest_name(name, names); !nearest.empty()) {
+    return fmt::format("{}; the nearest is {}", said, nearest);
+  }
+  const std::size_t dot = name.rfind('.');
+  const std::string table = name.substr(0, dot == name.npos ? 0 : dot);
+  std::erase_if(names, [&](const std::string& other) { return !holds(table, other); });
+  if (is_table || names.empty()) return fmt::format("{}; there are tables {}", said, top_tables());
+  for (std::string& other : names) other.erase(0, table.size() + 1);
+  return fmt::format("{}; those of [{}] are {}", said, table, fmt::join(names, ", "));
 }
 
 std::vector<std::string> Schema::tables() const {
@@ -81,6 +99,12 @@ std::vector<std::string> Schema::tables() const {
     }
   }
   return result;
+}
+
+std::string Schema::top_tables() const {
+  std::vector<std::string> names = tables();
+  std::erase_if(names, [](const std::string& table) { return table.find('.') != table.npos; });
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 void Schema::set(const std::string& name, const Value& value, const std::string& where) {
@@ -108,6 +132,8 @@ void Schema::apply_override(const std::string& text) {
     std::vector<Entry> entries;
     try {
       entries = parse_document("v = " + raw, kCommandLine);
+    } catch (const NumberTooLarge& error) {
+      user_error("{}: {}: {}", kCommandLine, name, error.reason());
     } catch (const Error& error) {
       if (quoted || bracketed) user_error("{}: the value of {} is not valid TOML: {}", kCommandLine, name, raw);
     }
@@ -127,15 +153,20 @@ void Schema::apply_override(const std::string& text) {
 void Schema::load(const std::string& toml_file, std::span<const std::string> overrides) {
   if (!toml_file.empty()) {
     const std::vector<std::string> known = tables();
+    std::string first;  // complaint about an option that is not known
+    int more = 0;
     for (const Entry& entry : parse_document(read_text_file(toml_file), toml_file)) {
       const std::string where = fmt::format("{}:{}", toml_file, entry.line);
-      if (entry.empty_table && find(entry.key) == nullptr) {
-        if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
-        user_error("{}: unknown table {}; the nearest known table is {}", where, entry.key,
-                   nearest_name(entry.key, known));
+      const bool is_table = std::find(known.begin(), known.end(), entry.key) != known.end();
+      if (find(entry.key) != nullptr || (is_table && !entry.empty_table)) {
+        if (first.empty()) set(entry.key, entry.value, where);
+      } else if (!is_table) {
+        more += first.empty() ? 0 : 1;
+        if (first.empty()) first = fmt::format("{}: {}", where, unknown(entry.key, entry.empty_table));
       }
-      set(entry.key, entry.value, where);
     }
+    if (more > 0) first += fmt::format("; {} more option{} unknown", more, more > 1 ? "s are" : " is");
+    if (!first.empty()) user_error("{}", first);
   }
   for (const std::string& text : overrides) apply_override(text);
 }

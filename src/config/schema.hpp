@@ -57,6 +57,8 @@ class Schema {
   void declare(std::string name, Target target, Check check);
   const Key* find(std::string_view name) const;
   std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
+  std::string top_tables() const;           // "train, optimizer"
+  std::string unknown(const std::string& name, bool is_table) const;  // the complaint
   const Key& require(const std::string& name, const std::string& where, const Value* found) const;
   void set(const std::string& name, const Value& value, const std::string& where);
   void apply_override(const std::string& text);
@@ -64,7 +66,8 @@ class Schema {
   std::vector<Key> keys_;
 };
 
-/// The known name that a mistyped one most likely means: by edit distance of the last component, then of all.
+/// The known name that a mistyped one most likely means: near by the edit distance of its last component, or of all, or
+/// because it holds all words of it (batch_size: batch).  Empty where none is.
 std::string nearest_name(const std::string& name, std::span<const std::string> known);
 
 }  // namespace petaflow

@@ -12,6 +12,8 @@
 #include <numeric>
 #include <type_traits>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "data/files.hpp"
 #include "io/gzip.hpp"
@@ -137,12 +139,63 @@ std::vector<T> read_few(const Hdf5File& file, const std::string& name) {
   return file.read<T>(name);
 }
 
+/// Letters and digits alone, in lower case: "Omega_m" and "OmegaM" are one name.  n_s is also called N_spec.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  for (const char c : name) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalnum(letter) != 0) plain += static_cast<char>(std::tolower(letter));
+  }
+  return plain == "nspec" ? "ns" : plain;
+}
+
+/// Where a file with so many labels has that of each range, by the names of its parameters (namePar); as they are
+/// listed where it names none.  kNowhere: it has none of that name.
+constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+std::vector<std::size_t> places_of_labels(const Hdf5File& file, std::size_t labels, const CosmoDataOptions& options) {
+  std::vector<std::size_t> places(std::max(labels, options.ranges.size()));
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  if (options.ranges.empty() || !file.has("namePar")) return places;
+  const std::vector<std::string> names = file.read_texts("namePar");
+  if (names.size() != labels) {
+    user_error("{}: {} names of parameters (namePar) for {} labels", file.path(), names.size(), labels);
+  }
+  places.assign(options.ranges.size(), kNowhere);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (std::size_t range = 0; range < options.ranges.size(); ++range) {
+      if (plain_name(names[i]) == plain_name(options.ranges[range].name)) places[range] = i;
+    }
+  }
+  for (const std::int64_t position : options.parameters) {
+    const auto i = static_cast<std::size_t>(position);
+    if (i < places.size() && places[i] == kNowhere) {
+      user_error("{}: none of its parameters {} (namePar) is {}", file.path(), fmt::join(names, ", "),
+                 options.ranges[i].name);
+    }
+  }
+  return places;
+}
+
+/// Groups of `width` values in the order of the ranges, NaN where the file has none.
+template <class T>
+std::vector<T> arranged(const std::vector<T>& values, const std::vector<std::size_t>& places, std::size_t width = 1) {
+  std::vector<T> result;
+  for (const std::size_t place : places) {
+    for (std::size_t i = 0; i < width; ++i) {
+      const bool there = place != kNowhere && place * width + i < values.size();
+      result.push_back(there ? values[place * width + i] : std::numeric_limits<T>::quiet_NaN());
+    }
+  }
+  return result;
+}
+
 /// Refuses labels that do not mean what the ranges say, by what a file may say beside them: the parameters as they are
 /// (physPar) and the ranges that they were scaled with (rangePar, as `cosmoflow generate` writes).
-void check_scale(const Hdf5File& file, const std::vector<float>& labels, const CosmoDataOptions& options) {
+void check_scale(const Hdf5File& file, const std::vector<float>& labels, const std::vector<std::size_t>& places,
+                 const CosmoDataOptions& options) {
   std::vector<double> physical, ends;
-  if (file.has("physPar")) physical = read_few<double>(file, "physPar");
-  if (file.has("rangePar")) ends = read_few<double>(file, "rangePar");
+  if (file.has("physPar")) physical = arranged(read_few<double>(file, "physPar"), places);
+  if (file.has("rangePar")) ends = arranged(read_few<double>(file, "rangePar"), places, 2);
   constexpr const char* kHelp =
       "evaluate and predict use the ranges of the run; train.init=CHECKPOINT train.epochs=0 makes one with others";
   for (const std::int64_t position : options.parameters) {
@@ -167,11 +220,14 @@ void check_scale(const Hdf5File& file, const std::vector<float>& labels, const C
   }
 }
 
-/// The labels of a file's cube; none where it has none and need not.
+/// The labels of a file's cube in the order of the ranges; none where it has none and need not.
 std::vector<float> read_labels(const Hdf5File& file, const std::string& name, const CosmoDataOptions& options) {
   if (options.labels_optional && !file.has(name)) return {};
-  const auto labels = read_few<float>(file, name);
-  check_scale(file, labels, options);
+  auto labels = read_few<float>(file, name);
+  const std::vector<std::size_t> places = places_of_labels(file, labels.size(), options);
+  if (labels.size() < places.size() && !file.has("namePar")) return labels;  // refused when one that lacks is asked for
+  labels = arranged(labels, places);
+  check_scale(file, labels, places, options);
   return labels;
 }
 
@@ -320,14 +376,40 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
   }
   for (std::size_t t = 0; t < targets.size(); ++t) {
     const auto place = static_cast<std::size_t>(options_.parameters[t]);
-    if (place >= labels.size()) user_error("{}: {} labels; number {} is asked for", path, labels.size(), place + 1);
-    targets[t] = labels[place];
-    constexpr float kFar = 5;  // H_0 in km/s/Mpc is farther
-    if (!(std::abs(targets[t]) <= kFar)) {
-      user_error("{}: label {} is {}; parameters scaled to about [-1, 1] were expected", path, place + 1, targets[t]);
-    }
+    targets[t] = place < labels.size() ? labels[place] : std::numeric_limits<float>::quiet_NaN();
+    constexpr float kEnd = 1.01F;  // scaled in single precision, from parameters with few digits
+    if (!(std::abs(targets[t]) <= kEnd)) refuse_label(path, place, labels);
   }
   return {};
+}
+
+std::vector<std::string> CosmoData::notes() const {
+  std::vector<std::string> notes;
+  if (cuts_ > 1) {
+    notes.push_back(fmt::format("the cubes of edge {} in the files are cut into {} of edge {} each (data.edge)",
+                                index_.edge, cubes_per_file(), options_.edge));
+  }
+  std::vector<std::string> ranges;
+  for (const std::int64_t position : options_.parameters) {
+    const auto i = static_cast<std::size_t>(position);
+    if (i >= options_.ranges.size()) continue;
+    const LabelRange& range = options_.ranges[i];
+    ranges.push_back(fmt::format("{} in [{}, {}] ({})", range.name, range.low, range.high, range.key));
+  }
+  if (!ranges.empty()) notes.push_back(fmt::format("labels from -1 to 1 stand for {}", fmt::join(ranges, ", ")));
+  return notes;
+}
+
+void CosmoData::refuse_label(const std::string& path, std::size_t place, const std::vector<float>& labels) const {
+  const std::string file = index_.format == "npy" ? labels_of_npy(path) : path;
+  const bool named = place < options_.ranges.size();
+  const std::string label = named ? "of " + options_.ranges[place].name : std::to_string(place + 1);
+  if (place >= labels.size()) {
+    user_error("{}: {} labels; {} {} is asked for", file, labels.size(), named ? "that" : "label", label);
+  }
+  user_error("{}: {} {} is {}; parameters scaled to [-1, 1] were expected{}", file, named ? "the label" : "label",
+             label, labels[place],
+             named ? fmt::format(" ({} says which values -1 and 1 stand for)", options_.ranges[place].key) : "");
 }
 
 std::vector<std::int64_t> CosmoData::universes() const {

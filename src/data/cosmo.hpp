@@ -2,8 +2,9 @@
 //   tfrecord  one tf.train.Example per file, plain or gzip: x int16 (D, H, W, C) as bytes, y floats (MLPerf HPC)
 //   hdf5      x int16 (D, H, W, C), y floats, one cube per file
 //   universe  full int16 (512, 512, 512, 4), unitPar floats: cut into cubes as they are read (ExaLearn, 2019_05_4parE)
-//   npy       NAME_data.npy int16 (D, H, W, C), NAME_label.npy f32
-// The last axis holds redshifts; labels are parameters scaled to about [-1, 1].
+//   npy       NAME_data.npy int16 (D, H, W, C), NAME_label.npy f32 or f64
+// The last axis holds redshifts; labels are parameters scaled to [-1, 1], in the order of
+// namePar where an HDF5 file has these names.
 #pragma once
 
 #include <array>
@@ -70,6 +71,8 @@ class CosmoData final : public Dataset {
   Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
 
   std::vector<std::string> files() const override { return index_.files; }
+  /// Into how many samples a file is cut, and the ranges that its labels stand for.
+  std::vector<std::string> notes() const override;
   SampleOrigin origin(std::int64_t index) const override {
     return {static_cast<std::int32_t>(index / cubes_per_file()), index % cubes_per_file()};
   }
@@ -92,6 +95,9 @@ class CosmoData final : public Dataset {
 
   /// Fills (edge, edge, edge, stored channels) and the labels of the file, none where it has none.
   void read_stored(std::size_t file, const Box& box, std::span<std::int16_t> counts, std::vector<float>& labels) const;
+
+  /// Says what is wrong with the label at this place.
+  [[noreturn]] void refuse_label(const std::string& path, std::size_t place, const std::vector<float>& labels) const;
 
   CosmoDataOptions options_;
   CosmoIndex index_;

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "io/missing_file.hpp"
 
 namespace petaflow {
 
@@ -28,7 +29,8 @@ std::string_view take_number(std::string_view& text) {
 
 /// The file of this name, or those that match it as a pattern.
 std::vector<std::string> files_named(const std::string& name) {
-  if (name.find_first_of("*?[~") == std::string::npos || std::filesystem::exists(name)) return {name};
+  std::error_code status;  // a name that cannot be reached is a pattern as well
+  if (name.find_first_of("*?[~") == std::string::npos || std::filesystem::exists(name, status)) return {name};
   glob_t found{};
   std::vector<std::string> paths;
   if (glob(name.c_str(), GLOB_TILDE, nullptr, &found) == 0)
@@ -36,6 +38,17 @@ std::vector<std::string> files_named(const std::string& name) {
   globfree(&found);
   std::ranges::sort(paths, natural_less);
   return paths;
+}
+
+/// The first folder of a pattern's fixed part that is not there; empty: all are.
+std::string missing_folder(const std::string& pattern) {
+  const std::string fixed = pattern.substr(0, pattern.find_first_of("*?[~"));
+  std::filesystem::path folder;
+  for (const auto& part : std::filesystem::path(fixed).parent_path()) {
+    folder /= part;
+    if (std::error_code status; !std::filesystem::exists(folder, status)) return folder.string();
+  }
+  return "";
 }
 
 }  // namespace
@@ -59,15 +72,21 @@ bool natural_less(std::string_view a, std::string_view b) {
 
 std::vector<std::string> expand_files(const std::vector<std::string>& names, const std::string& what) {
   if (names.empty()) user_error("{} names no file", what);
+  const std::string help =  // for options, not for arguments
+      what.starts_with("data.") ? fmt::format("; set {} to where your files are, as {}=\"FOLDER/*\"", what, what) : "";
   std::vector<std::string> files;
   for (const std::string& name : names) {
     const std::vector<std::string> found = files_named(name);
-    if (found.empty()) user_error("{}: no file matches {}", what, name);
+    if (found.empty()) {
+      const std::string folder = missing_folder(name);
+      user_error("{}: no file matches {}{}{}", what, name, folder.empty() ? "" : ": there is no folder " + folder,
+                 help);
+    }
     files.insert(files.end(), found.begin(), found.end());
   }
   std::set<std::string> seen;
   for (const std::string& file : files) {
-    if (std::error_code status; !std::filesystem::exists(file, status)) user_error("{}: {} does not exist", what, file);
+    if (const std::string text = missing_file_text(file); !text.empty()) user_error("{}: {}{}", what, text, help);
     if (!seen.insert(std::filesystem::path(file).lexically_normal()).second)
       user_error("{} names {} twice", what, file);
   }

@@ -17,15 +17,17 @@ constexpr std::size_t kOpenFiles = 64;
 
 void add_file(const HepDataOptions& options, const std::string& path, HepIndex& index) {
   const std::size_t before = index.events.size();
-  HepFileOptions file_options = options.file;
-  if (!index.files.empty()) file_options.format = index.files.front().format;
-  HepFile file = scan_hep_file(path, file_options, options.labels != HepLabels::kOptional, index.events);
+  HepFile file = scan_hep_file(path, options.file, options.labels != HepLabels::kOptional, index.events);
   file.first = static_cast<std::int64_t>(before);
   for (std::size_t i = before; i < index.events.size(); ++i) {
     index.events[i].file = static_cast<std::int32_t>(index.files.size());
   }
   if (!index.files.empty()) {
     const HepFile& other = index.files.front();
+    if (file.format != other.format) {
+      user_error("{} has the layout {}, {} {}: all files of a set must agree", path, file.format, other.path,
+                 other.format);
+    }
     if (file.channels != other.channels || file.height != other.height || file.width != other.width) {
       user_error("{} has images {} x {} x {}, {} has {} x {} x {}: all files of a set must agree", path, file.channels,
                  file.height, file.width, other.path, other.channels, other.height, other.width);
@@ -39,12 +41,29 @@ void add_file(const HepDataOptions& options, const std::string& path, HepIndex& 
   index.files.push_back(std::move(file));
 }
 
+/// Refuses a set whose images are all zero, as a failed conversion leaves them: a network learns nothing from them, and
+/// no loss says why.  Looks at some events only, evenly spread over the set.
+void refuse_empty_images(const HepIndex& index) {
+  constexpr std::int64_t kMost = 16;
+  const std::int64_t events = std::ssize(index.events), looked_at = std::min(events, kMost);
+  std::vector<float> raw;
+  for (std::int64_t i = 0; i < looked_at; ++i) {
+    const HepEvent& event = index.events[static_cast<std::size_t>(events * i / looked_at)];
+    const HepFile& file = index.files[static_cast<std::size_t>(event.file)];
+    raw.resize(static_cast<std::size_t>(file.raw_elements()));
+    read_raw(open_planes(file), event.index, 1, raw);
+    if (std::ranges::any_of(raw, [](float x) { return x != 0; })) return;
+  }
+  user_error("{}: the images are zero everywhere ({} of {} looked at)", index.files.front().path, looked_at, events);
+}
+
 }  // namespace
 
 HepIndex scan_hep(const HepDataOptions& options, const std::vector<std::string>& files) {
   if (files.empty()) user_error("no file of HEP data was given");
   HepIndex index;
   for (const std::string& path : files) add_file(options, path, index);
+  if (options.labels == HepLabels::kBothClasses) refuse_empty_images(index);
   return index;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "data/files.hpp"
 
@@ -210,7 +212,10 @@ HepFile scan_hep_file(const std::string& path, const HepFileOptions& options, bo
   file.has_weights = !weights.empty();
   file.has_norm_weights = !norm_weights.empty();
   file.has_selection = !sr.empty();
-  if (labels_needed && !file.has_labels) h5.dataset(names.label[0]);  // throws, naming the data sets that there are
+  if (labels_needed && !file.has_labels) {
+    user_error("{} has no labels: data set {} (1 signal, 0 background, one number per event); it holds {}", path,
+               fmt::join(names.label, " or "), fmt::join(h5.datasets(), ", "));
+  }
 
   const auto passed = [](const std::vector<double>& flags, std::size_t i) { return !flags.empty() && flags[i] != 0; };
   for (std::size_t i = 0; i < static_cast<std::size_t>(file.count); ++i) {

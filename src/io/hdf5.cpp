@@ -16,6 +16,7 @@
 
 #include "io/atomic_file.hpp"
 #include "io/hdf5_handle.hpp"
+#include "io/missing_file.hpp"
 
 #if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
 #define PETAFLOW_HDF5_LOCKING_IS_A_PROPERTY
@@ -175,7 +176,7 @@ Hdf5File Hdf5File::open(const std::string& path) {
   auto impl = std::make_shared<Impl>();
   impl->path = path;
   impl->descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (impl->descriptor < 0 && errno == ENOENT) user_error("{} does not exist", path);
+  if (impl->descriptor < 0 && errno == ENOENT) user_error("{}", missing_file_text(path));
   if (impl->descriptor < 0) user_error("{} cannot be read: {}", path, std::strerror(errno));
   struct stat status{};
   if (fstat(impl->descriptor, &status) != 0) user_error("{} cannot be read: {}", path, std::strerror(errno));

@@ -113,6 +113,8 @@ class Hdf5File {
   }
   /// One text per row, padded with zeros to the longest, as NumPy writes its byte strings.
   void write_texts(const std::string& name, std::span<const std::string> texts);
+  /// The texts of a data set, of fixed or variable length, without padding; a user error where it holds none.
+  std::vector<std::string> read_texts(const std::string& name) const;
   void create_group(const std::string& name);
 
   /// Attributes of a group or data set ("/" is the file itself); nullopt where there is none of that name and kind.

@@ -41,11 +41,7 @@ std::string read_variable_text(hid_t attribute, hid_t space, const std::string& 
   char* text = nullptr;
   check(H5Aread(attribute, type, &text) >= 0, "{}: attribute {} cannot be read", path, name);
   std::string value = text == nullptr ? "" : text;
-#if H5_VERSION_GE(1, 12, 0)
-  H5Treclaim(type, space, H5P_DEFAULT, &text);
-#else
-  H5Dvlen_reclaim(type, space, H5P_DEFAULT, &text);
-#endif
+  hdf5::free_texts(type, space, &text);
   return value;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -119,6 +120,23 @@ void read_bytes(const Hdf5Dataset::Impl& set, std::int64_t offset, std::byte* to
   }
 }
 
+/// Refuses a data set with a filter that this library has not: HDF5 says so only when a chunk is read.
+void require_filters(const Hdf5Dataset::Impl& set, hid_t made) {
+  for (int i = 0; i < H5Pget_nfilters(made); ++i) {
+    unsigned flags = 0;
+    std::size_t parameters = 0;
+    char name[64] = "";
+    const H5Z_filter_t filter =
+        H5Pget_filter2(made, static_cast<unsigned>(i), &flags, &parameters, nullptr, sizeof name, name, nullptr);
+    if (filter < 0 || H5Zfilter_avail(filter) > 0) continue;
+    user_error(
+        "{}: data set {} is compressed by the filter {} ({}), which the HDF5 library here does not have; convert the "
+        "file where it can be read (h5repack -f GZIP=4 OLD NEW) or name the folder of the filter's plugin in "
+        "HDF5_PLUGIN_PATH",
+        set.file->path, set.name, *name != '\0' ? name : "without name", filter);
+  }
+}
+
 /// The checks that reading and writing share; returns the number of elements.
 std::int64_t require_rows(const Hdf5Dataset::Impl& set, std::int64_t first, std::int64_t count, std::size_t values) {
   const Hdf5Info& info = set.info;
@@ -172,6 +190,7 @@ Hdf5Dataset::Impl::Impl(std::shared_ptr<Hdf5File::Impl> file_in, std::string nam
   const Handle type(H5Dget_type(id), H5Tclose), space(H5Dget_space(id), H5Sclose),
       made(H5Dget_create_plist(id), H5Pclose);
   check(type && space && made, "{}: data set {} is damaged", file->path, name);
+  require_filters(*this, made);
   info.type_class = class_of(type);
   info.type_bytes = static_cast<std::int64_t>(H5Tget_size(type));
   const int rank = H5Sget_simple_extent_ndims(space);
@@ -280,6 +299,37 @@ void Hdf5File::write_texts(const std::string& name, std::span<const std::string>
   const Handle made(H5Dcreate2(impl_->id, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose);
   check(made && H5Dwrite(made, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0,
         "{}: data set {} cannot be written", path(), name);
+}
+
+std::vector<std::string> Hdf5File::read_texts(const std::string& name) const {
+  const Hdf5Dataset set = dataset(name);
+  const Lock lock;
+  const hid_t id = set.impl_->id;
+  const Handle file_type(H5Dget_type(id), H5Tclose), space(H5Dget_space(id), H5Sclose);
+  const hssize_t elements = H5Sget_simple_extent_npoints(space);
+  constexpr hssize_t kMost = 1'000'000;
+  if (set.info().type_class != Hdf5Class::kText || elements < 0 || elements > kMost) {
+    user_error("{}: data set {} is {}; texts were expected", path(), name, set.info().text());
+  }
+  const auto count = static_cast<std::size_t>(elements);
+  std::vector<std::string> texts;
+  if (H5Tis_variable_str(file_type) > 0) {
+    std::vector<char*> pointers(count, nullptr);
+    check(H5Dread(id, file_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, pointers.data()) >= 0,
+          "{}: data set {} cannot be read: damaged?", path(), name);
+    for (const char* text : pointers) texts.emplace_back(text == nullptr ? "" : text);
+    hdf5::free_texts(file_type, space, pointers.data());
+    return texts;
+  }
+  const std::size_t width = H5Tget_size(file_type);
+  std::vector<char> bytes(count * width);
+  check(H5Dread(id, file_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0,
+        "{}: data set {} cannot be read: damaged?", path(), name);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string text(&bytes[i * width], strnlen(&bytes[i * width], width));
+    texts.push_back(text.substr(0, text.find_last_not_of(' ') + 1));
+  }
+  return texts;
 }
 
 #define PETAFLOW_INSTANTIATE(T)                                                              \

@@ -58,6 +58,15 @@ class Handle {
   herr_t (*close_)(hid_t) = nullptr;
 };
 
+/// Frees what HDF5 allocated for texts of variable length.
+inline void free_texts(hid_t type, hid_t space, void* texts) {
+#if H5_VERSION_GE(1, 12, 0)
+  H5Treclaim(type, space, H5P_DEFAULT, texts);
+#else
+  H5Dvlen_reclaim(type, space, H5P_DEFAULT, texts);
+#endif
+}
+
 /// HDF5's error stack from the innermost cause outwards, "; " between, for the end of a sentence; the cause alone
 /// where a system call failed.
 std::string error_text();

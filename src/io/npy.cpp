@@ -43,16 +43,22 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
         static_cast<ssize_t>(length)) {
       user_error("{} is truncated: its header ends early", path);
     }
-    static const std::regex type("'descr': *'([^']*)'"), order("'fortran_order': *False"),
-        shape(R"('shape': *\(([0-9, ]*)\))");
+    static const std::regex type("'descr': *'([^']*)'"), c_order("'fortran_order': *False"),
+        shape(R"('shape': *\(([0-9, ]*)\))"), line(R"('shape': *\([0-9]*,? *\))");
     std::smatch found_type, found_shape;
     if (!std::regex_search(header, found_type, type) || !std::regex_search(header, found_shape, shape)) {
       user_error("{}: the header says neither type nor shape: {}", path, header);
     }
-    if (!std::regex_search(header, order)) user_error("{}: the array is not in C order", path);
+    if (!std::regex_search(header, c_order) && !std::regex_search(header, line)) {  // a line has one order
+      refuse("the array lies in Fortran's order", "numpy.ascontiguousarray(array)");
+    }
     type_ = found_type[1];
-    if (type_ != "<i2" && type_ != "<f4") refuse_type("integers of 16 bits (<i2) or f32 (<f4)");
-    const std::int64_t element = type_ == "<i2" ? 2 : 4;
+    static const std::regex known("[<>](i2|f4|f8)");
+    if (!std::regex_match(type_, known)) {
+      refuse(fmt::format("the numbers are {}; counts of particles are integers of 16 bits, labels f32 or f64", type_),
+             "array.astype('<i2')");
+    }
+    const std::int64_t element = type_.back() - '0';
     struct stat status{};
     fstat(descriptor_, &status);
     const std::int64_t there = (status.st_size - data_) / element;
@@ -76,15 +82,18 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
 
 NpyFile::~NpyFile() { close(descriptor_); }
 
-void NpyFile::expect_type(const char* type) const {
-  static_assert(std::endian::native == std::endian::little);
-  if (type_ == type) return;
-  const bool integers = std::string_view(type) == "<i2";
-  refuse_type(integers ? "integers of 16 bits (<i2: counts of particles, not their logarithm)" : "f32 (<f4)");
+void NpyFile::refuse(const std::string& what, const char* save_as) const {
+  user_error("{}: {}; in Python: numpy.save(name, {})", path_, what, save_as);
 }
 
-void NpyFile::refuse_type(const char* expected) const {
-  user_error("{}: the numbers are {}; {} were expected", path_, type_, expected);
+template <class T>
+void NpyFile::to_native(std::span<T> values) const {
+  static_assert(std::endian::native == std::endian::little);
+  if (type_[0] == '<') return;
+  for (T& value : values) {
+    const auto bytes = std::as_writable_bytes(std::span(&value, 1));
+    std::ranges::reverse(bytes);
+  }
 }
 
 void NpyFile::read_bytes(std::int64_t element, void* to, std::size_t bytes, std::int64_t element_bytes) const {
@@ -100,7 +109,10 @@ void NpyFile::read_bytes(std::int64_t element, void* to, std::size_t bytes, std:
 
 void NpyFile::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
                        std::span<std::int16_t> values) const {
-  expect_type("<i2");
+  if (!is("i2")) {
+    refuse(fmt::format("the numbers are {}; counts of particles are integers of 16 bits (and not logarithms)", type_),
+           "array.astype('<i2')");
+  }
   PETAFLOW_REQUIRE(dims_.size() == 4 && first.size() == 4 && count.size() == 4 && first[3] == 0 && count[3] == dims_[3],
                    "{}: a box of {} axes", path_, first.size());
   const std::int64_t run = count[2] * count[3];
@@ -110,13 +122,20 @@ void NpyFile::read_box(std::span<const std::int64_t> first, std::span<const std:
       read_bytes(((d * dims_[1] + h) * dims_[2] + first[2]) * dims_[3], to, static_cast<std::size_t>(2 * run), 2);
     }
   }
+  to_native(values);
 }
 
 std::vector<float> NpyFile::read_floats() const {
-  expect_type("<f4");
-  std::vector<float> values(static_cast<std::size_t>(product(dims_)));
-  read_bytes(0, values.data(), values.size() * sizeof(float), sizeof(float));
-  return values;
+  const auto read = [&]<class T>(std::vector<T> values) {
+    read_bytes(0, values.data(), values.size() * sizeof(T), sizeof(T));
+    to_native(std::span(values));
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const auto size = static_cast<std::size_t>(product(dims_));
+  if (is("i2")) {
+    refuse(fmt::format("the numbers are {}; labels are f32 or f64", type_), "array.astype('<f4')");
+  }
+  return is("f4") ? read(std::vector<float>(size)) : read(std::vector<double>(size));
 }
 
 }  // namespace petaflow

@@ -14,6 +14,7 @@ namespace {
 constexpr double kLeft = 50, kRight = 12, kTop = 26, kBottom = 40;
 constexpr std::size_t kMostPoints = 1000;  // of a line: more than a plot has pixels
 constexpr std::size_t kManyDots = 200;
+constexpr std::size_t kFewPoints = 12;  // of a line that shows them: what lies between them is not known
 
 std::string number(double value) {
   const std::string text = fmt::format("{:.1f}", value);
@@ -149,10 +150,11 @@ void Plot::image(const std::string& uri, double x0, double x1, double y0, double
 
 Plot::Scale Plot::scale(const Axis& axis, std::vector<double> Mark::* values, double from, double to) const {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  bool is_histogram = false, is_image = false;
+  bool is_histogram = false, is_image = false, has_note = false;
   for (const Mark& mark : marks_) {
     is_histogram |= mark.kind == Mark::Kind::kHistogram;
     is_image |= mark.kind == Mark::Kind::kImage;
+    has_note |= mark.kind == Mark::Kind::kRuleX && !mark.text.empty();
     for (const double value : mark.*values) {
       if (!std::isfinite(value) || (axis.log && value <= 0)) continue;
       low = std::min(low, value);
@@ -161,14 +163,16 @@ Plot::Scale Plot::scale(const Axis& axis, std::vector<double> Mark::* values, do
   }
   if (low > high) low = axis.log ? 0.1 : 0, high = 1;
   const bool tight = is_image || (is_histogram && values == &Mark::x);
+  // Notes of rules stand in the uppermost tenth, above the columns of a histogram.
+  const double above = is_histogram && has_note && values == &Mark::y ? 0.15 : 0.05;
   if (axis.log) {
-    const double air = tight ? 1 : std::pow(std::max(high / low, 1.5), 0.05);
-    low /= air;
-    high *= air;
+    const double range = std::max(high / low, 1.5);
+    low /= tight ? 1 : std::pow(range, 0.05);
+    high *= tight ? 1 : std::pow(range, above);
   } else {
-    const double air = tight ? 0 : high > low ? 0.05 * (high - low) : std::max(0.5, 0.05 * std::abs(high));
-    low -= air;
-    high += air;
+    const double alone = axis.whole || high == 0 ? 0.5 : 0.5 * std::abs(high);  // around a single value
+    low -= tight ? 0 : high > low ? 0.05 * (high - low) : alone;
+    high += tight ? 0 : high > low ? above * (high - low) : alone;
   }
   low = axis.low.value_or(low);
   high = axis.high.value_or(high);
@@ -195,6 +199,11 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
       }
       const char* const kind = mark.stroke == Stroke::kFull ? "" : mark.stroke == Stroke::kFaint ? " faint" : " dashed";
       out = fmt::format("<path class=\"line {}{}\" d=\"{}\"/>\n", mark.tone, kind, path);
+      for (std::size_t i = 0; i < mark.x.size() && mark.x.size() <= kFewPoints; ++i) {
+        if (!x.takes(mark.x[i]) || !y.takes(mark.y[i])) continue;
+        out += fmt::format("<circle class=\"dot {}\" cx=\"{}\" cy=\"{}\" r=\"2\"/>\n", mark.tone, number(x(mark.x[i])),
+                           number(y(mark.y[i])));
+      }
       break;
     }
     case Mark::Kind::kPoints:

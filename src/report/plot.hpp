@@ -39,7 +39,7 @@ class Plot {
   Plot(Axis x, Axis y, double width = 440, double height = 300);
 
   /// A line through the points; interrupted at what is not finite (or not positive on a logarithmic axis).  Long ones
-  /// are thinned to what a screen shows, minima and maxima kept.
+  /// are thinned to what a screen shows, minima and maxima kept; short ones show their points.
   void line(std::span<const double> x, std::span<const double> y, const std::string& tone, const std::string& label,
             Stroke stroke = Stroke::kFull);
   /// Dots, each with a text that appears under the mouse; where there are many, small and translucent ones.

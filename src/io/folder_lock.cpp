@@ -1,0 +1,148 @@
+#include "io/folder_lock.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> host{};
+  gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+/// When a process began, in ticks since the host was started; empty: there is none that lives.  Process numbers come
+/// again, pairs of number and beginning do not.
+std::string beginning_of(long process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string line;
+  std::getline(file, line);
+  std::istringstream fields(line.substr(std::min(line.size(), line.rfind(')') + 1)));  // names may hold blanks
+  std::string state, field;
+  fields >> state;
+  for (int i = 4; i <= 22; ++i) fields >> field;  // proc(5): starttime is the 22nd
+  return !fields || state == "Z" || state == "X" ? "" : field;
+}
+
+std::string text_of(int file) {
+  std::array<char, 4096> text{};
+  const ssize_t size = pread(file, text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(0, size))};
+}
+
+std::string read_again(const std::string& path) {  // opening asks a file server anew
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+FolderLock::FolderLock(std::string folder, double patience_s) : folder_(std::move(folder)), path_(folder_ + "/lock") {
+  try {
+    while (!open_and_lock()) {
+    }
+    refuse_living_holder(patience_s);
+    write();
+  } catch (...) {
+    close(file_);
+    throw;
+  }
+  heart_ = std::thread([this] { beat(); });
+}
+
+FolderLock::~FolderLock() {
+  {
+    const std::lock_guard guard(mutex_);
+    ended_ = true;
+  }
+  end_.notify_one();
+  heart_.join();
+  unlink(path_.c_str());
+  close(file_);
+}
+
+/// False where the file was removed by its holder between opening and locking.
+bool FolderLock::open_and_lock() {
+  file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
+  if (flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    const nlohmann::json holder = nlohmann::json::parse(text_of(file_), nullptr, false);
+    const bool named = holder.is_object();
+    user_error("{} is being written by {}; wait for its end, or give this run another run.name", folder_,
+               named ? holder.value("name", "another process") : "another process");
+  }
+  struct stat mine{}, there{};
+  if (fstat(file_, &mine) == 0 && stat(path_.c_str(), &there) == 0 && mine.st_ino == there.st_ino) return true;
+  close(std::exchange(file_, -1));
+  return false;
+}
+
+/// What stands in the file although it could be locked, or cannot be on this file system.
+void FolderLock::refuse_living_holder(double patience_s) {
+  const std::string before = text_of(file_);
+  const nlohmann::json holder = nlohmann::json::parse(before, nullptr, false);
+  if (!holder.is_object()) return;
+  const std::string name = holder.value("name", "another process");
+  bool lives = false;
+  if (holder.value("host", "") == host_name()) {
+    const std::string beginning = beginning_of(holder.value("process", 0L));
+    lives = !beginning.empty() && beginning == holder.value("beginning", "");
+  } else {
+    for (double waited_s = 0; waited_s < patience_s && !lives; waited_s += 0.2) {
+      usleep(200'000);
+      lives = read_again(path_) != before;
+    }
+  }
+  if (lives)
+    user_error("{} is being written by {}; wait for its end, or give this run another run.name", folder_, name);
+}
+
+void FolderLock::write() {
+  const char* const job = std::getenv("SLURM_JOB_ID");
+  const std::string host = host_name();
+  const auto process = static_cast<long>(getpid());
+  nlohmann::json json = {
+      {"name", fmt::format("process {} on {}{}", process, host, job != nullptr ? fmt::format(" (job {})", job) : "")},
+      {"host", host},
+      {"process", process},
+      {"beginning", beginning_of(process)},
+      {"beats", beats_++}};
+  const std::string text = json.dump() + "\n";
+  // Numbers of beats get longer, never shorter: no older text sticks out.
+  if (pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
+      ftruncate(file_, static_cast<off_t>(text.size())) != 0) {
+    user_error("cannot write {}: {}", path_, std::strerror(errno));
+  }
+  fsync(file_);
+}
+
+void FolderLock::beat() {
+  std::unique_lock guard(mutex_);
+  while (!end_.wait_for(guard, std::chrono::duration<double>(kBeat_s), [this] { return ended_; })) {
+    try {
+      write();
+    } catch (const Error&) {  // a full disk ends no run
+    }
+  }
+}
+
+}  // namespace petaflow

@@ -1,0 +1,44 @@
+// A folder that one process at a time writes.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace petaflow {
+
+/// While it lives, no other process takes the same folder.  The file `lock` in it names the holder (host, process, job)
+/// and is removed at the end; a holder that died holds nothing:
+///   flock     the system frees it with the process, on most shared file systems on all hosts;
+///   process   on the same host, where there is no flock, a process that is gone or began later is not the holder;
+///   changes   from another host, where flock is missing or sees its own host only: a living holder changes the file
+///             every kBeat_s, and one that has not for kPatience_s is dead.  No clocks of two hosts are compared.
+class FolderLock {
+ public:
+  static constexpr double kBeat_s = 5, kPatience_s = 20;
+
+  /// Throws a user error that names the holder where the folder is taken, and where the file cannot be written.
+  /// @param folder  must exist
+  /// @param patience_s  to wait for a change by a holder on another host
+  explicit FolderLock(std::string folder, double patience_s = kPatience_s);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  bool open_and_lock();
+  void refuse_living_holder(double patience_s);
+  void write();
+  void beat();
+
+  std::string folder_, path_;
+  int file_ = -1;
+  long beats_ = 0;
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool ended_ = false;
+  std::thread heart_;
+};
+
+}  // namespace petaflow
