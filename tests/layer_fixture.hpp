@@ -5,9 +5,12 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "device_memory.hpp"
+#include "kernels/launch.hpp"
 #include "layer_cases.hpp"
 #include "nn/network.hpp"
 #include "nn/parallel.hpp"
@@ -19,15 +22,23 @@ namespace petaflow::testing_support {
 class ProbeStage final : public Stage {
  public:
   explicit ProbeStage(std::int64_t size) : size_(size) {}
-  void forward(const Context&) override {
-    for (std::int64_t i = 0; i < buffers.x[0].shape.elements(); ++i) {
-      buffers.y[0].as<float>()[i] = buffers.x[0].as<float>()[i] + buffers.weights[i % size_];
-    }
+  void forward(const Context& context) override {
+    const auto *x = buffers.x[0].as<float>(), *shift = buffers.weights;
+    auto* y = buffers.y[0].as<float>();
+    const std::int64_t size = size_;
+    launch(
+        context, "test::probe", buffers.x[0].shape.elements(),
+        KOKKOS_LAMBDA(std::int64_t i) { y[i] = x[i] + shift[i % size]; });
   }
-  void backward(const Context&, float* gradient) override {
-    std::fill_n(gradient, size_, 0.0F);
-    for (std::int64_t i = 0; i < buffers.dy[0].shape.elements(); ++i)
-      gradient[i % size_] += buffers.dy[0].as<float>()[i];
+  void backward(const Context& context, float* gradient) override {
+    const auto* dy = buffers.dy[0].as<float>();
+    const std::int64_t size = size_, batch = buffers.dy[0].shape.n;
+    launch(
+        context, "test::probe_gradient", size, KOKKOS_LAMBDA(std::int64_t i) {
+          float sum = 0;
+          for (std::int64_t n = 0; n < batch; ++n) sum += dy[n * size + i];
+          gradient[i] = sum;
+        });
   }
 
  private:
@@ -77,9 +88,9 @@ class Fixture {
     network = std::make_unique<Network>(graph, options, context);
     samples.resize(static_cast<std::size_t>(c.x.n));
     std::iota(samples.begin(), samples.end(), 100);
-    state.sample = samples.data();
     state.seed = 5;
-    context.step = &state;
+    context.step = device_state_.data();
+    std::vector<float> weights(static_cast<std::size_t>(network->parameter_elements()));
     int index = 0;
     for (const Parameter& p : network->parameters()) {
       const bool probe = p.name == "probe/shift";
@@ -87,54 +98,68 @@ class Fixture {
       const bool running = !p.spec.trained();
       for (std::int64_t i = 0; i < p.spec.elements(); ++i) {
         const float start = running ? static_cast<float>(p.spec.init_mean) : wave(i, 1.7 + index, 0.3);
-        network->weights()[p.offset + i] = probe ? 0.0F : start;
+        weights[static_cast<std::size_t>(p.offset + i)] = probe ? 0.0F : start;
       }
       if (!probe && !running) ++index;
     }
-    network->refresh(context);
+    set_weights(weights);
     fill(network->input(), scattered);
     fill(network->output_gradient(), gradient_wave);
   }
 
   static void fill(const Tensor& t, float (*value)(std::int64_t)) {
     const std::int64_t size = t.shape.sample_size();
+    std::vector<float> values(static_cast<std::size_t>(t.shape.elements()));
     for (std::int64_t n = 0; n < t.shape.n; ++n) {
-      for (std::int64_t i = 0; i < size; ++i) t.as<float>()[n * size + memory_index(t.shape, i)] = value(n * size + i);
+      for (std::int64_t i = 0; i < size; ++i)
+        values[static_cast<std::size_t>(n * size + memory_index(t.shape, i))] = value(n * size + i);
     }
+    to_device(values, t);
   }
 
+  std::vector<float> weights() const { return to_host<float>(network->weights(), network->parameter_elements()); }
+  void set_weights(const std::vector<float>& weights) {
+    to_device(weights, network->weights());
+    network->refresh(context);
+  }
   std::vector<float> forward() {
+    device_samples_ = DeviceArray<std::int64_t>(samples);
+    state.sample = device_samples_.data();
+    device_state_.set(state);
     network->forward(context);
-    const Tensor y = network->output();
-    return {y.as<float>(), y.as<float>() + y.shape.elements()};
+    return to_host(network->output());
   }
   std::vector<float> gradient() {
     forward();
-    std::vector<float> result(static_cast<std::size_t>(network->parameter_elements()), std::nanf(""));
+    const DeviceArray<float> result(
+        std::vector<float>(static_cast<std::size_t>(network->parameter_elements()), std::nanf("")));
     network->backward(context, result.data());
-    return result;
+    return result.get();
   }
   // sum of y times the output gradient, the function whose gradient backward computes
   double objective() {
-    const std::vector<float> y = forward();
+    const std::vector<float> y = forward(), dy = to_host(network->output_gradient());
     double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i)
-      sum += static_cast<double>(y[i]) * static_cast<double>(network->output_gradient().as<float>()[i]);
+    for (std::size_t i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * static_cast<double>(dy[i]);
     return sum;
   }
 
   Context context;
-  StepState state;
-  std::vector<std::int64_t> samples;
+  StepState state;                    // of the next pass, but for the samples
+  std::vector<std::int64_t> samples;  // likewise
   std::unique_ptr<Network> network;
+
+ private:
+  DeviceArray<std::int64_t> device_samples_{0};
+  DeviceState device_state_;
 };
 
 // From memory order to (N, C, D, H, W).
-inline std::vector<float> planar(const Shape& s, const float* values) {
+inline std::vector<float> planar(const Shape& s, std::span<const float> values) {
   std::vector<float> result;
   for (std::int64_t n = 0; n < s.n; ++n) {
     for (std::int64_t i = 0; i < s.sample_size(); ++i)
-      result.push_back(values[n * s.sample_size() + memory_index(s, i)]);
+      result.push_back(values[static_cast<std::size_t>(n * s.sample_size() + memory_index(s, i))]);
   }
   return result;
 }

@@ -9,35 +9,12 @@
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
 #include "base/dtype.hpp"
+#include "device_memory.hpp"
 
 namespace petaflow::testing_support {
-
-/// An array in the memory of the execution space, filled from and read back to the host.
-template <class T>
-class DeviceArray {
- public:
-  explicit DeviceArray(std::size_t size) : view_("test", size) {}
-  explicit DeviceArray(const std::vector<T>& host) : DeviceArray(host.size()) { set(host); }
-
-  T* data() const { return view_.data(); }
-  void set(const std::vector<T>& host) {
-    Kokkos::deep_copy(view_,
-                      Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()));
-  }
-  std::vector<T> get() const {
-    std::vector<T> host(view_.extent(0));
-    Kokkos::fence();
-    Kokkos::deep_copy(Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(host.data(), host.size()), view_);
-    return host;
-  }
-
- private:
-  Kokkos::View<T*, MemorySpace> view_;
-};
 
 /// A number in [-1, 1) with 16 bits, exact in f32; tests/golden/make_operator_golden.py has the same formula.
 inline float number(std::uint32_t index, std::uint32_t seed) {

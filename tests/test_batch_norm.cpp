@@ -15,17 +15,20 @@
 namespace petaflow {
 namespace {
 
+using testing_support::DeviceArray;
 using testing_support::Fixture;
 using testing_support::planar;
 using testing_support::Probe;
 using testing_support::scattered;
+using testing_support::to_device;
+using testing_support::to_host;
 
 const cases::LayerCase kNorm{"batch_norm", {4, 21, 1, 5, 3}, [](Graph& g) { g.add<BatchNorm>("b"); }};
 
 /// The part of a flat array that belongs to a parameter.
-std::vector<float> part(const Network& network, const float* flat, const std::string& name) {
+std::vector<float> part(const Network& network, const std::vector<float>& flat, const std::string& name) {
   for (const Parameter& p : network.parameters()) {
-    if (p.name == name) return {flat + p.offset, flat + p.offset + p.spec.elements()};
+    if (p.name == name) return {flat.begin() + p.offset, flat.begin() + p.offset + p.spec.elements()};
   }
   ADD_FAILURE() << "no parameter " << name;
   return {};
@@ -46,23 +49,23 @@ TEST(BatchNorm, RunningStatisticsAndEvaluationAgreeWithPyTorch) {
     Optimizer optimizer(options, f.network->parameters());
     f.state.loss_scale = 0.5F;  // 1 / 2 samples
     f.state.learning_rate = 0;
-    const std::int64_t elements = c.x.elements();
-    float* const x = f.network->input().as<float>();
-    const std::vector<float> first(x, x + elements);
+    const std::vector<float> first = to_host(f.network->input());
     for (int step = 0; step < 5; ++step) {
       const auto factor = static_cast<float>(1 + 0.3 * step), shift = static_cast<float>(0.2 * step);
-      for (std::int64_t i = 0; i < elements; ++i) x[i] = factor * first[static_cast<std::size_t>(i)] + shift;
-      optimizer.step(f.context, 0, f.network->parameter_elements(), f.gradient().data(), f.network->weights());
+      std::vector<float> x = first;
+      for (float& value : x) value = factor * value + shift;
+      to_device(x, f.network->input());
+      const DeviceArray<float> gradient(f.gradient());
+      optimizer.step(f.context, 0, f.network->parameter_elements(), gradient.data(), f.network->weights());
     }
     for (const std::string what : {"running_mean", "running_var"}) {
-      const std::vector<float> found = part(*f.network, f.network->weights(), "b/" + what);
+      const std::vector<float> found = part(*f.network, f.weights(), "b/" + what);
       for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_NEAR(static_cast<double>(found[i]), golden[what][i].get<double>(), 2e-6) << what << " " << i;
     }
-    std::copy(first.begin(), first.end(), x);
+    to_device(first, f.network->input());
     f.context.training = false;
-    f.forward();
-    const std::vector<float> y = planar(c.x, f.network->output().as<float>());
+    const std::vector<float> y = planar(c.x, f.forward());
     for (std::size_t i = 0; i < y.size(); ++i)
       EXPECT_NEAR(static_cast<double>(y[i]), golden["y"][i].get<double>(), 3e-6);
   }
@@ -70,19 +73,20 @@ TEST(BatchNorm, RunningStatisticsAndEvaluationAgreeWithPyTorch) {
 
 TEST(BatchNorm, NetworksForInferenceNormaliseByRunningStatistics) {
   Fixture f(kNorm, {}, false);
-  std::vector<float> weights(f.network->weights(), f.network->weights() + f.network->parameter_elements());
+  std::vector<float> weights(static_cast<std::size_t>(f.network->parameter_elements()));
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = 0.5F + 0.01F * static_cast<float>(i % 40);
-  std::ranges::copy(weights, f.network->weights());
+  f.set_weights(weights);
   Graph graph(kNorm.x);
   graph.add<Probe>("probe", kNorm.x.with_batch(1));
   kNorm.add(graph);
   Network network(graph, {.batch = kNorm.x.n, .backward = false, .kernels = {}}, f.context);
-  std::ranges::copy(weights, network.weights());
+  to_device(weights, network.weights());
   Fixture::fill(network.input(), scattered);
+  const std::vector<float> expected = f.forward();
   network.forward(f.context);
-  const float* const y = network.output().as<float>();
-  EXPECT_EQ(std::vector<float>(y, y + kNorm.x.elements()), f.forward());
-  EXPECT_NE(y[0], y[kNorm.x.c]);
+  const std::vector<float> y = to_host(network.output());
+  EXPECT_EQ(y, expected);
+  EXPECT_NE(y[0], y[static_cast<std::size_t>(kNorm.x.c)]);
 }
 
 TEST(BatchNorm, PaddedSlotsCountForNothing) {
@@ -91,21 +95,21 @@ TEST(BatchNorm, PaddedSlotsCountForNothing) {
   Fixture padded(kNorm, {}), exact(three, {});
   const std::int64_t size = kNorm.x.sample_size();
   padded.samples[1] = -1;
-  for (std::int64_t n = 0; n < 3; ++n) {
-    const std::int64_t from = n == 0 ? 0 : n + 1;
-    std::copy_n(padded.network->input().as<float>() + from * size, size, exact.network->input().as<float>() + n * size);
-    std::copy_n(padded.network->output_gradient().as<float>() + from * size, size,
-                exact.network->output_gradient().as<float>() + n * size);
-  }
-  std::fill_n(padded.network->input().as<float>() + size, size, 1e6F);
+  const auto without_second = [&](std::vector<float> values) {
+    values.erase(values.begin() + size, values.begin() + 2 * size);
+    return values;
+  };
+  std::vector<float> x = to_host(padded.network->input());
+  to_device(without_second(x), exact.network->input());
+  to_device(without_second(to_host(padded.network->output_gradient())), exact.network->output_gradient());
+  std::fill_n(x.begin() + size, size, 1e6F);
+  to_device(x, padded.network->input());
   const std::vector<float> found = padded.gradient(), expected = exact.gradient();
   ASSERT_EQ(found.size(), expected.size());
   for (std::size_t i = 0; i < found.size(); ++i)
     EXPECT_NEAR(found[i], expected[i], 2e-6F * (1 + std::abs(expected[i])));
-  for (std::int64_t i = 0; i < size; ++i) {
-    EXPECT_NEAR(padded.network->output().as<float>()[2 * size + i], exact.network->output().as<float>()[size + i],
-                1e-6F);
-  }
+  const std::vector<float> y = without_second(to_host(padded.network->output())), y3 = to_host(exact.network->output());
+  for (std::size_t i = 0; i < y.size(); ++i) EXPECT_NEAR(y[i], y3[i], 1e-6F);
 }
 
 TEST(BatchNorm, APassWithoutSamplesIsHarmless) {
@@ -117,11 +121,13 @@ TEST(BatchNorm, APassWithoutSamplesIsHarmless) {
 
 TEST(BatchNorm, FarFromZeroItLosesNothing) {
   Fixture f(kNorm, {});
-  float* const x = f.network->input().as<float>();
-  for (std::int64_t i = 0; i < kNorm.x.elements(); ++i) x[i] = 3000 + 0.5F * x[i];
-  f.forward();
-  const std::vector<float> weight = part(*f.network, f.network->weights(), "b/weight");
-  const std::vector<float> bias = part(*f.network, f.network->weights(), "b/bias");
+  std::vector<float> input = to_host(f.network->input());
+  for (float& value : input) value = 3000 + 0.5F * value;
+  to_device(input, f.network->input());
+  const std::vector<float> output = f.forward();
+  const float *const x = input.data(), *const y = output.data();
+  const std::vector<float> weight = part(*f.network, f.weights(), "b/weight");
+  const std::vector<float> bias = part(*f.network, f.weights(), "b/bias");
   const std::int64_t pixels = kNorm.x.n * kNorm.x.pixels(), channels = kNorm.x.c;
   for (std::int64_t c = 0; c < channels; ++c) {
     double mean = 0, squares = 0;
@@ -133,7 +139,7 @@ TEST(BatchNorm, FarFromZeroItLosesNothing) {
     for (std::int64_t p = 0; p < pixels; ++p) {
       const double expected = (static_cast<double>(x[p * channels + c]) - mean) * scale +
                               static_cast<double>(bias[static_cast<std::size_t>(c)]);
-      ASSERT_NEAR(static_cast<double>(f.network->output().as<float>()[p * channels + c]), expected, 3e-4) << c;
+      ASSERT_NEAR(static_cast<double>(y[p * channels + c]), expected, 3e-4) << c;
     }
   }
 }
@@ -144,12 +150,13 @@ TEST(BatchNorm, SumsDoNotDependOnThreadsWhereTheOrderIsFixed) {
   std::vector<float> results[2];
   for (const int threads : {1, 3}) {
     Fixture f(c, {.fixed_order = true, .kernels = {}}, true, threads);
-    float* const x = f.network->input().as<float>();
+    std::vector<float> x = to_host(f.network->input());
     // Large values that cancel: what is left of the small ones shows the order of the sum.
-    for (std::int64_t i = 0; i < c.x.elements(); ++i) {
-      const std::int64_t turn = i / c.x.c % 7;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t turn = i / static_cast<std::size_t>(c.x.c) % 7;
       if (turn == 2 || turn == 5) x[i] = turn == 2 ? 1e17F : -1e17F;
     }
+    to_device(x, f.network->input());
     results[threads == 1 ? 0 : 1] = f.gradient();
   }
   EXPECT_EQ(results[0], results[1]);
@@ -181,10 +188,11 @@ TEST(BatchNorm, WithoutParametersLetsNoGradientBeComputedForTheInput) {
     if (probe) graph.add<Probe>("probe", x.with_batch(1));
     graph.add<BatchNorm>("b", BatchNormOptions{.affine = false}).add<Conv>("c", cases::conv(8, {1, 3, 3}, {0, 1, 1}));
     Context context;
-    const std::vector<std::int64_t> samples = {5, 6, 7};
+    const DeviceArray<std::int64_t> samples(std::vector<std::int64_t>{5, 6, 7});
     StepState state;
     state.sample = samples.data();
-    context.step = &state;
+    const testing_support::DeviceState device_state(state);
+    context.step = device_state.data();
     context.training = true;
     Network network(graph, {.batch = x.n, .kernels = {}}, context);
     EXPECT_EQ(network.report().back().backward_data == "-", !probe);
@@ -193,11 +201,11 @@ TEST(BatchNorm, WithoutParametersLetsNoGradientBeComputedForTheInput) {
     Fixture::fill(network.input(), scattered);
     network.forward(context);
     Fixture::fill(network.output_gradient(), scattered);
-    std::vector<float> all(static_cast<std::size_t>(network.parameter_elements()), 0.0F);
+    const DeviceArray<float> all(static_cast<std::size_t>(network.parameter_elements()));
     network.backward(context, all.data());
     std::vector<float> asked;
     for (const char* name : {"b/running_mean", "b/running_var", "c/bias"})
-      std::ranges::copy(part(network, all.data(), name), std::back_inserter(asked));
+      std::ranges::copy(part(network, all.get(), name), std::back_inserter(asked));
     return asked;
   };
   const std::vector<float> found = gradient(false);
@@ -213,10 +221,11 @@ TEST(BatchNorm, StartsAsPyTorchDoesAndCountsTrainedParametersOnly) {
   EXPECT_EQ(network.trained_elements(), 8 * 27 + 8 + 16);
   EXPECT_EQ(network.parameter_elements(), 8 * 27 + 8 + 32);
   const std::vector<float> zeros(8, 0.0F), ones(8, 1.0F);
-  EXPECT_EQ(part(network, network.weights(), "b/weight"), ones);
-  EXPECT_EQ(part(network, network.weights(), "b/bias"), zeros);
-  EXPECT_EQ(part(network, network.weights(), "b/running_mean"), zeros);
-  EXPECT_EQ(part(network, network.weights(), "b/running_var"), ones);
+  const std::vector<float> weights = to_host<float>(network.weights(), network.parameter_elements());
+  EXPECT_EQ(part(network, weights, "b/weight"), ones);
+  EXPECT_EQ(part(network, weights, "b/bias"), zeros);
+  EXPECT_EQ(part(network, weights, "b/running_mean"), zeros);
+  EXPECT_EQ(part(network, weights, "b/running_var"), ones);
 }
 
 }  // namespace

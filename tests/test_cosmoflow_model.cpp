@@ -2,6 +2,7 @@
 // layer by layer and through ten training steps (tests/golden/make_cosmoflow_golden.py).
 #include <fstream>
 #include <numeric>
+#include <span>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -22,7 +23,10 @@ Graph model(const cosmoflow::ModelOptions& options, const Shape& sample, std::in
   return graph;
 }
 
+using testing_support::DeviceArray;
 using testing_support::number;
+using testing_support::to_device;
+using testing_support::to_host;
 
 constexpr std::int64_t kBatch = 2;
 
@@ -182,28 +186,31 @@ std::vector<float> first_weights(const Network& network, double gain) {
 // Writes samples first, first + 1, ... of the golden set.
 void fill_cubes(const Tensor& x, std::int64_t first) {
   const Shape& s = x.shape;
+  std::vector<float> values(static_cast<std::size_t>(s.elements()));
   for (std::int64_t n = 0; n < s.n; ++n) {
     for (std::int64_t c = 0; c < s.c; ++c) {
       for (std::int64_t pixel = 0; pixel < s.pixels(); ++pixel) {
         const std::int64_t i = ((first + n) * s.c + c) * s.pixels() + pixel;
-        x.as<float>()[(n * s.pixels() + pixel) * s.c + c] =
+        values[static_cast<std::size_t>((n * s.pixels() + pixel) * s.c + c)] =
             static_cast<float>(first + n + 1) * (1 + number(static_cast<std::uint32_t>(i), 100));
       }
     }
   }
+  to_device(values, x);
 }
 
 // The root mean square and evenly spaced elements, as the golden file has them; elements to 1e-4 of themselves or of
 // the root mean square.
-void expect_digest(const nlohmann::json& golden, const float* values, std::int64_t count, const std::string& what) {
+void expect_digest(const nlohmann::json& golden, std::span<const float> values, const std::string& what) {
+  const auto count = std::ssize(values);
   double squares = 0;
-  for (std::int64_t i = 0; i < count; ++i) squares += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
   const double rms = golden[0].get<double>();
   EXPECT_NEAR(std::sqrt(squares / static_cast<double>(count)), rms, 1e-4 * rms) << what;
   const auto elements = static_cast<std::int64_t>(golden.size()) - 1;
   for (std::int64_t k = 0; k < elements; ++k) {
     const double expected = golden[static_cast<std::size_t>(k + 1)].get<double>();
-    EXPECT_NEAR(static_cast<double>(values[(count - 1) * k / (elements - 1)]), expected,
+    EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>((count - 1) * k / (elements - 1))]), expected,
                 1e-4 * std::max(rms, std::abs(expected)))
         << what << " element " << k;
   }
@@ -214,7 +221,7 @@ class CosmoflowGolden : public testing::TestWithParam<GoldenCase> {
   CosmoflowGolden() {
     std::ifstream file("tests/golden/cosmoflow.json");
     golden_ = nlohmann::json::parse(file)[GetParam().name];
-    context_.threads = context_.space.concurrency();
+    context_.threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   }
 
   Graph graph() const {
@@ -238,12 +245,12 @@ TEST_P(CosmoflowGolden, LayersAgreeWithPyTorch) {
     Graph front(whole.sample());
     for (std::size_t i = 0; i <= last; ++i) front.add<Borrowed>(whole.nodes()[i].name, *whole.nodes()[i].layer);
     Network net = network(front, false);
-    std::ranges::copy(first_weights(net, GetParam().gain), net.weights());
+    to_device(first_weights(net, GetParam().gain), net.weights());
     net.refresh(context_);
     fill_cubes(net.input(), 0);
     net.forward(context_);
     ASSERT_TRUE(golden_["layers"].contains(name)) << name;
-    expect_digest(golden_["layers"][name], net.output().as<float>(), net.output().shape.elements(), name);
+    expect_digest(golden_["layers"][name], to_host(net.output()), name);
     ++compared;
   }
   EXPECT_EQ(compared, golden_["layers"].size());
@@ -253,26 +260,29 @@ TEST_P(CosmoflowGolden, StepsAgreeWithPyTorch) {
   constexpr std::int64_t kSamples = 4;
   const GoldenCase& c = GetParam();
   Network net = network(graph(), true);
-  std::ranges::copy(first_weights(net, c.gain), net.weights());
+  to_device(first_weights(net, c.gain), net.weights());
   net.refresh(context_);
-  std::vector<float> targets, gradient(static_cast<std::size_t>(net.parameter_elements()));
+  std::vector<float> targets;
   for (std::int64_t i = 0; i < kSamples * c.outputs; ++i) targets.push_back(number(static_cast<std::uint32_t>(i), 101));
-  const std::vector<float> weights(kBatch, 1.0F);
-  const std::vector<std::int64_t> samples(kBatch, 0);
+  const DeviceArray<float> device_targets(targets), weights(std::vector<float>(kBatch, 1.0F)), losses(kBatch),
+      scores(static_cast<std::size_t>(kBatch * c.outputs)),
+      gradient(static_cast<std::size_t>(net.parameter_elements()));
+  const DeviceArray<std::int64_t> samples(kBatch);
   StepState state;
   state.learning_rate = static_cast<float>(c.optimizer.lr);
   state.loss_scale = 1.0F / kBatch;
   state.weight = weights.data();
   state.sample = samples.data();
-  context_.step = &state;
+  testing_support::DeviceState device_state;
+  context_.step = device_state.data();
   Optimizer optimizer(c.optimizer, net.parameters());
   const RegressionLoss loss(c.error);
-  std::vector<float> scores(static_cast<std::size_t>(kBatch * c.outputs)), losses(kBatch);
   ASSERT_FALSE(golden_["losses"].empty());
   for (; state.step < std::ssize(golden_["losses"]); ++state.step) {
     const std::int64_t first = state.step * kBatch % kSamples;
     const auto step = static_cast<std::size_t>(state.step);
-    state.target = targets.data() + first * c.outputs;
+    state.target = device_targets.data() + first * c.outputs;
+    device_state.set(state);
     fill_cubes(net.input(), first);
     net.forward(context_);
     loss.run(context_, net.output(), Tensor::dense(net.output().shape, DType::kF32, scores.data()),
@@ -282,21 +292,23 @@ TEST_P(CosmoflowGolden, StepsAgreeWithPyTorch) {
       ASSERT_EQ(golden_["gradients"].size(), net.parameters().size());
       std::size_t index = 0;
       for (const Parameter& p : net.parameters())
-        expect_digest(golden_["gradients"][index++], gradient.data() + p.offset, p.spec.elements(), p.name);
+        expect_digest(golden_["gradients"][index++], to_host<float>(gradient.data() + p.offset, p.spec.elements()),
+                      p.name);
     }
     optimizer.step(context_, 0, net.parameter_elements(), gradient.data(), net.weights());
     net.refresh(context_);
 
     const double expected = golden_["losses"][step].get<double>();
-    EXPECT_NEAR(static_cast<double>(std::accumulate(losses.begin(), losses.end(), 0.0F)) / kBatch, expected,
+    const std::vector<float> of_samples = losses.get(), found = scores.get();
+    EXPECT_NEAR(static_cast<double>(std::accumulate(of_samples.begin(), of_samples.end(), 0.0F)) / kBatch, expected,
                 1e-4 * expected)
         << "step " << step;
     const auto outputs = golden_["outputs"][step].get<std::vector<double>>();
-    ASSERT_EQ(outputs.size(), scores.size());
+    ASSERT_EQ(outputs.size(), found.size());
     double largest = 0;
     for (const double output : outputs) largest = std::max(largest, std::abs(output));
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      EXPECT_NEAR(static_cast<double>(scores[i]), outputs[i], 1e-4 * largest) << "step " << step << " output " << i;
+      EXPECT_NEAR(static_cast<double>(found[i]), outputs[i], 1e-4 * largest) << "step " << step << " output " << i;
   }
 }
 

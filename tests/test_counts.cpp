@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "device_memory.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/counts.hpp"
 #include "nn/network.hpp"
@@ -21,11 +22,9 @@ std::vector<float> outputs(CountScale scale, const std::vector<std::int16_t>& co
   const Context context;
   Network network(graph, options, context);
   EXPECT_EQ(network.input().size_bytes(), 2 * counts.size());
-  std::ranges::copy(counts, network.input().as<std::int16_t>());
+  testing_support::to_device(counts, network.input());
   network.forward(context);
-  context.space.fence();
-  const auto* y = network.output().as<float>();
-  return {y, y + counts.size()};
+  return testing_support::to_host(network.output());
 }
 
 TEST(Counts, TheirLogarithms) {

@@ -16,6 +16,8 @@ namespace {
 
 using testing_support::Fixture;
 using testing_support::planar;
+using testing_support::to_device;
+using testing_support::to_host;
 
 void expect_golden(const nlohmann::json& golden, const std::vector<float>& values, const std::string& what) {
   ASSERT_EQ(golden.size(), (values.size() + 2) / 3) << what;
@@ -58,8 +60,8 @@ TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
       Fixture f(GetParam(), cut.options(conv));
       const std::string how = fmt::format("{} {}", conv, cut.name);
       const std::vector<float> gradient = f.gradient();
-      expect_golden((*found)["y"], planar(f.network->output().shape, f.network->output().as<float>()), how + " y");
-      expect_golden((*found)["dx"], planar(GetParam().x.with_batch(1), gradient.data()), how + " dx");
+      expect_golden((*found)["y"], planar(f.network->output().shape, to_host(f.network->output())), how + " y");
+      expect_golden((*found)["dx"], planar(GetParam().x.with_batch(1), gradient), how + " dx");
       std::size_t index = 0;
       for (const Parameter& p : f.network->parameters()) {
         if (p.name == "probe/shift" || !p.spec.trained()) continue;
@@ -126,18 +128,19 @@ TEST_P(Layers, GradientsAreDerivatives) {
   for (const Parameter& p : f.network->parameters()) {  // statistics stand in the places of running ones
     if (!p.spec.trained()) std::fill_n(gradient.begin() + p.offset, p.spec.elements(), 0.0F);
   }
-  const std::vector<float> start(f.network->weights(), f.network->weights() + gradient.size());
+  const std::vector<float> start = f.weights();
   double worst = 0, size = 0;
   for (int trial = 0; trial < 3; ++trial) {
     constexpr double kStep = 1e-4;  // kinks crossed on the way cost of the order of the step
     double expected = 0, measured = 0;
     for (const double sign : {1.0, -1.0}) {
+      std::vector<float> moved(start.size());
       for (std::size_t i = 0; i < start.size(); ++i) {
         const double direction = std::sin(12.9898 * static_cast<double>(i + 1) + 78.233 * trial);
-        f.network->weights()[i] = static_cast<float>(static_cast<double>(start[i]) + sign * kStep * direction);
+        moved[i] = static_cast<float>(static_cast<double>(start[i]) + sign * kStep * direction);
         if (sign > 0) expected += direction * static_cast<double>(gradient[i]);
       }
-      f.network->refresh(f.context);
+      f.set_weights(moved);
       measured += sign * f.objective() / (2 * kStep);
     }
     worst = std::max(worst, std::abs(expected - measured));
@@ -156,19 +159,22 @@ TEST_P(Layers, DoNotDependOnTheBatch) {
   cases::LayerCase single = c;
   single.x.n = 1;
   Fixture one(single, {});
-  const std::int64_t x_size = c.x.sample_size(), y_size = whole.network->output().shape.sample_size();
+  const std::vector<float> x = to_host(whole.network->input()), y = to_host(whole.network->output()),
+                           dy = to_host(whole.network->output_gradient());
+  const auto sample = [&](const std::vector<float>& all, std::int64_t n) {
+    const auto size = std::ssize(all) / c.x.n;
+    return std::vector<float>(all.begin() + n * size, all.begin() + (n + 1) * size);
+  };
   std::vector<double> sum(gradient.size(), 0.0);
   for (std::int64_t n = 0; n < c.x.n; ++n) {
     one.samples[0] = whole.samples[static_cast<std::size_t>(n)];
-    std::copy_n(whole.network->input().as<float>() + n * x_size, x_size, one.network->input().as<float>());
-    std::copy_n(whole.network->output_gradient().as<float>() + n * y_size, y_size,
-                one.network->output_gradient().as<float>());
+    to_device(sample(x, n), one.network->input());
+    to_device(sample(dy, n), one.network->output_gradient());
     const std::vector<float> part = one.gradient();
     for (std::size_t i = 0; i < part.size(); ++i) sum[i] += static_cast<double>(part[i]);
-    for (std::int64_t i = 0; i < y_size; ++i) {
-      const float a = one.network->output().as<float>()[i], b = whole.network->output().as<float>()[n * y_size + i];
-      ASSERT_NEAR(a, b, 1e-5F * (1.0F + std::abs(b))) << "sample " << n << " element " << i;
-    }
+    const std::vector<float> found = to_host(one.network->output()), expected = sample(y, n);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(found[i], expected[i], 1e-5F * (1.0F + std::abs(expected[i]))) << "sample " << n << " element " << i;
   }
   double largest = 1e-3;
   for (const double value : sum) largest = std::max(largest, std::abs(value));
@@ -195,7 +201,8 @@ TEST(Initial, DrawsFromTheDistributionAskedFor) {
     Network network(graph, {}, context);
     network.initialise(context, 11);
     const Parameter& weight = network.parameters()[0];
-    const float* first = network.weights() + weight.offset;
+    const std::vector<float> weights_and_biases = to_host<float>(network.weights(), network.parameter_elements());
+    const float* first = weights_and_biases.data() + weight.offset;
     double sum = 0, squares = 0, largest = 0;
     for (std::int64_t i = 0; i < weight.spec.elements(); ++i) {
       const auto value = static_cast<double>(first[i]);
@@ -207,8 +214,11 @@ TEST(Initial, DrawsFromTheDistributionAskedFor) {
     const double limit = std::sqrt(3 * variance);
     EXPECT_EQ(largest <= limit, glorot);
     EXPECT_GT(largest, 0.99 * limit);
-    for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(network.weights()[network.parameters()[1].offset + i], 0.1F);
-    EXPECT_EQ(network.weights()[network.parameters()[3].offset], -2.0F);
+    const auto start_of = [&](std::size_t parameter) {
+      return weights_and_biases.begin() + network.parameters()[parameter].offset;
+    };
+    EXPECT_TRUE(std::all_of(start_of(1), start_of(1) + 40, [](float bias) { return bias == 0.1F; }));
+    EXPECT_EQ(*start_of(3), -2.0F);
   }
 }
 
@@ -220,8 +230,8 @@ TEST(SpaceToDepth, RefusesWhatBlocksDoNotFill) {
 TEST(Dropout, KeepsTheMeanAndIsOffInEvaluation) {
   const cases::LayerCase c{"dropout", {16, 64, 1, 16, 16}, [](Graph& g) { g.add<Dropout>("o", 0.4F); }};
   Fixture training(c, {}), evaluation(c, {}, false);
-  std::fill_n(training.network->input().as<float>(), c.x.elements(), 1.0F);
-  std::fill_n(evaluation.network->input().as<float>(), c.x.elements(), 1.0F);
+  Fixture::fill(training.network->input(), [](std::int64_t) { return 1.0F; });
+  Fixture::fill(evaluation.network->input(), [](std::int64_t) { return 1.0F; });
   double sum = 0;
   std::int64_t dropped = 0;
   for (const float value : training.forward()) {

@@ -10,6 +10,7 @@
 
 #include "comm/mpi.hpp"
 #include "comm/self.hpp"
+#include "kernels/launch.hpp"
 #include "tiny_training.hpp"
 #include "train/agree.hpp"
 #include "train/predictor.hpp"
@@ -143,15 +144,17 @@ TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
     plain.optimizer.clip_norm = clip;
     tiny::Training training(*all, plain, 43, 0.5F, true, BatchNormScope::kPass);
     Optimizer whole(plain.optimizer, training.step.network().parameters());
-    std::vector<float> expected = training.weights();
+    const testing_support::DeviceArray<float> expected(training.weights());
     StepState state;
     state.learning_rate = 0.01F;
+    testing_support::DeviceState device_state;
     Context context;
-    context.step = &state;
+    context.step = device_state.data();
     for (; state.step < 5; ++state.step) {
       training.run(1);
-      whole.step(context, 0, std::ssize(expected), training.step.gradient(), expected.data());
-      EXPECT_EQ(training.weights(), expected) << name << " larc " << larc << " clip " << clip;
+      device_state.set(state);
+      whole.step(context, 0, training.step.network().parameter_elements(), training.step.gradient(), expected.data());
+      EXPECT_EQ(training.weights(), expected.get()) << name << " larc " << larc << " clip " << clip;
     }
   }
 }
@@ -234,15 +237,15 @@ class Fragile final : public Layer {
   class FragileStage final : public Stage {
    public:
     explicit FragileStage(bool fails) : fails_(fails) {}
-    void forward(const Context&) override { copy_elements(buffers.x[0], buffers.y[0]); }
-    void backward(const Context&, float*) override {
+    void forward(const Context& context) override { copy_elements(context, buffers.x[0], buffers.y[0]); }
+    void backward(const Context& context, float*) override {
       if (++calls_ == 2 && fails_) failure("the layer broke");
-      copy_elements(buffers.dy[0], buffers.dx[0]);
+      copy_elements(context, buffers.dy[0], buffers.dx[0]);
     }
 
    private:
-    static void copy_elements(const Tensor& from, const Tensor& to) {
-      std::copy_n(from.as<float>(), from.shape.elements(), to.as<float>());
+    static void copy_elements(const Context& context, const Tensor& from, const Tensor& to) {
+      copy<float>(context, from.as<float>(), to.as<float>(), from.shape.elements());
     }
     bool fails_;
     int calls_ = 0;
@@ -290,12 +293,10 @@ TEST(Trainer, ALossThatIsNotFiniteNamesStepAndRankAndChangesNoWeight) {
   tiny::Training training(*all, many, 48, 0, false);
   training.loader.start_epoch(0);
   training.step.run(training.loader, 0.01F);
-  float* const weights = training.step.network().weights();
-  const auto count = static_cast<std::size_t>(training.step.network().parameter_elements());
+  std::vector<float> before = training.weights();
   const int last = all->size() - 1;
-  if (all->rank() == last) weights[count - 1] = std::nanf("");
-  training.step.network().refresh(Context());
-  const std::vector<float> before(weights, weights + count);
+  if (all->rank() == last) before.back() = std::nanf("");
+  training.set_weights(before);
   try {
     training.step.run(training.loader, 0.01F);
     FAIL();
@@ -305,7 +306,7 @@ TEST(Trainer, ALossThatIsNotFiniteNamesStepAndRankAndChangesNoWeight) {
               std::string::npos)
         << error.what();
   }
-  EXPECT_EQ(std::memcmp(before.data(), weights, count * sizeof(float)), 0);
+  EXPECT_EQ(std::memcmp(before.data(), training.weights().data(), before.size() * sizeof(float)), 0);
 }
 
 TEST(Agree, SpeaksOnceForAllRanks) {

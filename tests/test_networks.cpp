@@ -1,5 +1,6 @@
 // The networks of the papers at their full size: in bands, whole, and in bf16.
 #include <array>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -40,24 +41,27 @@ struct OnePass {
     NetworkOptions options = given;
     options.batch = c.batch;
     Context context;
-    const std::vector<std::int64_t> samples = {7, 8};
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(c.batch));
+    std::iota(indices.begin(), indices.end(), 7);
+    const testing_support::DeviceArray<std::int64_t> samples(indices);
     StepState state;
     state.sample = samples.data();
-    context.step = &state;
+    const testing_support::DeviceState device_state(state);
+    context.step = device_state.data();
     context.training = true;
     Network network(c.graph, options, context);
     network.initialise(context, 3);
     const auto fill = [](const Tensor& t, std::uint32_t seed) {
-      for (std::int64_t i = 0; i < t.shape.elements(); ++i)
-        t.as<float>()[i] = testing_support::number(static_cast<std::uint32_t>(i), seed);
+      testing_support::to_device(testing_support::numbers(t.shape.elements(), seed), t);
     };
     fill(network.input(), 1);
     fill(network.output_gradient(), 2);
     network.forward(context);
-    const auto* out = network.output().as<float>();
-    y.assign(out, out + network.output().shape.elements());
-    std::vector<float> gradient(static_cast<std::size_t>(network.parameter_elements()));
-    network.backward(context, gradient.data());
+    const std::vector<float> out = testing_support::to_host(network.output());
+    y.assign(out.begin(), out.end());
+    const testing_support::DeviceArray<float> device_gradient(static_cast<std::size_t>(network.parameter_elements()));
+    network.backward(context, device_gradient.data());
+    const std::vector<float> gradient = device_gradient.get();
     for (const Parameter& p : network.parameters()) {
       names.push_back(p.name);
       gradients.emplace_back(gradient.begin() + p.offset, gradient.begin() + p.offset + p.spec.elements());

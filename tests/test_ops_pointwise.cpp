@@ -272,13 +272,7 @@ TEST(Optimizer, GradientFactors) {
   const DeviceArray<float> g(gradients), w(weights);
   GradientFactors factors(options, tensors);
   factors.compute(context_with(step), 0, elements, g.data(), w.data());
-  Kokkos::fence();
-  const auto read = [](const float* value) {
-    float host = 0;
-    Kokkos::deep_copy(Kokkos::View<float, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&host),
-                      Kokkos::View<const float, MemorySpace, Kokkos::MemoryUnmanaged>(value));
-    return static_cast<double>(host);
-  };
+  const auto read = [](const float* value) { return static_cast<double>(testing_support::to_host(value, 1)[0]); };
   const auto norm = [](const std::vector<float>& values, std::int64_t begin, std::int64_t end) {
     double sum = 0;
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i)

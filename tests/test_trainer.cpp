@@ -145,9 +145,7 @@ TEST(TrainStep, LossIsTheWeightedMean) {
   options.train.batch = 6;
   options.data.shuffle = false;
   tiny::Training training(comm, options, 6, 0, false);
-  float* const weights = training.step.network().weights();
-  std::fill(weights, weights + training.step.network().parameter_elements(), 0.0F);
-  training.step.network().refresh(Context());
+  training.set_weights(std::vector<float>(training.weights().size(), 0.0F));
   double expected = 0;
   std::vector<float> pixels(static_cast<std::size_t>(tiny::kSample.sample_size()));
   for (std::int64_t i = 0; i < 6; ++i)
@@ -210,14 +208,16 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     const SoftmaxLoss loss;
     TrainStep step(comm, Context(), options, graph, loss);
     Network& network = step.network();
+    std::vector<float> weights = testing_support::to_host<float>(network.weights(), network.parameter_elements());
     int index = 0;
     for (const Parameter& p : network.parameters()) {
       if (!p.spec.trained()) continue;
       for (std::int64_t i = 0; i < p.spec.elements(); ++i) {
-        network.weights()[p.offset + i] = 0.5F * golden_value(i, 0.6180339887498949 + 0.01 * index);
+        weights[static_cast<std::size_t>(p.offset + i)] = 0.5F * golden_value(i, 0.6180339887498949 + 0.01 * index);
       }
       ++index;
     }
+    testing_support::to_device(weights, network.weights());
     network.refresh(Context());
     const GoldenCubes data;
     LoaderOptions loader_options;

@@ -10,6 +10,7 @@
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
+#include "device_memory.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/batch_norm.hpp"
@@ -86,11 +87,16 @@ struct Training {
     return losses;
   }
 
-  std::vector<float> weights() {
-    const float* begin = step.network().weights();
-    return {begin, begin + step.network().parameter_elements()};
+  std::vector<float> weights() const {
+    return testing_support::to_host<float>(step.network().weights(), step.network().parameter_elements());
   }
-  std::vector<float> gradient() { return {step.gradient(), step.gradient() + step.network().parameter_elements()}; }
+  void set_weights(const std::vector<float>& weights) {
+    testing_support::to_device(weights, step.network().weights());
+    step.network().refresh(Context());
+  }
+  std::vector<float> gradient() const {
+    return testing_support::to_host(step.gradient(), step.network().parameter_elements());
+  }
 
   Data data;
   SoftmaxLoss loss;
