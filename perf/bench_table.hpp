@@ -14,8 +14,8 @@
 #include "base/context.hpp"
 #include "base/error.hpp"
 #include "io/progress.hpp"
-#include "train/binding.hpp"
-#include "train/peak.hpp"
+#include "measure/binding.hpp"
+#include "measure/peak.hpp"
 
 namespace petaflow::perf {
 

@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "layer_fixture.hpp"
-#include "train/optimizer.hpp"
+#include "update/optimizer.hpp"
 
 namespace petaflow {
 namespace {

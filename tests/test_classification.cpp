@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "train/classification.hpp"
+#include "metrics/classification.hpp"
 
 namespace petaflow {
 namespace {

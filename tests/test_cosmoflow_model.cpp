@@ -12,7 +12,7 @@
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
 #include "op_support.hpp"
-#include "train/optimizer.hpp"
+#include "update/optimizer.hpp"
 
 namespace petaflow::cosmoflow {
 namespace {

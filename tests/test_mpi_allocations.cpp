@@ -23,8 +23,8 @@
 #include "comm/communicator.hpp"
 #include "cosmoflow/model.hpp"
 #include "hep/model.hpp"
+#include "measure/synthetic_data.hpp"
 #include "nn/layers/counts.hpp"
-#include "train/synthetic_data.hpp"
 #include "train/train_step.hpp"
 #include "train/trainer.hpp"
 

@@ -8,13 +8,13 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/agree.hpp"
 #include "comm/self.hpp"
 #include "hep/hep_app.hpp"
 #include "hep_files.hpp"
+#include "program/open_data.hpp"
 #include "read_sample.hpp"
 #include "scratch_folder.hpp"
-#include "train/agree.hpp"
-#include "train/open_data.hpp"
 
 namespace petaflow {
 namespace {

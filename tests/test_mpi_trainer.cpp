@@ -8,11 +8,11 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "comm/self.hpp"
 #include "kernels/launch.hpp"
 #include "tiny_training.hpp"
-#include "train/agree.hpp"
 #include "train/predictor.hpp"
 
 namespace petaflow {

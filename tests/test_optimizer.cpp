@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "op_support.hpp"
-#include "train/optimizer.hpp"
+#include "update/optimizer.hpp"
 
 namespace petaflow {
 namespace {

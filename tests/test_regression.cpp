@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "train/regression.hpp"
+#include "metrics/regression.hpp"
 
 namespace petaflow {
 namespace {

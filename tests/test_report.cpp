@@ -10,15 +10,15 @@
 
 #include "cosmoflow/cosmoflow_app.hpp"
 #include "hep/hep_app.hpp"
+#include "metrics/metric.hpp"
+#include "program/run_report.hpp"
 #include "report/html.hpp"
 #include "report/page.hpp"
+#include "report/performance_tables.hpp"
 #include "report/plot.hpp"
 #include "report/png.hpp"
+#include "run/record.hpp"
 #include "scratch_folder.hpp"
-#include "train/metric.hpp"
-#include "train/performance_tables.hpp"
-#include "train/run_record.hpp"
-#include "train/run_report.hpp"
 
 namespace petaflow {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "metrics/ridge.hpp"
 #include "op_support.hpp"
-#include "train/ridge.hpp"
 
 namespace petaflow {
 namespace {

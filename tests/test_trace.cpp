@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/region.hpp"
+#include "measure/trace.hpp"
 #include "scratch_folder.hpp"
-#include "train/trace.hpp"
 
 namespace petaflow {
 namespace {

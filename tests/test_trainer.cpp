@@ -9,14 +9,14 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/self.hpp"
+#include "measure/binding.hpp"
+#include "measure/peak.hpp"
 #include "read_sample.hpp"
+#include "run/checkpoint_folder.hpp"
+#include "run/results.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
-#include "train/binding.hpp"
-#include "train/checkpoint_folder.hpp"
-#include "train/peak.hpp"
-#include "train/run_results.hpp"
 #include "train/schedule.hpp"
 #include "train/sync.hpp"
 #include "train/trainer.hpp"

@@ -16,8 +16,8 @@
 #include "nn/layers/pool.hpp"
 #include "nn/network.hpp"
 #include "program.hpp"
+#include "run/tuning.hpp"
 #include "scratch_folder.hpp"
-#include "train/tuning.hpp"
 
 namespace petaflow {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "comm/self.hpp"
+#include "program/application.hpp"
+#include "program/job.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_training.hpp"
-#include "train/application.hpp"
-#include "train/job.hpp"
 
 namespace petaflow::tiny {
 

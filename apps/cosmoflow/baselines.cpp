@@ -5,11 +5,11 @@
 #include <span>
 
 #include "base/activity.hpp"
+#include "comm/agree.hpp"
 #include "cosmoflow/spectrum.hpp"
 #include "io/log.hpp"
+#include "metrics/ridge.hpp"
 #include "nn/parallel.hpp"
-#include "train/agree.hpp"
-#include "train/ridge.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::cosmoflow {

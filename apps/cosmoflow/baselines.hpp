@@ -6,7 +6,7 @@
 
 #include "comm/communicator.hpp"
 #include "data/cosmo.hpp"
-#include "train/regression.hpp"
+#include "metrics/regression.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -7,7 +7,7 @@
 #include "cosmoflow/options.hpp"
 #include "data/bytes.hpp"
 #include "nn/layers/counts.hpp"
-#include "train/open_data.hpp"
+#include "program/open_data.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -7,10 +7,10 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "data/cosmo.hpp"
+#include "metrics/regression.hpp"
 #include "report/page.hpp"
+#include "report/run_record.hpp"
 #include "train/predictor.hpp"
-#include "train/regression.hpp"
-#include "train/run_record.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -8,6 +8,7 @@
 
 #include "base/build_info.hpp"
 #include "base/error.hpp"
+#include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
@@ -16,7 +17,6 @@
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
 #include "nn/parallel.hpp"
-#include "train/agree.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::cosmoflow {

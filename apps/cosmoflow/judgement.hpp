@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cosmoflow/options.hpp"
-#include "train/application.hpp"
-#include "train/regression.hpp"
+#include "metrics/regression.hpp"
+#include "program/application.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -10,7 +10,7 @@
 #include "cosmoflow/generate.hpp"
 #include "cosmoflow/model.hpp"
 #include "data/cosmo.hpp"
-#include "train/application.hpp"
+#include "program/application.hpp"
 
 namespace petaflow::cosmoflow {
 

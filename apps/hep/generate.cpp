@@ -9,7 +9,7 @@
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
-#include "train/generated_files.hpp"
+#include "program/generated_files.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow::hep {

@@ -1,13 +1,13 @@
 // The HEP application: new physics against background in calorimeter images.
 #pragma once
 
+#include "comm/agree.hpp"
 #include "data/bytes.hpp"
 #include "hep/generate.hpp"
 #include "hep/hep_report.hpp"
 #include "hep/judgement.hpp"
 #include "hep/options.hpp"
 #include "hep/phi.hpp"
-#include "train/agree.hpp"
 
 namespace petaflow::hep {
 

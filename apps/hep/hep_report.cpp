@@ -9,9 +9,9 @@
 
 #include "report/comparison.hpp"
 #include "report/html.hpp"
+#include "report/json_values.hpp"
+#include "report/judged_runs.hpp"
 #include "report/png.hpp"
-#include "train/json_values.hpp"
-#include "train/judged_runs.hpp"
 
 namespace petaflow::hep {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "data/hep.hpp"
+#include "metrics/classification.hpp"
 #include "report/page.hpp"
-#include "train/classification.hpp"
-#include "train/run_record.hpp"
+#include "report/run_record.hpp"
 
 namespace petaflow::hep {
 

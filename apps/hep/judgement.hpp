@@ -5,8 +5,8 @@
 
 #include "data/hep.hpp"
 #include "hep/options.hpp"
-#include "train/application.hpp"
-#include "train/classification.hpp"
+#include "metrics/classification.hpp"
+#include "program/application.hpp"
 
 namespace petaflow::hep {
 

@@ -10,7 +10,7 @@
 #include "data/hep.hpp"
 #include "hep/event_generator.hpp"
 #include "hep/model.hpp"
-#include "train/application.hpp"
+#include "program/application.hpp"
 
 namespace petaflow::hep {
 

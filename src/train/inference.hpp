@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "nn/network.hpp"
-#include "train/job.hpp"
+#include "program/job.hpp"
 
 namespace petaflow {
 

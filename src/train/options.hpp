@@ -7,6 +7,7 @@
 
 #include "config/schema.hpp"
 #include "nn/network_options.hpp"
+#include "update/optimizer_options.hpp"
 
 namespace petaflow {
 
@@ -34,16 +35,6 @@ struct TrainOptions {
   bool deterministic = false;        // the same bits on any number of ranks
   std::int64_t shards = 4;           // deterministic: parts of the batch whose gradients are summed in a fixed tree
   std::int64_t validate_epochs = 1;  // epochs between validations; 0: only at the end
-};
-
-struct OptimizerOptions {
-  std::string name = "adam";
-  double lr = 1e-3;
-  double momentum = 0.9;                              // sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
-  double weight_decay = 0;                            // on weights of convolutions and dense layers
-  double clip_norm = 0;                               // longer gradients are shortened to this L2 norm; 0: off
-  double larc = 0;                                    // trust coefficient of LARC; 0: off
 };
 
 struct ScheduleOptions {

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 
 namespace petaflow {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/activity.hpp"
 #include "base/region.hpp"
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {

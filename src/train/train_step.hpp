@@ -17,11 +17,11 @@
 #include "io/checkpoint.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
-#include "train/optimizer.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
 #include "train/stop_request.hpp"
 #include "train/sync.hpp"
+#include "update/optimizer.hpp"
 
 namespace petaflow {
 

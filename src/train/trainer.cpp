@@ -9,10 +9,10 @@
 
 #include "base/activity.hpp"
 #include "base/region.hpp"
+#include "comm/agree.hpp"
 #include "io/log.hpp"
-#include "train/agree.hpp"
-#include "train/checkpoint_folder.hpp"
-#include "train/run_folder.hpp"
+#include "run/checkpoint_folder.hpp"
+#include "run/folder.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {

@@ -7,7 +7,7 @@
 #include <Kokkos_Core.hpp>
 #include <nlohmann/json.hpp>
 
-#include "train/agree.hpp"
+#include "comm/agree.hpp"
 
 namespace petaflow {
 namespace {

@@ -1,0 +1,128 @@
+#include "measure/rates.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+namespace petaflow {
+namespace {
+
+std::string share_text(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.0f} %", 100 * part / whole) : "-";
+}
+
+/// Rate and share of peak of one direction of a stage.
+std::array<std::string, 2> cells(double seconds, double flop, double peak_gflops) {
+  if (!(flop > 0 && seconds > 0)) return {"-", "-"};
+  const double rate = 1e-9 * flop / seconds;
+  return {fmt::format("{:.0f}", rate), share_text(rate, peak_gflops)};
+}
+
+}  // namespace
+
+double flop_per_sample(const Network& network) {
+  return (network.forward_flop() + network.backward_flop()) / static_cast<double>(network.batch());
+}
+
+std::vector<std::pair<std::string, double>> parts(const StepTimes& times) {
+  return {{"input", times.input},
+          {"forward", times.forward},
+          {"backward", times.backward},
+          {"communication", times.communication},
+          {"optimizer", times.optimizer}};
+}
+
+StepTimes mean_times(Communicator& comm, StepTimes times) {
+  std::array<double, 5> all = {times.input, times.forward, times.backward, times.communication, times.optimizer};
+  comm.all_reduce_sum(std::span<double>(all));
+  for (double& value : all) value /= comm.size();
+  return {all[0], all[1], all[2], all[3], all[4]};
+}
+
+std::string describe(const StepTimes& times) {
+  std::string text;
+  for (const auto& [name, seconds] : parts(times)) {
+    text +=
+        fmt::format("{}{} {:.2f} s ({})", text.empty() ? "" : ", ", name, seconds, share_text(seconds, times.total()));
+  }
+  return text;
+}
+
+std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops) {
+  std::vector<std::vector<std::string>> rows = {
+      {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd data ms", "bwd weights ms", "GFLOP/s", "of peak"}};
+  const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
+  for (const StageReport& stage : network.report()) {
+    const auto forward = cells(stage.forward_s / count, stage.forward_flop, peak_gflops);
+    const auto backward = cells(stage.backward_s / count, stage.backward_flop, peak_gflops);
+    const auto ms = [&](double seconds) { return fmt::format("{:.2f}", 1e3 * seconds / count); };
+    const bool is_conv = stage.kind == StageKind::kConvolution, has_data = !is_conv || stage.backward_data != "-";
+    rows.push_back({stage.name, fmt::format("{:.2f}", 1e-9 * (stage.forward_flop + stage.backward_flop)),
+                    ms(stage.forward_s), forward[0], forward[1],
+                    has_data ? ms(stage.backward_s - stage.backward_weights_s) : "-",
+                    is_conv ? ms(stage.backward_weights_s) : "-", backward[0], backward[1]});
+  }
+  return format_table(rows);
+}
+
+nlohmann::json stage_json(const Network& network, std::int64_t passes, double peak_gflops) {
+  static constexpr const char* kKinds[] = {"convolution", "dense", "pointwise"};
+  nlohmann::json stages = nlohmann::json::array();
+  const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
+  for (const StageReport& stage : network.report()) {
+    const double forward = stage.forward_s / count, backward = stage.backward_s / count;
+    const double seconds = forward + backward, flop = stage.forward_flop + stage.backward_flop;
+    stages.push_back({{"stage", stage.name},
+                      {"kind", kKinds[static_cast<std::size_t>(stage.kind)]},
+                      {"forward", stage.forward},
+                      {"backward_data", stage.backward_data},
+                      {"backward_weights", stage.backward_weights},
+                      {"forward_ms", 1e3 * forward},
+                      {"backward_ms", 1e3 * backward},
+                      {"backward_weights_ms", 1e3 * stage.backward_weights_s / count},
+                      {"forward_flop", stage.forward_flop},
+                      {"backward_flop", stage.backward_flop},
+                      {"gflops", seconds > 0 ? 1e-9 * flop / seconds : 0},
+                      {"share_of_peak", seconds > 0 && peak_gflops > 0 ? 1e-9 * flop / seconds / peak_gflops : 0}});
+  }
+  return stages;
+}
+
+std::size_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::size_t>(usage.ru_maxrss) * 1024;
+}
+
+std::string describe_arena(const Network& network) {
+  return fmt::format("arena: {}, {} of it on huge pages", format_bytes(network.arena_bytes()),
+                     format_bytes(network.arena_huge_page_bytes()));
+}
+
+std::string format_bytes(std::size_t bytes) {
+  const double mib = static_cast<double>(bytes) / (1 << 20);
+  return mib < 1024 ? fmt::format("{:.3f} MiB", mib) : fmt::format("{:.2f} GiB", mib / 1024);
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      line += c == 0 ? fmt::format("{:<{}}", row[c], widths[c]) : fmt::format("  {:>{}}", row[c], widths[c]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += (text.empty() ? "" : "\n") + line;
+  }
+  return text;
+}
+
+}  // namespace petaflow

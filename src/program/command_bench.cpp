@@ -1,0 +1,180 @@
+// bench INPUT: training steps at the batch and shape of the input file, on samples in memory or on the training data.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include <nlohmann/json.hpp>
+
+#include "comm/agree.hpp"
+#include "io/progress.hpp"
+#include "measure/peak.hpp"
+#include "measure/rates.hpp"
+#include "measure/synthetic_data.hpp"
+#include "program/commands.hpp"
+#include "program/open_data.hpp"
+#include "run/tuning.hpp"
+#include "train/schedule.hpp"
+#include "train/trainer.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::int64_t kWarmupSteps = 2;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+/// What reading the training data took, from the beginning of the epoch to the end of the last step.
+struct IoRates {
+  double samples = 0;          // of the global batches
+  double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
+  std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+  // The largest of any rank:
+  double seconds = 0;
+  double waited_steps = 0;  // found their batch not ready
+  double waited_s = 0;
+  double first_s = 0;  // of waited_s, for the first batch, before which nothing can be read
+};
+
+/// What the loader's threads read; NaN where the kernel does not count it.
+double bytes_read(const Loader& loader, bool from_files) try {
+  const auto bytes = static_cast<double>(loader.bytes_read());
+  return bytes == 0 && from_files ? NAN : bytes;  // some that keep no count say 0
+} catch (const Error&) {
+  return NAN;
+}
+
+/// Adds what the loaders of all ranks counted.
+void finish(IoRates& io, Communicator& comm, const Loader& loader) {
+  io.bytes = bytes_read(loader, io.held_bytes == 0);
+  comm.all_reduce_sum(std::span<double>(&io.bytes, 1));
+  const LoaderWaits& waits = loader.waits();
+  std::array<double, 4> largest = {io.seconds, static_cast<double>(waits.batches), waits.seconds, io.first_s};
+  comm.all_reduce_max(largest);
+  io.seconds = largest[0], io.waited_steps = largest[1], io.waited_s = largest[2], io.first_s = largest[3];
+}
+
+nlohmann::json io_json(const IoRates& io, std::int64_t steps) {
+  nlohmann::json json = {{"bytes_read", nullptr},
+                         {"mb_per_s", nullptr},
+                         {"samples_per_s", io.samples / io.seconds},
+                         {"waited_steps", static_cast<std::int64_t>(io.waited_steps)},
+                         {"waited_share", io.waited_steps / static_cast<double>(steps)},
+                         {"waited_s", io.waited_s},
+                         {"first_batch_s", io.first_s},
+                         {"held_bytes", io.held_bytes}};
+  if (std::isnan(io.bytes)) return json;
+  json["bytes_read"] = static_cast<std::int64_t>(io.bytes);
+  json["mb_per_s"] = 1e-6 * io.bytes / io.seconds;
+  return json;
+}
+
+std::string io_text(const IoRates& io, std::int64_t steps) {
+  const std::string held =
+      io.held_bytes == 0 ? "" : fmt::format(" (data.cache_gb: {} are held in memory)", format_bytes(io.held_bytes));
+  const std::string bytes = std::isnan(io.bytes) ? "this kernel does not count the bytes read (/proc/self/task/*/io)"
+                                                 : fmt::format("{:.0f} bytes read{}, {:.1f} MB/s", io.bytes, held,
+                                                               1e-6 * io.bytes / io.seconds);
+  return fmt::format(
+      "files: {}; {:.2f} samples/s delivered in {:.2f} s\n"
+      "steps that waited for data: {:.0f} of {} ({:.0f} %), {:.3f} s, of these {:.3f} s for the first batch",
+      bytes, io.samples / io.seconds, io.seconds, io.waited_steps, steps,
+      100 * io.waited_steps / static_cast<double>(steps), io.waited_s, io.first_s);
+}
+
+}  // namespace
+
+int command_bench(Job& job) {
+  job.load_input();
+  say_binding(job);
+  std::unique_ptr<Dataset> made_up, train;
+  std::unique_ptr<Loss> loss;
+  std::unique_ptr<TrainStep> step;
+  std::unique_ptr<Loader> loader;
+  std::int64_t steps = job.line.steps;
+  tune_convolutions(job, true);
+  if (job.line.io) train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
+  agree(*job.comm, [&] {
+    const Graph graph = job.app.model(job.app.sample_shape());
+    loss = job.app.loss();
+    made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
+                                              loss->targets(graph.output()));
+    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
+    loader = std::make_unique<Loader>(*made_up, loader_options(job.options, step->share()));
+  });
+  loader->start_epoch(0);
+  for (std::int64_t s = 0; s < kWarmupSteps; ++s) step->run(*loader, 0);  // a rate of 0: the weights stay
+  if (train) {
+    agree(*job.comm, [&] {
+      LoaderOptions options = loader_options(job.options, step->share());
+      options.augment = job.app.augmentation(*train);
+      loader = std::make_unique<Loader>(*train, options);
+    });
+    steps = std::min(steps, loader->steps_per_epoch());
+  }
+  const Schedule schedule(job.options.schedule, job.options.optimizer.lr, loader->steps_per_epoch(),
+                          job.options.train.epochs * loader->steps_per_epoch());
+  step->reset_times();
+  IoRates io;
+  std::vector<double> seconds;
+  const Kokkos::Timer whole;
+  if (train) loader->start_epoch(0);
+  for (std::int64_t s = 0; s < steps; ++s) {
+    job.comm->barrier();
+    const Kokkos::Timer timer;
+    io.samples += static_cast<double>(step->run(*loader, schedule.rate(s)).samples);
+    seconds.push_back(timer.seconds());
+    if (s == 0) io.first_s = loader->waits().seconds;
+  }
+  if (train) {
+    io.seconds = whole.seconds();
+    io.held_bytes = train->memory().size_bytes();
+    finish(io, *job.comm, *loader);
+  }
+  const Network& network = step->network();
+  const StepTimes times = mean_times(*job.comm, step->times());
+  const std::size_t resident_bytes = peak_resident_bytes();
+  const Peaks peaks = measure_peaks(job.context);
+  const double median_s = median(seconds), peak = peaks.of(job.options.precision);
+  const double samples_per_s = static_cast<double>(job.options.train.batch) / median_s;
+  const double gflops = 1e-9 * samples_per_s * flop_per_sample(network);
+  const std::int64_t passes = steps * step->share().passes;
+  if (job.line.json) {
+    nlohmann::json json = {{"samples_per_s", samples_per_s},
+                           {"ms_per_step", 1e3 * median_s},
+                           {"gflops", gflops},
+                           {"precision", job.options.precision},
+                           {"peak_gflops", peak},  // in that precision
+                           {"peak_gflops_f32_fma", peaks.f32_fma},
+                           {"peak_gflops_bf16_dot", peaks.bf16_dot},
+                           {"peak_gflops_bf16_tile", peaks.bf16_tile},
+                           {"batch", job.options.train.batch},
+                           {"ranks", job.comm->size()},
+                           {"threads_per_rank", job.context.threads},
+                           {"steps", steps},
+                           {"arena_bytes", network.arena_bytes()},
+                           {"arena_huge_page_bytes", network.arena_huge_page_bytes()},
+                           {"peak_resident_bytes", resident_bytes},
+                           {"stages", stage_json(network, passes, peak)}};
+    for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
+    if (train) json["io"] = io_json(io, steps);
+    print(job, json.dump(2));
+    return kDone;
+  }
+  print(job,
+        fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
+                    "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
+                    "{}\npeak resident memory of rank 0: {}",
+                    samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
+                    format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"),
+                    job.options.precision, peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
+                    stage_table(network, passes, peak), describe_arena(network), format_bytes(resident_bytes)));
+  return kDone;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,124 @@
+#include "program/command_line.hpp"
+
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+
+#include "base/build_info.hpp"
+#include "program/commands.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr const char* kFooter =
+    "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a "
+    "signal or run.wall_time, to be resumed.";
+
+CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
+  CLI::App& command = *program.add_subcommand(name, description);
+  command.footer(kFooter);
+  return command;
+}
+
+void add_input(CLI::App& command, CommandLine& line) {
+  command.add_option("INPUT", line.input, "input file (TOML)")->required();
+  command.add_option("OVERRIDE", line.overrides, "keys of the input file, changed for this run: train.batch=16")
+      ->option_text("key=value ...");
+}
+
+void add_run(CLI::App& command, CommandLine& line) {
+  command.add_option("RUN", line.input, "run folder or checkpoint")->required();
+  command.add_option("FILE", line.files, "data files or patterns")->required();
+}
+
+std::string version_text(const std::string& program) {
+  const BuildInfo& build = build_info();
+  return fmt::format("{} of petaflow {}, commit {}\nKokkos {}, {}, {}, HDF5 {}", program, build.version, build.commit,
+                     build.kokkos, *build.onednn != '\0' ? fmt::format("oneDNN {}", build.onednn) : "without oneDNN",
+                     mpi_library(), build.hdf5);
+}
+
+}  // namespace
+
+ParsedLine parse_command_line(const std::vector<std::string>& arguments, const Application& application) {
+  ParsedLine parsed;
+  CommandLine& line = parsed.line;
+  CLI::App program(application.description(), application.name());
+  program.footer(kFooter);
+  program.require_subcommand(0, 1);
+  program.set_version_flag(
+      "--version", [&] { return version_text(application.name()); }, "print what this program was built from");
+
+  CLI::App& generate = add_command(program, "generate", "Write a small valid data set to the files that INPUT names");
+  add_input(generate, line);
+  generate.add_flag("--overwrite", line.overwrite, "replace files that exist");
+
+  CLI::App& train = add_command(program, "train", "Train the network; writes a run folder");
+  add_input(train, line);
+  train.add_flag("--check", line.check, "validate everything, estimate memory and time, and quit");
+  CLI::Option* overwrite = train.add_flag("--overwrite", line.overwrite, "replace a run folder that exists");
+  train.add_flag("--resume", line.resume, "go on from the newest checkpoint of the run folder, where there is one")
+      ->excludes(overwrite);
+
+  CLI::App& evaluate = add_command(program, "evaluate", "Judge a trained network on files");
+  add_run(evaluate, line);
+  evaluate.add_flag("--json", line.json, "print JSON");
+
+  CLI::App& predict = add_command(program, "predict", "Write the score of every sample in files");
+  add_run(predict, line);
+  predict.add_option("-o,--output", line.output, "HDF5 file to write")->required();
+  predict.add_flag("--overwrite", line.overwrite, "replace the output file");
+
+  CLI::App& summary =
+      add_command(program, "summary", "Show layers, stages, implementations, flop and memory; needs no data");
+  add_input(summary, line);
+  summary.add_flag("--json", line.json, "print JSON");
+
+  CLI::App& bench =
+      add_command(program, "bench", "Measure training steps, on made-up samples in memory or on data.train");
+  add_input(bench, line);
+  bench.add_option("--steps", line.steps, "steps to measure")->check(CLI::Range(1, 1'000'000))->capture_default_str();
+  bench.add_flag("--io", line.io,
+                 "on the samples of data.train, loaded as in training: bytes read, MB/s, steps that waited; ends with "
+                 "the epoch where --steps does not end it before");
+  bench.add_flag("--json", line.json, "print JSON");
+
+  CLI::App& report = add_command(program, "report", "Make the report of runs again, from their folders alone");
+  report.add_option("RUN", line.files, "run folders; several are shown side by side")->required();
+  report.add_option("-o,--output", line.output,
+                    "HTML file to write (default: report.html in the folder of the one run)");
+
+  CLI::App& save = add_command(program, "export", "Write the weights as safetensors, which PyTorch loads");
+  save.add_option("RUN", line.input, "run folder or checkpoint")->required();
+  save.add_option("-o,--output", line.output, "safetensors file to write")->required();
+  save.add_flag("--overwrite", line.overwrite, "replace the output file");
+
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
+  try {
+    program.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = program.get_subcommands();
+    parsed.text = chosen.empty() ? program.help() : chosen[0]->help(application.name());
+    parsed.exit_code = kDone;
+    return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.text = fmt::format("{}\n", version.what());
+    parsed.exit_code = kDone;
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = program.get_subcommands();
+    const std::string command = chosen.empty() ? "" : " " + chosen[0]->get_name();
+    parsed.text = fmt::format("{}; see {}{} --help", error.what(), application.name(), command);
+    parsed.exit_code = kUserErrorCode;
+    return parsed;
+  }
+  if (program.get_subcommands().empty()) {
+    parsed.text = program.help();
+    parsed.exit_code = kDone;
+    return parsed;
+  }
+  line.command = program.get_subcommands()[0]->get_name();
+  return parsed;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,70 @@
+#include "program/job.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "comm/agree.hpp"
+#include "io/hdf5.hpp"
+#include "io/log.hpp"
+#include "train/stop_request.hpp"
+
+namespace petaflow {
+
+Job::Job(Application& application, Communicator& communicator, CommandLine command_line)
+    : app(application), comm(&communicator), line(std::move(command_line)) {
+  declare(schema, options);
+  app.declare(schema);
+}
+
+void Job::watch_hangs() {
+  HangOptions hangs;
+  hangs.limit_s = options.run.hang_timeout;
+  hangs.interrupted = [] { return stop_request() == StopRequest::kSignal; };
+  hangs.say = [this](const std::string& text) {
+    log_status("");
+    std::fprintf(stderr, "%s: %s\n", app.name().c_str(), text.c_str());
+  };
+  comm->watch_hangs(std::move(hangs));
+}
+
+void Job::load_input() {
+  agree(*comm, [&] {
+    schema.load(line.input, line.overrides);
+    if (options.run.name.empty()) options.run.name = std::filesystem::path(line.input).stem().string();
+    const std::string& name = options.run.name;
+    if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
+      user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
+    }
+    if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
+    check(options, comm->size());
+    set_hdf5_locking(options.data.hdf5_locking);
+    watch_hangs();
+  });
+}
+
+void Job::load_text(const std::string& config, const std::string& where) {
+  agree(*comm, [&] {
+    std::vector<std::string> overrides;
+    for (const Entry& entry : parse_document(config, where))
+      overrides.push_back(entry.key + "=" + to_toml(entry.value));
+    try {
+      schema.load("", overrides);
+    } catch (const Error& error) {
+      user_error("{}: its configuration is not one of this program: {}", where, error.what());
+    }
+    // The run's own ranks do not bind those who use it.
+    options.train.deterministic = false;
+    options.train.batch = std::max<std::int64_t>(options.train.batch, comm->size());
+    check(options, comm->size());
+    set_hdf5_locking(options.data.hdf5_locking);
+  });
+  watch_hangs();
+}
+
+void Job::say_line(const std::string& text) const {
+  if (!line.json) log_line(text);
+}
+
+}  // namespace petaflow

@@ -1,0 +1,111 @@
+#include "program/run.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <map>
+#include <optional>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/activity.hpp"
+#include "comm/agree.hpp"
+#include "io/log.hpp"
+#include "measure/threads.hpp"
+#include "measure/tools.hpp"
+#include "program/command_line.hpp"
+#include "program/commands.hpp"
+
+namespace petaflow {
+namespace {
+
+int exit_code(const Error& error) { return error.kind() == ErrorKind::kUser ? kUserErrorCode : kFailureCode; }
+
+void complain(const std::string& program, const std::string& text) {
+  log_status("");
+  std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
+}
+
+int run_command(Job& job) {
+  static const std::map<std::string, int (*)(Job&)> commands = {
+      {"generate", command_generate}, {"train", command_train},     {"evaluate", command_evaluate},
+      {"predict", command_predict},   {"summary", command_summary}, {"bench", command_bench},
+      {"report", command_report},     {"export", command_export}};
+  return commands.at(job.line.command)(job);
+}
+
+extern "C" void end_without_the_others(int) {
+  constexpr char kText[] = "other ranks are missing in MPI_Finalize; all results are written\n";
+  static_cast<void>(write(STDERR_FILENO, kText, sizeof kText - 1));
+  _exit(kHangExitCode);
+}
+
+/// MPI_Finalize waits for a lost rank without end, out of sight of the watch over collectives.
+void limit_finalize(double seconds) {
+  if (seconds <= 0) return;
+  std::signal(SIGALRM, end_without_the_others);
+  alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
+}
+
+/// What all ranks know, rank 0 says.  What one rank alone knows ends all of them: the others wait in some operation and
+/// cannot be told.
+int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
+               Application& application, char* program) {
+  const std::unique_ptr<Communicator> world = make_communicator();
+  std::optional<Kokkos::ScopeGuard> kokkos;
+  std::unique_ptr<Job> job;  // holds memory of Kokkos: dies before it
+  try {
+    log_start(world->rank());
+    const ParsedLine parsed = parse_command_line(arguments, application);
+    if (parsed.exit_code) {
+      if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
+      if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
+      return *parsed.exit_code;
+    }
+    agree(*world, [] { prepare_kokkos_tools(); });
+    std::vector<std::string> options = kokkos_arguments(*world, kokkos_given);
+    std::vector<char*> pointers = {program};
+    for (std::string& option : options) pointers.push_back(option.data());
+    int count = static_cast<int>(pointers.size());
+    pointers.push_back(nullptr);
+    agree(*world, [&] { kokkos.emplace(count, pointers.data()); });
+    agree(*world, [&] { job = std::make_unique<Job>(application, *world, parsed.line); });
+    const int code = run_command(*job);
+    const Activity activity("ending");
+    world->barrier();
+    if (world->size() > 1) limit_finalize(job->options.run.hang_timeout);
+    return code;
+  } catch (const AgreedError& error) {
+    if (world->rank() == 0) complain(application.name(), error.what());
+    return exit_code(error);
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
+    const bool alone = world->size() == 1;
+    complain(application.name(), alone ? error.what() : fmt::format("rank {}: {}", world->rank(), error.what()));
+    if (!alone) world->abort(exit_code(error));
+    return exit_code(error);
+  }
+}
+
+}  // namespace
+
+int run(int argc, char** argv, Application& application) {
+  try {
+    const MpiSession mpi(&argc, &argv);
+    std::vector<std::string> arguments, kokkos;
+    for (int i = 1; i < argc; ++i) {
+      const std::string argument = argv[i];
+      (argument.starts_with("--kokkos-") ? kokkos : arguments).push_back(argument);
+    }
+    return run_in_mpi(arguments, kokkos, application, argv[0]);
+  } catch (...) {
+    const Error error = to_error(std::current_exception());
+    complain(application.name(), error.what());
+    return exit_code(error);
+  }
+}
+
+}  // namespace petaflow

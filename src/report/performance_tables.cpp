@@ -1,0 +1,209 @@
+#include "report/performance_tables.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "report/html.hpp"
+#include "report/page.hpp"
+
+namespace petaflow {
+namespace {
+
+using Row = std::vector<std::string>;
+
+constexpr const char* kPartTones[] = {"s6", "s1", "s4", "s2", "s5", "s3", "s7", "s8"};
+
+double seconds_of(const nlohmann::json& parts, const std::string& name) {
+  for (const nlohmann::json& part : parts) {
+    if (part.value("part", "") == name) return part.value("seconds", 0.0);
+  }
+  return 0;
+}
+
+std::string percent(double part, double whole, int decimals = 0) {
+  return whole > 0 ? fmt::format("{:.{}f} %", 100 * part / whole, decimals) : "–";
+}
+
+std::string bar(const nlohmann::json& parts) {
+  double total = 0;
+  for (const nlohmann::json& part : parts) total += part.value("seconds", 0.0);
+  if (!(total > 0)) return "";
+  std::string html = "<div class=\"bar\">";
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double share = parts[i].value("seconds", 0.0) / total;
+    const std::string text = percent(share, 1);
+    html += fmt::format("<span class=\"{}\" style=\"flex:{:.4f}\" title=\"{} {}\">{}</span>", kPartTones[i % 8], share,
+                        html_escape(parts[i].value("part", "")), text,
+                        share > 0.07 ? "<b>" + text + "</b>" : std::string());
+  }
+  return html + "</div>\n";
+}
+
+std::string bars(const std::vector<const RunRecord*>& runs) {
+  std::vector<LegendEntry> entries;
+  const nlohmann::json& parts = runs[0]->performance.at("time");
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    entries.push_back({parts[i].value("part", ""), kPartTones[i % 8], "block"});
+  std::string html = legend_html(entries);
+  for (const RunRecord* run : runs) {
+    if (runs.size() > 1) html += "<div class=\"bar-name\">" + html_escape(run->name) + "</div>\n";
+    html += bar(run->performance.at("time"));
+  }
+  return "<div class=\"wide\">" +
+         figure_of(html,
+                   "Wall time of the training steps, mean over ranks; validation is not in it. Communication is "
+                   "what the backward pass did not hide.") +
+         "</div>\n";
+}
+
+/// Two decimals; what is less but something is said to be.
+std::string gflop(double flop) {
+  if (!(flop > 0)) return "–";
+  return flop < 5e6 ? "&lt; 0.01" : grouped(1e-9 * flop, 2);
+}
+
+std::string rate(double flop, double ms) { return flop > 0 && ms > 0 ? grouped(1e-6 * flop / ms, 1) : "–"; }
+
+std::string category_table(const std::vector<const RunRecord*>& runs) {
+  const std::string source =
+      "Work of one step on rank 0 by category. A convolution's time includes what is fused into it: bias, pooling, "
+      "activation, dropout. Flop are 2 per multiply-add of the definition; where Winograd's transforms save some, "
+      "rates may exceed the peak, which is that of multiply-adds in registers, in the precision of the run, on the "
+      "threads of the rank";
+  if (runs.size() == 1) {
+    const nlohmann::json& performance = runs[0]->performance;
+    const double peak = performance.value("peak_gflops_per_rank", 0.0);
+    std::vector<Row> rows = {{"category", "ms", "share", "GFLOP", "GFLOP/s", "of peak"}};
+    WorkCategory sum{"step", 0, 0};
+    const std::vector<WorkCategory> categories = work_categories(performance);
+    for (const WorkCategory& category : categories) sum.ms += category.ms, sum.flop += category.flop;
+    const auto add = [&](const WorkCategory& c) {
+      rows.push_back({html_escape(c.name), grouped(c.ms, 2), percent(c.ms, sum.ms, 1), gflop(c.flop),
+                      rate(c.flop, c.ms), c.flop > 0 ? percent(1e-6 * c.flop / c.ms, peak) : "–"});
+    };
+    for (const WorkCategory& category : categories) add(category);
+    add(sum);
+    return table(rows, fmt::format("{}, {} GFLOP/s here.", source, grouped(peak)), "full sum");
+  }
+  std::vector<Row> rows = {{"category"}};
+  std::vector<std::string> names;
+  for (const RunRecord* run : runs) {
+    rows[0].push_back(html_escape(run->name) + "<br>ms");
+    rows[0].emplace_back("of peak");
+    for (const WorkCategory& category : work_categories(run->performance)) {
+      if (std::ranges::find(names, category.name) == names.end()) names.push_back(category.name);
+    }
+  }
+  for (const std::string& name : names) {
+    Row row = {html_escape(name)};
+    for (const RunRecord* run : runs) {
+      const std::vector<WorkCategory> categories = work_categories(run->performance);
+      const auto found = std::ranges::find(categories, name, &WorkCategory::name);
+      const bool there = found != categories.end();
+      row.push_back(there ? grouped(found->ms, 2) : "–");
+      row.push_back(there && found->flop > 0
+                        ? percent(1e-6 * found->flop / found->ms, run->performance.value("peak_gflops_per_rank", 0.0))
+                        : "–");
+    }
+    rows.push_back(row);
+  }
+  return table(rows, source + ".", "full");
+}
+
+std::string stages_table(const nlohmann::json& performance) {
+  const double peak = performance.value("peak_gflops_per_rank", 0.0);
+  std::vector<Row> rows = {{"stage", "GFLOP", "forward ms", "of peak", "data ms", "of peak", "weights ms", "of peak"}};
+  for (const nlohmann::json& stage : performance.value("stages", nlohmann::json::array())) {
+    const double forward = stage.value("forward_ms", 0.0), backward = stage.value("backward_ms", 0.0);
+    const bool is_conv = stage.value("kind", "") == "convolution";
+    const double weights = is_conv ? stage.value("backward_weights_ms", 0.0) : 0;
+    const double flop = stage.value("forward_flop", 0.0), back_flop = stage.value("backward_flop", 0.0);
+    const auto share = [&](double of_flop, double ms) {
+      return of_flop > 0 && ms > 0 ? percent(1e-6 * of_flop / ms, peak) : "–";
+    };
+    const std::string name = html_escape(stage.value("stage", "")),
+                      implementation = html_escape(stage.value("forward", ""));
+    rows.push_back({name + "<small>" + implementation + "</small>", gflop(flop + back_flop), grouped(forward, 2),
+                    share(flop, forward), grouped(backward - weights, 2),
+                    share(is_conv ? back_flop - flop : back_flop, backward - weights),
+                    is_conv ? grouped(weights, 2) : "–", is_conv ? share(flop, weights) : "–"});
+  }
+  return table(rows,
+               fmt::format("Stages of one pass of {} samples on rank 0. Data and weights are the two halves of the "
+                           "backward pass; where they are not kept apart, data stands for both.",
+                           performance.value("pass", std::int64_t{0})),
+               "full");
+}
+
+}  // namespace
+
+std::vector<WorkCategory> work_categories(const nlohmann::json& performance) {
+  const double passes = performance.value("passes_per_step", 1.0);
+  const double steps = std::max(1.0, performance.value("steps", 1.0));
+  WorkCategory forward{"convolutions, forward"}, data{"convolutions, gradient of data"},
+      weights{"convolutions, gradient of weights"}, dense{"dense layers"}, pointwise{"other layers"};
+  double stages_ms = 0;
+  for (const nlohmann::json& stage : performance.value("stages", nlohmann::json::array())) {
+    const double forward_ms = passes * stage.value("forward_ms", 0.0),
+                 backward_ms = passes * stage.value("backward_ms", 0.0);
+    const double flop = passes * stage.value("forward_flop", 0.0),
+                 back_flop = passes * stage.value("backward_flop", 0.0);
+    stages_ms += forward_ms + backward_ms;
+    if (stage.value("kind", "") == "convolution") {
+      const double weights_ms = passes * stage.value("backward_weights_ms", 0.0);
+      forward.ms += forward_ms;
+      forward.flop += flop;
+      weights.ms += weights_ms;
+      weights.flop += flop;
+      data.ms += backward_ms - weights_ms;
+      data.flop += back_flop - flop;
+    } else {
+      WorkCategory& category = stage.value("kind", "") == "dense" ? dense : pointwise;
+      category.ms += forward_ms + backward_ms;
+      category.flop += flop + back_flop;
+    }
+  }
+  const nlohmann::json parts = performance.value("time_of_rank_0", nlohmann::json::array());
+  const auto part_ms = [&](const char* name) { return 1e3 * seconds_of(parts, name) / steps; };
+  const WorkCategory rest{"loss, copies and launches",
+                          std::max(0.0, part_ms("forward") + part_ms("backward") - stages_ms)};
+  std::vector<WorkCategory> all = {forward,
+                                   data,
+                                   weights,
+                                   dense,
+                                   pointwise,
+                                   rest,
+                                   {"optimizer", part_ms("optimizer")},
+                                   {"communication", part_ms("communication")},
+                                   {"input", part_ms("input")}};
+  std::erase_if(all, [](const WorkCategory& category) { return category.ms <= 0 && category.flop <= 0; });
+  return all;
+}
+
+std::string performance_section(const std::vector<RunRecord>& runs) {
+  std::vector<const RunRecord*> ended;
+  for (const RunRecord& run : runs) {
+    if (run.finished() && run.performance.value("steps", std::int64_t{0}) > 0) ended.push_back(&run);
+  }
+  if (ended.empty()) return "";
+  std::string html;
+  if (runs.size() == 1) {
+    const nlohmann::json& p = ended[0]->performance;
+    html = fmt::format(
+        "<p>{} weights, {} GFLOP per sample (forward and backward). Sustained {} GFLOP/s over all ranks ({} of peak), "
+        "at best {} "
+        "between two lines of the log. Memory of rank 0: at most {} MiB, {} of them for activations and scratch.</p>\n",
+        grouped(p.value("parameters", 0.0)), readable(1e-9 * p.value("flop_per_sample", 0.0), 3),
+        readable(p.value("gflops", 0.0), 3),
+        percent(p.value("gflops", 0.0), p.value("peak_gflops_per_rank", 0.0) * p.value("ranks", 1.0)),
+        readable(p.value("best_gflops", 0.0), 3), grouped(p.value("peak_resident_bytes", 0.0) / (1 << 20)),
+        grouped(p.value("arena_bytes", 0.0) / (1 << 20)));
+  }
+  html += bars(ended) + category_table(ended);
+  if (runs.size() == 1) html += stages_table(ended[0]->performance);
+  return html;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,129 @@
+#include "run/folder.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "comm/agree.hpp"
+#include "io/atomic_file.hpp"
+#include "run/checkpoint_folder.hpp"
+#include "run/manifest.hpp"
+#include "run/tuning.hpp"
+#include "train/weights.hpp"
+
+namespace petaflow {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<fs::path> event_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with(kEventsPrefix)) files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace
+
+void check_run_folder(Job& job) {
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    const fs::path folder = job.run_folder();
+    const bool exists = fs::exists(folder) || fs::is_symlink(folder);
+    if (exists && !fs::is_directory(folder)) {
+      user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
+                 folder.string());
+    }
+    if (exists && !fs::is_empty(folder) && !job.line.overwrite && !job.line.resume) {
+      user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
+                 folder.string());
+    }
+    check_parent(folder / kConfigFile);
+  });
+}
+
+std::optional<ResumePoint> find_resume_point(Job& job) {
+  if (!job.line.resume) return std::nullopt;
+  ResumePoint point;
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    for (const std::string& path : checkpoints_in(job.run_folder())) {
+      try {
+        point.checkpoint = load_checkpoint(path);
+        point.path = path;
+        return;
+      } catch (const Error& error) {
+        job.say("warning: passed over: {}", error.what());
+      }
+    }
+    if (fs::exists(fs::path(job.run_folder()) / "checkpoint.h5")) {
+      user_error(
+          "{} holds a checkpoint.h5 that cannot be gone on from, and no other checkpoint that is whole; start a "
+          "new run, with its weights (train.init) or with --overwrite",
+          job.run_folder());
+    }
+  });
+  point.path = broadcast_text(*job.comm, point.path);
+  if (point.path.empty()) {
+    job.say("{} holds no checkpoint to go on from: the run starts from the beginning", job.run_folder());
+    return std::nullopt;
+  }
+  broadcast_checkpoint(*job.comm, point.checkpoint);
+  return point;
+}
+
+namespace {
+
+// Keeps the lines up to a step.
+void cut_metrics(const std::string& path, std::int64_t step) {
+  std::string kept;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    if (json.is_object() && json.value("step", step + 1) <= step) kept += line + "\n";
+  }
+  write_file_atomically(path, kept);
+}
+
+}  // namespace
+
+std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::int64_t>& resumed_step) {
+  std::unique_ptr<MetricsLog> metrics;
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    const fs::path folder = job.run_folder();
+    const std::string log = (folder / kMetricsFile).string();
+    std::error_code status;
+    fs::create_directories(folder, status);
+    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
+    if (resumed_step) {
+      put_in_order(folder.string(), *resumed_step);
+      cut_metrics(log, *resumed_step);
+    } else {
+      remove_checkpoints(folder.string());
+      for (const char* file : {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile,
+                               kReportFile, kTuningFile, kMllogFile}) {
+        fs::remove(folder / file, status);
+        if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
+      }
+      for (const fs::path& events : event_files(folder)) {
+        fs::remove(events, status);
+        if (status) user_error("cannot remove {}: {}", events.string(), status.message());
+      }
+    }
+    write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
+    if (job.tuning) write_tuning((folder / kTuningFile).string(), machine_text(job.context.threads), job.tuning->table);
+    metrics = std::make_unique<MetricsLog>(log, folder.string());
+  });
+  write_manifest(job);
+  return metrics;
+}
+
+std::string provenance(const Job& job) {
+  return describe_process(job).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace petaflow

@@ -1,0 +1,120 @@
+#include "run/manifest.hpp"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "base/build_info.hpp"
+#include "comm/agree.hpp"
+#include "comm/communicator.hpp"
+#include "config/document.hpp"
+#include "data/files.hpp"
+#include "io/atomic_file.hpp"
+#include "measure/binding.hpp"
+#include "run/folder.hpp"
+
+namespace petaflow {
+namespace {
+
+std::string utc(std::time_t time) {
+  std::array<char, 64> text{};
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+/// The arguments as the process got them, Kokkos' own among them.
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  return arguments;
+}
+
+/// Variables that change what a run does, as they were when the process started.
+nlohmann::json environment() {
+  nlohmann::json set = nlohmann::json::object();
+  std::ifstream file("/proc/self/environ", std::ios::binary);
+  for (std::string text; std::getline(file, text, '\0');) {
+    const std::string name = text.substr(0, text.find('='));
+    for (const char* prefix :
+         {"OMP_", "GOMP_", "KMP_", "KOKKOS_", "OMPI_MCA_btl", "OMPI_MCA_pml", "OMPI_MCA_coll", "UCX_", "FI_",
+          "SLURM_JOB_ID", "SLURM_CPU_BIND", "HDF5_USE_FILE_LOCKING", "CUDA_VISIBLE_DEVICES", "DNNL_", "ONEDNN_"}) {
+      if (name.starts_with(prefix)) set[name] = text.substr(std::min(text.size(), name.size() + 1));
+    }
+  }
+  return set;
+}
+
+nlohmann::json data_files(const std::vector<std::string>& names, const std::string& what) {
+  nlohmann::json files = nlohmann::json::array();
+  std::vector<std::string> paths;
+  try {
+    if (!names.empty()) paths = expand_files(names, what);
+  } catch (const Error&) {
+    paths = names;  // of a test set that is made later
+  }
+  for (const std::string& path : paths) {
+    struct stat status{};
+    nlohmann::json file = {{"path", path}};
+    if (stat(path.c_str(), &status) == 0) {
+      file["size_bytes"] = status.st_size;
+      file["modified"] = utc(status.st_mtime);
+    }
+    files.push_back(file);
+  }
+  return files;
+}
+
+}  // namespace
+
+nlohmann::json describe_process(const Job& job) {
+  const BuildInfo& build = build_info();
+  nlohmann::json libraries = {{"Kokkos", build.kokkos}, {"MPI", mpi_library()}, {"HDF5", build.hdf5}};
+  if (*build.onednn != '\0') libraries["oneDNN"] = build.onednn;
+  if (*build.kokkos_kernels != '\0') libraries["Kokkos Kernels"] = build.kokkos_kernels;
+  std::error_code ignored;
+  const Binding own = own_binding(job.comm->rank(), job.context.threads);
+  return {{"application", job.app.name()},    {"run", job.options.run.name},
+          {"version", build.version},         {"commit", build.commit},
+          {"compiler", build.compiler},       {"flags", build.flags},
+          {"build_type", build.build_type},   {"libraries", libraries},
+          {"command_line", command_line()},   {"working_folder", std::filesystem::current_path(ignored).string()},
+          {"input", job.line.input},          {"overrides", job.line.overrides},
+          {"environment", environment()},     {"seed", job.options.train.seed},
+          {"ranks", job.comm->size()},        {"threads_per_rank", job.context.threads},
+          {"communicator", job.comm->name()}, {"host", own.host},
+          {"processor", own.processor},       {"time", utc(std::time(nullptr))}};
+}
+
+void write_manifest(Job& job) {
+  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    nlohmann::json manifest = describe_process(job);
+    manifest["binding"] = bindings;
+    const DataOptions& data = job.options.data;
+    manifest["data"] = {{"train", data_files(data.train, "data.train")},
+                        {"validation", data_files(data.validation, "data.validation")},
+                        {"test", data_files(data.test, "data.test")}};
+    const std::string path = job.run_folder() + "/" + kManifestFile;
+    if (std::filesystem::exists(path)) {  // a resumed run: what went before stays
+      nlohmann::json before = nlohmann::json::parse(read_text_file(path), nullptr, false);
+      if (before.is_object()) {
+        nlohmann::json earlier = before.value("earlier", nlohmann::json::array());
+        before.erase("earlier");
+        earlier.push_back(before);
+        manifest["earlier"] = earlier;
+      }
+    }
+    write_file_atomically(path, manifest.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  });
+}
+
+}  // namespace petaflow
