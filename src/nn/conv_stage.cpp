@@ -1,6 +1,7 @@
 #include "nn/conv_stage.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/region.hpp"
@@ -26,29 +27,67 @@ struct AddTo {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
 };
 
+/// A row of pixels += one of a dense box.
+template <class T>
+struct AddRow {
+  const T* from;
+  T* to;                  // the first pixel of the box
+  Strides strides;        // of `to`
+  std::int64_t d, h;      // extents of the box
+  std::int64_t width, c;  // pixels of a row, and their channels
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t row) const {
+    const T* a = from + row * width * c;
+    T* b = to + row / h / d * strides.n + row / h % d * strides.d + row % h * strides.h;
+    for (std::int64_t w = 0; w < width; ++w, a += c, b += strides.w) {
+      for (std::int64_t i = 0; i < c; ++i) b[i] = static_cast<T>(static_cast<float>(b[i]) + static_cast<float>(a[i]));
+    }
+  }
+};
+
+/// Adds a dense box to its place in a tensor.
+/// @param threads  1: in the calling thread
+void add_box(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
+             const Tensor& to) {
+  const auto add = [&]<class T>(T) {
+    const AddRow<T> add_row{reinterpret_cast<const T*>(from),
+                            reinterpret_cast<T*>(begin_of(to, box)),
+                            Strides::of(to.shape.extent(), to.pixel_stride),
+                            box.d.size(),
+                            box.h.size(),
+                            to.shape.w,
+                            to.shape.c};
+    launch(context, threads, label, box.rows(), add_row);
+  };
+  to.type == DType::kF32 ? add(float{}) : add(Bf16{});
+}
+
 }  // namespace
 
-std::size_t ConvStage::PassPlan::slot_bytes() const {
-  return align_up(v_bytes) + align_up(kernel_bytes) + align_up(sum_elements * sizeof(float)) +
-         align_up(exact_elements * sizeof(double)) + bias_bytes;
-}
-
-float* ConvStage::PassPlan::sum(std::byte* slot) const {
-  return reinterpret_cast<float*>(slot + align_up(v_bytes) + align_up(kernel_bytes));
-}
-
-double* ConvStage::PassPlan::exact(std::byte* slot) const {
-  return reinterpret_cast<double*>(reinterpret_cast<std::byte*>(sum(slot)) + align_up(sum_elements * sizeof(float)));
-}
-
 ConvStage::ConvStage(const Options& options, const Context& context)
-    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
+    : options_(options),
+      layout_{options.conv.in_channels, options.conv.in_channels, false},
+      division_(context, options.fixed_order),
+      buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
-  forward_ = plan(Pass::kForward, bands(options, Pass::kForward, context));
+  forward_ = plan(Pass::kForward, context);
   if (options.backward) {
-    weights_ = plan(Pass::kBackwardWeights, bands(options, Pass::kBackwardWeights, context));
-    if (options.wants_dx) data_ = plan(Pass::kBackwardData, bands(options, Pass::kBackwardData, context));
+    weights_ = plan(Pass::kBackwardWeights, context);
+    if (options.wants_dx) data_ = plan(Pass::kBackwardData, context);
   }
+}
+
+void ConvStage::prepare(const Context& context) {
+  Layout layout = layout_;
+  layout.x_stride = buffers.x[0].pixel_stride;
+  if (options_.wants_dx) layout.dx_stride = buffers.dx[0].pixel_stride, layout.adds_dx = buffers.adds[0];
+  const Layout before = std::exchange(layout_, layout);
+  if (layout.x_stride != before.x_stride) {
+    forward_ = plan(Pass::kForward, context);
+    if (options_.backward) weights_ = plan(Pass::kBackwardWeights, context);
+  }
+  const bool moves_dx = layout.dx_stride != before.dx_stride || layout.adds_dx != before.adds_dx;
+  if (options_.backward && options_.wants_dx && moves_dx) data_ = plan(Pass::kBackwardData, context);
 }
 
 Bands ConvStage::bands(const Options& options, Pass pass, const Context& context) {
@@ -62,11 +101,24 @@ Bands ConvStage::bands(const Options& options, Pass pass, const Context& context
 }
 
 std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
-  return static_cast<std::size_t>(plan.bands.whole() ? 1 : buffers_) * plan.slot_bytes();
+  return static_cast<std::size_t>(plan.bands.whole() ? 1 : buffers_) * plan.scratch.bytes;
 }
 
-ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
+ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
   PassPlan result;
+  Options options = options_;
+  const bool data = pass == Pass::kBackwardData, adds = data && layout_.adds_dx;
+  options.conv.x_strides = Strides::of(options.conv.in, data ? layout_.dx_stride : layout_.x_stride);
+  Bands bands = ConvStage::bands(options, pass, context);
+  std::int64_t dx_elements = 0;
+  if (adds) {
+    for (ConvDesc& shape : bands.shapes) {
+      const Strides dense = Strides::of(shape.in, shape.in_channels);
+      // Of one sample the distance to the next says nothing but that there are planes in between.
+      shape.x_strides = {shape.n == 1 ? shape.x_strides.n : dense.n, dense.d, dense.h, dense.w};
+      dx_elements = std::max(dx_elements, shape.n * shape.in.volume() * shape.in_channels);
+    }
+  }
   try {
     result.choice = choose_conv(pass, bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
   } catch (const Error& error) {
@@ -74,18 +126,24 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, Bands bands) const {
     user_error("layer {}: {}", options_.name, error.what());
   }
   result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.name);
-  result.v_bytes = static_cast<std::size_t>(bands.largest_v_bytes());
-  result.kernel_bytes = result.choice.kernel->scratch_bytes();
+  PassPlan::Scratch& scratch = result.scratch;
+  const auto add = [&](std::size_t& begin, std::size_t bytes) {
+    begin = scratch.bytes;
+    scratch.bytes += align_up(bytes);
+  };
+  add(scratch.v, static_cast<std::size_t>(bands.largest_v_bytes()));
+  add(scratch.dx, static_cast<std::size_t>(dx_elements) * size_of(options_.conv.type));
+  add(scratch.kernel, result.choice.kernel->scratch_bytes());
   if (pass == Pass::kBackwardWeights) {
-    result.sum_elements =
-        static_cast<std::size_t>(result.choice.kernel->gradient_elements() + options_.conv.out_channels);
+    const auto channels = static_cast<std::size_t>(options_.conv.out_channels),
+               elements = static_cast<std::size_t>(result.choice.kernel->gradient_elements());
+    add(scratch.sum, (elements + channels) * sizeof(float));
     if (bands.whole()) {
-      result.bias_bytes = align_up(channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
+      add(scratch.channels, channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
     } else {
-      const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
-      const bool many =
-          bands.boxes.size() > sums_in_f32(result.sum_elements - channels) * static_cast<std::size_t>(division_.slots);
-      result.exact_elements = many ? result.sum_elements : channels;
+      const bool many = bands.boxes.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.slots);
+      result.exact_elements = many ? elements + channels : channels;
+      add(scratch.exact, result.exact_elements * sizeof(double));
     }
   }
   result.bands = std::move(bands);
@@ -129,24 +187,25 @@ void ConvStage::forward(const Context& context) {
   const PassPlan& plan = forward_;
   const Region region(plan.label);
   const auto slot = [&](int index) {
-    return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+    return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
+  const PassPlan::Scratch& in = plan.scratch;
   const auto convolve = [&](const BandBox& box, std::byte* memory) {
     plan.choice.kernel->run(context, box.shape,
-                            {begin_of(buffers.x[0], box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+                            {begin_of(buffers.x[0], box.x), memory + in.v, nullptr, memory + in.kernel});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     division_.run_whole(plan.label, [&] { convolve(box, memory); });
-    finish.forward_all(context, plan.label, memory);
+    finish.forward_all(context, plan.label, memory + in.v);
     return;
   }
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
     const BandBox& box = plan.bands.boxes[index];
     std::byte* memory = slot(thread);
     convolve(box, memory);
-    finish.forward(context, box.y, box.v, memory);
+    finish.forward(context, box.y, box.v, memory + in.v);
   });
 }
 
@@ -171,41 +230,40 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const PassPlan& plan = weights_;
   const Region region(plan.label);
   const auto slot = [&](int index) {
-    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   ConvKernel& kernel = *plan.choice.kernel;
   const std::size_t boxes = plan.bands.boxes.size();
   const int slots = plan.bands.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(boxes));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
   const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
-  const auto sum_of = [&](int index) { return plan.sum(slot(index)); };
+  const PassPlan::Scratch& in = plan.scratch;
+  const auto sum_of = [&](int index) { return reinterpret_cast<float*>(slot(index) + in.sum); };
   const auto correlate = [&](const BandBox& box, int index) {
     std::byte* memory = slot(index);
-    kernel.run(context, box.shape,
-               {begin_of(buffers.x[0], box.x), memory, sum_of(index), memory + align_up(plan.v_bytes)});
+    kernel.run(context, box.shape, {begin_of(buffers.x[0], box.x), memory + in.v, sum_of(index), memory + in.kernel});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
-    restore.backward_all(context, plan.label, memory);
-    float* sum = sum_of(0) + elements;
-    sum_channels(context, division_.slots, memory, options_.conv.type, box.v.sample.size() * options_.conv.out.volume(),
-                 options_.conv.out_channels, sum,
-                 reinterpret_cast<std::byte*>(sum_of(0)) + align_up(plan.sum_elements * sizeof(float)));
+    restore.backward_all(context, plan.label, memory + in.v);
+    sum_channels(context, division_.slots, memory + in.v, options_.conv.type,
+                 box.v.sample.size() * options_.conv.out.volume(), options_.conv.out_channels, sum_of(0) + elements,
+                 memory + in.channels);
     division_.run_whole(plan.label, [&] { correlate(box, 0); });
   } else {
     parallel_slots(plan.label, slots, [&](int index) {
       float* sum = sum_of(index);
       std::fill_n(sum, elements + channels, 0.0F);
-      double* exact = plan.exact(slot(index));
+      auto* exact = reinterpret_cast<double*>(slot(index) + in.exact);
       std::fill_n(exact, plan.exact_elements, 0.0);
       const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
       const std::size_t first = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots),
                         last = boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots);
       for (std::size_t i = first; i < last; ++i) {
         const BandBox& box = plan.bands.boxes[i];
-        restore.backward(context, box.v, slot(index), {sum + elements, exact + kept});
+        restore.backward(context, box.v, slot(index) + in.v, {sum + elements, exact + kept});
         correlate(box, index);
         if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
@@ -231,24 +289,27 @@ void ConvStage::backward_data(const Context& context) {
   const PassPlan& plan = data_;
   const Region region(plan.label);
   const auto slot = [&](int index) {
-    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.slot_bytes();
+    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
+  const PassPlan::Scratch& in = plan.scratch;
   const auto spread = [&](const BandBox& box, std::byte* memory) {
-    plan.choice.kernel->run(context, box.shape,
-                            {begin_of(buffers.dx[0], box.x), memory, nullptr, memory + align_up(plan.v_bytes)});
+    std::byte* const dx = layout_.adds_dx ? memory + in.dx : begin_of(buffers.dx[0], box.x);
+    plan.choice.kernel->run(context, box.shape, {dx, memory + in.v, nullptr, memory + in.kernel});
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
-    restore.backward_all(context, plan.label, memory);
+    restore.backward_all(context, plan.label, memory + in.v);
     division_.run_whole(plan.label, [&] { spread(box, memory); });
+    if (layout_.adds_dx) add_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0]);
     return;
   }
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
     const BandBox& box = plan.bands.boxes[index];
     std::byte* memory = slot(thread);
-    restore.backward(context, box.v, memory);
+    restore.backward(context, box.v, memory + in.v);
     spread(box, memory);
+    if (layout_.adds_dx) add_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0]);
   });
 }
 

@@ -36,6 +36,9 @@ class ConvStage final : public Stage {
     return std::max(scratch_bytes(weights_), scratch_bytes(data_));
   }
   bool backward_needs_input() const override { return true; }
+  bool can_add(std::size_t /*input*/) const override { return true; }
+  bool takes_slices() const override { return true; }
+  void prepare(const Context& context) override;
   void refresh(const Context& context) override;
   void forward(const Context& context) override;
   void backward(const Context& context, float* gradient) override;
@@ -51,17 +54,25 @@ class ConvStage final : public Stage {
     Bands bands;
     ConvChoice choice;
     std::string label;
-    std::size_t v_bytes = 0;       // buffer of one box of v
-    std::size_t kernel_bytes = 0;  // scratch of the kernel
-    // Of one slot, backward weights:
-    std::size_t sum_elements = 0;    // the weights' gradient and the bias', in f32
-    std::size_t exact_elements = 0;  // in double: the weights' where there are many boxes, and the bias'
-    std::size_t bias_bytes = 0;      // scratch of the bias sum of a whole box
-    std::size_t slot_bytes() const;
-    float* sum(std::byte* slot) const;
-    double* exact(std::byte* slot) const;
+    std::size_t exact_elements = 0;  // backward weights: sums in double
+    /// Where the parts of a slot of scratch begin, in bytes.
+    struct Scratch {
+      std::size_t v = 0;       // v of a box, dense
+      std::size_t dx = 0;      // dx of a box, dense, where it is added to what is there
+      std::size_t kernel = 0;  // what the kernel asks for
+      std::size_t sum = 0;    // backward weights, f32: the weights' gradient in the kernel's order, the bias' behind it
+      std::size_t exact = 0;  // in double: the weights' gradient where there are many boxes, and the bias'
+      std::size_t channels = 0;  // for the sum of a whole v over its pixels
+      std::size_t bytes = 0;     // of all
+    } scratch;
   };
-  PassPlan plan(Pass pass, Bands bands) const;
+  /// Pixels of inputs whose channels are slices, and gradients that are added to others.
+  struct Layout {
+    std::int64_t x_stride = 0, dx_stride = 0;  // elements between pixels of x[0] and dx[0]
+    bool adds_dx = false;
+    bool operator==(const Layout&) const = default;
+  };
+  PassPlan plan(Pass pass, const Context& context) const;
   std::string describe(const PassPlan& plan) const;
   Epilogue epilogue() const;
   std::size_t scratch_bytes(const PassPlan& plan) const;
@@ -69,6 +80,7 @@ class ConvStage final : public Stage {
   void backward_data(const Context& context);
 
   Options options_;
+  Layout layout_;
   Division division_;
   int buffers_ = 1;  // slots of scratch of a pass in boxes
   PassPlan forward_, weights_, data_;
