@@ -31,9 +31,13 @@ struct Initial {
             scale * std::sqrt(2.0 / static_cast<double>(fans)),
             true,
             0,
-            glorot ? Distribution::kUniform : Distribution::kNormal};
+            glorot ? Distribution::kUniform : Distribution::kNormal,
+            0,
+            ParamRole::kWeight};
   }
-  ParamSpec biases(std::int64_t outputs) const { return {"bias", {outputs}, 0, false, bias, Distribution::kNormal}; }
+  ParamSpec biases(std::int64_t outputs) const {
+    return {"bias", {outputs}, 0, false, bias, Distribution::kNormal, 0, ParamRole::kBias};
+  }
 };
 
 }  // namespace petaflow

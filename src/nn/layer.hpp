@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/shape.hpp"
 
 namespace petaflow {
@@ -12,6 +14,9 @@ namespace petaflow {
 class Lowering;
 
 enum class Distribution { kNormal, kUniform };
+
+/// What an array is to the operations that a layer consists of, which find theirs by it.
+enum class ParamRole { kOther, kWeight, kBias };
 
 /// An array of a layer that checkpoints keep, in PyTorch's layout: trained by the optimizer, or the running mean of a
 /// statistic of the batches.
@@ -26,6 +31,7 @@ struct ParamSpec {
   /// In the place of its gradient backward() leaves the statistic of the pass times real samples of the pass times
   /// StepState::loss_scale, so that the sum over all passes is the mean per sample.
   double running_momentum = 0;
+  ParamRole role = ParamRole::kOther;
 
   bool trained() const { return running_momentum == 0; }
 
@@ -44,11 +50,19 @@ struct Cost {
 class Layer {
  public:
   virtual ~Layer() = default;
-  /// Shape inference; throws a user error naming both shapes where x does not fit.
-  virtual Shape output(const Shape& x) const = 0;
+  /// Shape inference of a layer of one input and one output; throws a user error naming both shapes where x does not
+  /// fit.  Layers of several override outputs() instead.
+  virtual Shape output(const Shape& /*x*/) const { failure("a layer without output() or outputs()"); }
+  /// Shapes of what the layer gives, from those of what it takes; throws a user error where these do not fit.
+  virtual std::vector<Shape> outputs(std::span<const Shape> x) const {
+    if (x.size() != 1) user_error("takes one input, found {}", x.size());
+    return {output(x.front())};
+  }
+  /// @param x  shape of the first input, here and below
   virtual std::vector<ParamSpec> parameters(const Shape& /*x*/) const { return {}; }
   virtual Cost cost(const Shape& /*x*/) const { return {}; }
-  /// Appends the operations that the layer consists of.
+  /// Appends the operations that the layer consists of: the first takes the layer's inputs, each other one what the
+  /// one before it gives, and the last one gives the layer's outputs.
   virtual void lower(Lowering& ops) const = 0;
 };
 

@@ -1,233 +1,345 @@
+// Layers become stages in two steps.  First all values are found: which operations run as one stage, which values they
+// pass on, and where concatenations let values lie in one memory.  Then the stages are made, whose kernels need to know
+// the strides of their operands.
 #include "nn/lowering.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "nn/conv_stage.hpp"
 #include "nn/conv_tuning.hpp"
-#include "nn/convert_stage.hpp"
+#include "nn/copy_stage.hpp"
 #include "nn/dense_stage.hpp"
 #include "nn/epilogue_stage.hpp"
+#include "nn/fusion.hpp"
 
 namespace petaflow {
 
 namespace {
 
-// A stage in the making: a linear operation or none, and the epilogue collected so far.
-struct Fusion {
-  const Lowering::Entry* linear = nullptr;  // ConvOp or DenseOp
-  EpilogueDesc epilogue;
-  bool started = false;
-  std::vector<std::size_t> layers;
-  std::string name;
-  Shape input;  // with the batch
-
-  // Takes an operation into the epilogue; false where it cannot follow what is there already.
-  bool take(const Operation& operation, int layer) {
-    if (epilogue.dropout > 0) return false;
-    if (std::holds_alternative<BiasOp>(operation)) {
-      if (linear == nullptr || epilogue.bias || epilogue.activation || epilogue.pool.kind != PoolKind::kNone)
-        return false;
-      epilogue.bias = true;
-    } else if (const auto* pool = std::get_if<PoolOp>(&operation)) {
-      // Activation and average do not commute the other way round; a maximum commutes with any monotone function.
-      if (epilogue.pool.kind != PoolKind::kNone) return false;
-      epilogue.pool = pool->geometry;
-      if (epilogue.pool.window.volume() == 0) {  // global
-        epilogue.pool.window = epilogue.v.extent();
-        epilogue.pool.stride = epilogue.v.extent();
-      }
-      const Extent out = epilogue.pool.output(epilogue.v.extent());
-      epilogue.y = {epilogue.v.n, epilogue.v.c, out.d, out.h, out.w};
-    } else if (const auto* activation = std::get_if<ActivationOp>(&operation)) {
-      if (epilogue.activation || epilogue.pool.kind == PoolKind::kAverage) return false;
-      epilogue.activation = true;
-      epilogue.negative_slope = activation->negative_slope;
-    } else if (const auto* dropout = std::get_if<DropoutOp>(&operation)) {
-      epilogue.dropout = dropout->probability;
-      epilogue.layer = layer;
-    } else {
-      return false;
-    }
-    return true;
-  }
-};
-
-const char* name_of(const Operation& operation) {
-  if (const auto* pool = std::get_if<PoolOp>(&operation))
-    return pool->geometry.kind == PoolKind::kMax ? "max pool" : "average pool";
-  if (const auto* activation = std::get_if<ActivationOp>(&operation))
-    return activation->negative_slope > 0 ? "leaky relu" : "relu";
-  if (std::holds_alternative<DropoutOp>(operation)) return "dropout";
-  return "";
-}
-
 class Builder {
  public:
-  Builder(const Graph& graph, const std::vector<StageParameter>& parameters, const NetworkOptions& options,
+  Builder(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters, const NetworkOptions& options,
           const Context& context)
-      : graph_(graph),
-        parameters_(parameters),
-        options_(options),
-        context_(context),
-        shape_(graph.sample().with_batch(options.batch)),
-        type_(graph.sample_type()) {}
+      : graph_(graph), parameters_(parameters), options_(options), context_(context) {}
 
-  std::vector<LoweredStage> build() {
-    Lowering lowering;
-    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
-      lowering.begin_layer(i);
-      graph_.nodes()[i].layer->lower(lowering);
-    }
-    for (Lowering::Entry& entry : lowering.entries()) add(entry);
-    finish();
-    convert(DType::kF32, "output");
-    return std::move(stages_);
+  LoweredNetwork build() {
+    count_uses();
+    values_.push_back({{"input", graph_.sample().with_batch(options_.batch), graph_.sample_type()}});
+    values_.front().fixed = "it is the network's input";
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) lower_layer(i);
+    LoweredNetwork network;
+    for (const GraphValue output : graph_.outputs())
+      network.outputs.push_back(in_type(at_[output.index].value, DType::kF32, "output"));
+    for (std::size_t i = 0; i < values_.size(); ++i) place(i);
+    for (Draft& draft : drafts_) network.stages.push_back(make(std::move(draft)));
+    for (Planned& value : values_) network.values.push_back(std::move(value.value));
+    return network;
   }
 
  private:
-  void add(Lowering::Entry& entry) {
-    const Graph::Node& node = graph_.nodes()[entry.layer];
-    const int layer = static_cast<int>(entry.layer);
-    if (std::holds_alternative<ConvOp>(entry.operation) || std::holds_alternative<DenseOp>(entry.operation)) {
-      finish();
-      start(node.output.with_batch(options_.batch));
-      fusion_.linear = &entry;
-    } else if (auto* own = std::get_if<StageOp>(&entry.operation)) {
-      finish();
-      if (type_ == DType::kBf16) convert(DType::kF32, node.name);
-      const Shape out = node.output.with_batch(options_.batch);
-      StageSetup setup{node.name, shape_, {}, options_};
-      const std::vector<ParamSpec> specs = node.layer->parameters(node.input);
-      for (const ParamSpec& spec : specs) setup.parameters.push_back(*parameter(entry.layer, spec.name));
-      own->stage->setup(setup, context_);
-      const DType type = own->stage->output_type();
-      emit({node.name, {entry.layer}, shape_, out, type, std::move(own->stage), 0, seen_parameters_});
-      seen_parameters_ = seen_parameters_ || std::ranges::any_of(specs, &ParamSpec::trained);
-      return;
-    } else {
-      if (!fusion_.started) start(shape_);
-      if (!fusion_.take(entry.operation, layer)) {
-        finish();
-        start(shape_);
-        PETAFLOW_REQUIRE(fusion_.take(entry.operation, layer), "operation {} of layer {} cannot stand alone",
-                         name_of(entry.operation), node.name);
-      }
+  // A value, and what is known of it until all are known.
+  struct Planned {
+    LoweredValue value;
+    std::optional<std::size_t> host = std::nullopt;  // the concatenation that it is a part of
+    std::int64_t channel = 0;                        // of the host, where it begins
+    std::string fixed = "";                          // why it cannot become part of one; empty: it can
+  };
+  // What an operation gives to the next one: a stage in the making, or a value.
+  struct Flow {
+    std::unique_ptr<Fusion> open = nullptr;
+    std::size_t value = 0;
+  };
+  // A stage of which the values are known: one of these three.
+  struct Draft {
+    LoweredStage lowered;
+    std::unique_ptr<Fusion> fusion = nullptr;
+    std::unique_ptr<Stage> own = nullptr;  // that a layer brings, or a copy
+  };
+
+  void count_uses() {
+    uses_.resize(graph_.values());
+    at_.resize(graph_.values());
+    for (const Graph::Node& node : graph_.nodes()) {
+      for (const GraphValue value : node.inputs) ++uses_[value.index];
     }
-    note(entry.layer, node.name, name_of(entry.operation));
-  }
-
-  void start(const Shape& v) {
-    fusion_ = Fusion{};
-    fusion_.started = true;
-    fusion_.input = shape_;
-    fusion_.epilogue.v = fusion_.epilogue.y = v;
-  }
-
-  void note(std::size_t layer, const std::string& layer_name, std::string_view operation) {
-    if (fusion_.layers.empty() || fusion_.layers.back() != layer) fusion_.layers.push_back(layer);
-    if (fusion_.name.empty()) {
-      fusion_.name = layer_name;
-    } else if (!operation.empty()) {
-      fusion_.name += fmt::format(" + {}", operation);
-    }
-  }
-
-  std::optional<StageParameter> parameter(std::size_t layer, std::string_view name) const {
-    const std::string full = fmt::format("{}/{}", graph_.nodes()[layer].name, name);
-    const auto found =
-        std::find_if(parameters_.begin(), parameters_.end(), [&](const StageParameter& p) { return p.name == full; });
-    return found == parameters_.end() ? std::nullopt : std::optional<StageParameter>(*found);
-  }
-
-  void finish() {
-    if (!fusion_.started) return;
-    if (fusion_.linear != nullptr) {
-      const bool conv = std::holds_alternative<ConvOp>(fusion_.linear->operation);
-      convert(conv ? options_.precision : DType::kF32, fusion_.name);
-    }
-    fusion_.epilogue.type = type_;
-    LoweredStage lowered{fusion_.name,    fusion_.layers, fusion_.input, fusion_.epilogue.y, type_, nullptr, 0,
-                         seen_parameters_};
-    if (fusion_.linear == nullptr) {
-      lowered.stage = std::make_unique<EpilogueStage>(fusion_.name, fusion_.epilogue, options_.backward);
-    } else {
-      const std::size_t layer = fusion_.linear->layer;
-      const Graph::Node& node = graph_.nodes()[layer];
-      const StageParameter weight = *parameter(layer, "weight");
-      const auto bias = fusion_.epilogue.bias ? parameter(layer, "bias") : std::nullopt;
-      lowered.forward_flop = node.layer->cost(fusion_.input).flop;
-      if (const auto* conv = std::get_if<ConvOp>(&fusion_.linear->operation)) {
-        ConvDesc desc;
-        desc.n = options_.batch;
-        desc.in_channels = fusion_.input.c;
-        desc.out_channels = conv->out_channels;
-        desc.in = fusion_.input.extent();
-        desc.out = fusion_.epilogue.v.extent();
-        desc.geometry = conv->geometry;
-        desc.x_strides = Strides::of(desc.in, desc.in_channels);
-        desc.y_strides = Strides::of(desc.out, desc.out_channels);
-        desc.type = type_;
-        desc.split = type_ == DType::kF32 && options_.kernels.f32 == "split3";
-        const KernelOptions& kernels = options_.kernels;
-        ConvStage::Options stage{node.name,
-                                 desc,
-                                 fusion_.epilogue,
-                                 weight,
-                                 bias,
-                                 options_.backward,
-                                 seen_parameters_,
-                                 options_.fixed_order,
-                                 {kernels, kernels, kernels}};
-        if (kernels.conv == "tune") {
-          PETAFLOW_REQUIRE(kernels.tuning != nullptr,
-                           "a network is to be tuned, but nothing was given to tune it with");
-          kernels.tuning->tune(stage, context_);
+    for (const Graph::Node& node : graph_.nodes()) {
+      for (const GraphValue value : node.outputs) {
+        if (uses_[value.index] == 0 && !is_output(value)) {
+          user_error("layer {}: nothing uses what it gives, and it is no output of the network", node.name);
         }
-        lowered.stage = std::make_unique<ConvStage>(stage, context_);
-      } else {
-        lowered.stage = std::make_unique<DenseStage>(
-            DenseStage::Options{node.name, fusion_.input, fusion_.epilogue, weight, bias, options_.backward,
-                                seen_parameters_, options_.fixed_order, options_.kernels},
-            context_);
       }
-      seen_parameters_ = true;
     }
-    emit(std::move(lowered));
-    fusion_ = Fusion{};
   }
 
-  // What the stage `reader` reads must be of this type.
-  void convert(DType type, const std::string& reader) {
-    if (type_ == type) return;
-    PETAFLOW_REQUIRE(type_ != DType::kI16, "{} reads whole numbers", reader);
-    const std::string name = fmt::format("to {} for {}", name_of(type), reader);
-    emit({name, {}, shape_, shape_, type, std::make_unique<ConvertStage>(name), 0, seen_parameters_});
+  bool is_output(GraphValue value) const {
+    const auto outputs = graph_.outputs();
+    return std::ranges::find(outputs, value) != outputs.end();
   }
 
-  void emit(LoweredStage stage) {
-    shape_ = stage.output;
-    type_ = stage.type;
-    stages_.push_back(std::move(stage));
+  void lower_layer(std::size_t layer) {
+    const Graph::Node& node = graph_.nodes()[layer];
+    std::vector<Flow> flows;
+    for (const GraphValue value : node.inputs) {
+      Flow& from = at_[value.index];
+      flows.push_back({std::move(from.open), from.value});
+    }
+    Lowering lowering;
+    node.layer->lower(lowering);
+    for (Operation& operation : lowering.operations()) flows = apply(operation, layer, std::move(flows));
+    PETAFLOW_REQUIRE(flows.size() == node.outputs.size(), "layer {} gives {} values", node.name, flows.size());
+    for (std::size_t i = 0; i < flows.size(); ++i) {
+      const GraphValue value = node.outputs[i];
+      // What a single layer reads may become part of that one's stage.
+      if (uses_[value.index] != 1 || is_output(value)) flows[i] = {nullptr, settle(std::move(flows[i]))};
+      if (is_output(value)) values_[flows[i].value].fixed = "it is an output of the network";
+      at_[value.index] = std::move(flows[i]);
+    }
+  }
+
+  std::vector<Flow> apply(Operation& operation, std::size_t layer, std::vector<Flow> flows) {
+    const std::string& name = graph_.nodes()[layer].name;
+    if (auto* own = std::get_if<StageOp>(&operation)) return bring(std::move(own->stage), layer, std::move(flows));
+    std::vector<Flow> result(1);
+    if (std::holds_alternative<ConcatOp>(operation)) {
+      result[0].value = concatenate(layer, std::move(flows));
+      return result;
+    }
+    PETAFLOW_REQUIRE(flows.size() == 1, "layer {}: operation {} takes one value", name, name_of(operation));
+    const bool conv = std::holds_alternative<ConvOp>(operation);
+    if (conv || std::holds_alternative<DenseOp>(operation)) {
+      std::size_t x = in_type(settle(std::move(flows[0])), conv ? options_.precision : DType::kF32, name);
+      if (!conv) x = whole_pixels(x, name);
+      flows[0].open = start(x, graph_.nodes()[layer].output.with_batch(options_.batch));
+      Fusion& fusion = *flows[0].open;
+      fusion.linear_layer = layer;
+      if (conv) {
+        fusion.linear = std::get<ConvOp>(operation);
+      } else {
+        fusion.linear = std::get<DenseOp>(operation);
+      }
+    } else {
+      if (!flows[0].open) flows[0].open = start_pointwise(flows[0].value, name);
+      if (!flows[0].open->take(operation, layer)) {
+        flows[0].open = start_pointwise(settle(std::move(flows[0])), name);
+        PETAFLOW_REQUIRE(flows[0].open->take(operation, layer), "operation {} of layer {} cannot stand alone",
+                         name_of(operation), name);
+      }
+    }
+    flows[0].open->note(operation, layer, name);
+    return flows;
+  }
+
+  std::unique_ptr<Fusion> start(std::size_t x, const Shape& v) const {
+    auto fusion = std::make_unique<Fusion>();
+    fusion->input = x;
+    fusion->epilogue.v = fusion->epilogue.y = v;
+    fusion->epilogue.type = values_[x].value.type;
+    return fusion;
+  }
+  std::unique_ptr<Fusion> start_pointwise(std::size_t x, const std::string& reader) {
+    x = whole_pixels(x, reader);
+    return start(x, values_[x].value.shape);
+  }
+
+  std::size_t new_value(const std::string& name, const Shape& shape, DType type, bool wants_gradient) {
+    values_.push_back({{name, shape, type, wants_gradient}});
+    return values_.size() - 1;
+  }
+
+  /// The value that a flow ends in.
+  std::size_t settle(Flow flow) {
+    if (!flow.open) return flow.value;
+    Fusion& fusion = *flow.open;
+    const bool linear = !std::holds_alternative<std::monostate>(fusion.linear);
+    const std::string& name = graph_.nodes()[fusion.layers.front()].name;
+    const bool wants = linear || values_[fusion.input].value.wants_gradient;
+    const std::size_t y = new_value(name, fusion.epilogue.y, fusion.epilogue.type, wants);
+    drafts_.push_back({{fusion.name, fusion.layers, {fusion.input}, {y}, nullptr}, std::move(flow.open)});
+    return y;
+  }
+
+  /// The stage that a layer brings.
+  std::vector<Flow> bring(std::unique_ptr<Stage> stage, std::size_t layer, std::vector<Flow> flows) {
+    const Graph::Node& node = graph_.nodes()[layer];
+    StageSetup setup{node.name, {}, parameters_[layer], options_};
+    std::vector<std::size_t> inputs, outputs;
+    bool wants = std::ranges::any_of(node.layer->parameters(node.input), &ParamSpec::trained);
+    for (Flow& flow : flows) {
+      std::size_t x = settle(std::move(flow));
+      if (values_[x].value.type == DType::kBf16) x = in_type(x, DType::kF32, node.name);
+      if (!stage->takes_slices()) x = whole_pixels(x, node.name);
+      wants = wants || values_[x].value.wants_gradient;
+      setup.x.push_back(values_[x].value.shape);
+      inputs.push_back(x);
+    }
+    stage->setup(setup, context_);
+    std::vector<Flow> result;
+    for (const GraphValue value : node.outputs) {
+      const Shape shape = graph_.shape(value).with_batch(options_.batch);
+      const std::size_t y = new_value(node.name, shape, stage->output_type(), wants);
+      if (!stage->takes_slices()) values_[y].fixed = fmt::format("{} gives whole pixels", node.name);
+      outputs.push_back(y);
+      result.push_back({nullptr, y});
+    }
+    drafts_.push_back(
+        {{node.name, {layer}, std::move(inputs), std::move(outputs), nullptr}, nullptr, std::move(stage)});
+    return result;
+  }
+
+  std::size_t copy(std::size_t x, const std::string& name, DType type, const std::string& reason) {
+    const LoweredValue from = values_[x].value;
+    const std::size_t y = new_value(name, from.shape, type, from.wants_gradient);
+    drafts_.push_back({{name, {}, {x}, {y}, nullptr}, nullptr, std::make_unique<CopyStage>(name, reason)});
+    return y;
+  }
+
+  /// The value x as numbers of this type.
+  std::size_t in_type(std::size_t x, DType type, const std::string& reader) {
+    const LoweredValue& from = values_[x].value;
+    if (from.type == type) return x;
+    PETAFLOW_REQUIRE(from.type != DType::kI16, "{} reads whole numbers", reader);
+    if (const auto found = converted_.find(x); found != converted_.end()) return found->second;
+    return converted_[x] = copy(x, fmt::format("to {} for {}", petaflow::name_of(type), reader), type, "");
+  }
+
+  /// The value x in memory of its own.
+  std::size_t whole_pixels(std::size_t x, const std::string& reader) {
+    if (!values_[x].host) {
+      if (values_[x].fixed.empty()) values_[x].fixed = fmt::format("{} takes whole pixels", reader);
+      return x;
+    }
+    if (const auto found = whole_.find(x); found != whole_.end()) return found->second;
+    const LoweredValue& from = values_[x].value;
+    const std::string name = fmt::format("copy of {} for {}", from.name, reader);
+    return whole_[x] = copy(x, name, from.type, fmt::format("{}: {} takes whole pixels", name, reader));
+  }
+
+  std::size_t concatenate(std::size_t layer, std::vector<Flow> flows) {
+    const Graph::Node& node = graph_.nodes()[layer];
+    std::vector<std::size_t> parts;
+    for (Flow& flow : flows) parts.push_back(settle(std::move(flow)));
+    const auto is = [&](DType type) {
+      return std::ranges::any_of(parts, [&](std::size_t part) { return values_[part].value.type == type; });
+    };
+    if (is(DType::kI16)) user_error("layer {}: whole numbers cannot be concatenated", node.name);
+    const DType type = is(DType::kBf16) ? DType::kBf16 : DType::kF32;
+    const std::size_t y = new_value(node.name, node.output.with_batch(options_.batch), type, false);
+    std::int64_t channel = 0;
+    for (std::size_t part : parts) {
+      const LoweredValue from = values_[part].value;
+      std::string reason = values_[part].fixed;
+      if (reason.empty() && values_[part].host) {
+        reason = fmt::format("it lies in {}", values_[*values_[part].host].value.name);
+      }
+      if (from.type != type || !reason.empty()) {
+        const std::string name = fmt::format("copy of {} for {}", from.name, node.name);
+        part = copy(part, name, type, reason.empty() ? "" : fmt::format("{}: {}", name, reason));
+      }
+      values_[part].host = y;
+      values_[part].channel = channel;
+      channel += from.shape.c;
+      values_[y].value.wants_gradient = values_[y].value.wants_gradient || from.wants_gradient;
+    }
+    return y;
+  }
+
+  /// Where a value lies: in its host, or that one's host.
+  void place(std::size_t index) {
+    LoweredValue& value = values_[index].value;
+    for (value.root = index; values_[value.root].host; value.root = *values_[value.root].host) {
+      value.channel += values_[value.root].channel;
+    }
+  }
+  std::int64_t pixel_stride(std::size_t value) const { return values_[values_[value].value.root].value.shape.c; }
+
+  LoweredStage make(Draft draft) {
+    LoweredStage lowered = std::move(draft.lowered);
+    if (draft.own) {
+      lowered.stage = std::move(draft.own);
+      return lowered;
+    }
+    const Fusion& fusion = *draft.fusion;
+    if (std::holds_alternative<std::monostate>(fusion.linear)) {
+      lowered.stage = std::make_unique<EpilogueStage>(fusion.name, fusion.epilogue, options_.backward);
+      return lowered;
+    }
+    const Graph::Node& node = graph_.nodes()[fusion.linear_layer];
+    const LoweredValue& x = values_[fusion.input].value;
+    lowered.forward_flop = node.layer->cost(x.shape).flop;
+    lowered.stage = std::holds_alternative<ConvOp>(fusion.linear) ? make_conv(fusion) : make_dense(fusion);
+    return lowered;
+  }
+
+  std::unique_ptr<Stage> make_conv(const Fusion& fusion) const {
+    const auto& op = std::get<ConvOp>(fusion.linear);
+    const LoweredValue& x = values_[fusion.input].value;
+    ConvDesc desc;
+    desc.n = options_.batch;
+    desc.in_channels = x.shape.c;
+    desc.out_channels = op.out_channels;
+    desc.in = x.shape.extent();
+    desc.out = fusion.epilogue.v.extent();
+    desc.geometry = op.geometry;
+    desc.x_strides = Strides::of(desc.in, pixel_stride(fusion.input));
+    desc.y_strides = Strides::of(desc.out, desc.out_channels);
+    desc.type = x.type;
+    desc.split = x.type == DType::kF32 && options_.kernels.f32 == "split3";
+    const KernelOptions& kernels = options_.kernels;
+    ConvStage::Options stage{graph_.nodes()[fusion.linear_layer].name,
+                             desc,
+                             fusion.epilogue,
+                             *parameter(fusion.linear_layer, ParamRole::kWeight),
+                             bias_of(fusion),
+                             options_.backward,
+                             x.wants_gradient,
+                             options_.fixed_order,
+                             {kernels, kernels, kernels}};
+    if (kernels.conv == "tune") {
+      PETAFLOW_REQUIRE(kernels.tuning != nullptr, "a network is to be tuned, but nothing was given to tune it with");
+      kernels.tuning->tune(stage, context_);
+    }
+    return std::make_unique<ConvStage>(stage, context_);
+  }
+
+  std::unique_ptr<Stage> make_dense(const Fusion& fusion) const {
+    const LoweredValue& x = values_[fusion.input].value;
+    return std::make_unique<DenseStage>(
+        DenseStage::Options{graph_.nodes()[fusion.linear_layer].name, x.shape, fusion.epilogue,
+                            *parameter(fusion.linear_layer, ParamRole::kWeight), bias_of(fusion), options_.backward,
+                            x.wants_gradient, options_.fixed_order, options_.kernels},
+        context_);
+  }
+
+  std::optional<StageParameter> parameter(std::size_t layer, ParamRole role) const {
+    const Graph::Node& node = graph_.nodes()[layer];
+    const std::vector<ParamSpec> specs = node.layer->parameters(node.input);
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (specs[i].role == role) return parameters_[layer][i];
+    }
+    return std::nullopt;
+  }
+  std::optional<StageParameter> bias_of(const Fusion& fusion) const {
+    return fusion.epilogue.bias ? parameter(fusion.linear_layer, ParamRole::kBias) : std::nullopt;
   }
 
   const Graph& graph_;
-  const std::vector<StageParameter>& parameters_;
+  const std::vector<std::vector<StageParameter>>& parameters_;
   const NetworkOptions& options_;
   const Context& context_;
-  Shape shape_;  // what the next operation reads
-  DType type_;
-  bool seen_parameters_ = false;  // an earlier stage has parameters to train, so gradients must reach it
-  Fusion fusion_;
-  std::vector<LoweredStage> stages_;
+  std::vector<int> uses_;  // of the graph's values
+  std::vector<Flow> at_;   // where they are
+  std::vector<Planned> values_;
+  std::vector<Draft> drafts_;
+  std::map<std::size_t, std::size_t> converted_, whole_;  // copies of values in the other type, in memory of their own
 };
 
 }  // namespace
 
-std::vector<LoweredStage> lower(const Graph& graph, const std::vector<StageParameter>& parameters,
-                                const NetworkOptions& options, const Context& context) {
+LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
+                     const NetworkOptions& options, const Context& context) {
   return Builder(graph, parameters, options, context).build();
 }
 

@@ -31,41 +31,50 @@ struct ActivationOp {
 struct DropoutOp {
   float probability = 0;
 };
+struct ConcatOp {};  // of any number of values
 struct StageOp {
   std::unique_ptr<Stage> stage;  // a layer that fuses with nothing brings its own
 };
-using Operation = std::variant<ConvOp, DenseOp, BiasOp, PoolOp, ActivationOp, DropoutOp, StageOp>;
+using Operation = std::variant<ConvOp, DenseOp, BiasOp, PoolOp, ActivationOp, DropoutOp, ConcatOp, StageOp>;
 
-/// Collects the operations of the layers in order.
+/// Collects the operations of a layer in order.
 class Lowering {
  public:
-  struct Entry {
-    Operation operation;
-    std::size_t layer = 0;  // index into the graph's nodes
-  };
-
-  void append(Operation operation) { entries_.push_back({std::move(operation), layer_}); }
-  void begin_layer(std::size_t layer) { layer_ = layer; }
-  std::vector<Entry>& entries() { return entries_; }
+  void append(Operation operation) { operations_.push_back(std::move(operation)); }
+  std::vector<Operation>& operations() { return operations_; }
 
  private:
-  std::vector<Entry> entries_;
-  std::size_t layer_ = 0;
+  std::vector<Operation> operations_;
+};
+
+/// A value between stages.  It lies in memory of its own, or in some channels of a concatenation.
+struct LoweredValue {
+  std::string name;             // of the layer that it is from
+  Shape shape;                  // with the batch
+  DType type = DType::kF32;     // its gradient's, too
+  bool wants_gradient = false;  // something before it has parameters to train
+  std::size_t root = 0;         // the value that the memory belongs to: itself, or the widest concatenation
+  std::int64_t channel = 0;     // of the root, where it begins
 };
 
 /// A stage before its memory is known.
 struct LoweredStage {
-  std::string name;                 // "conv1 + relu + pool + dropout"
-  std::vector<std::size_t> layers;  // the nodes fused into it
-  Shape input, output;              // with the batch
-  DType type = DType::kF32;         // of the output and its gradient
+  std::string name;                          // "conv1 + relu + max pool + dropout"
+  std::vector<std::size_t> layers;           // the nodes fused into it
+  std::vector<std::size_t> inputs, outputs;  // values
   std::unique_ptr<Stage> stage;
   double forward_flop = 0;  // of the batch
-  bool wants_dx = true;     // false: nothing before it has parameters to train
 };
 
-/// Lowers a graph.  Parameters are given in the order of the graph's nodes, as names "layer/name".
-std::vector<LoweredStage> lower(const Graph& graph, const std::vector<StageParameter>& parameters,
-                                const NetworkOptions& options, const Context& context);
+struct LoweredNetwork {
+  std::vector<LoweredValue> values;  // the first is the input
+  std::vector<LoweredStage> stages;  // each behind those whose values it takes
+  std::vector<std::size_t> outputs;  // of the network: values in f32 that lie in no concatenation
+};
+
+/// Lowers a graph.  Throws a user error where a value is neither used nor an output.
+/// @param parameters  for each node those of its layer, in the order of Layer::parameters()
+LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
+                     const NetworkOptions& options, const Context& context);
 
 }  // namespace petaflow

@@ -5,11 +5,13 @@
 
 namespace petaflow {
 
-std::size_t plan_memory(std::vector<MemoryBlock>& blocks) {
+std::size_t planned_bytes(std::size_t size_bytes) {
   constexpr std::size_t kAlignment = 4096;
-  const auto extent = [](const MemoryBlock& block) {
-    return (block.size_bytes + kArenaGap + kAlignment - 1) / kAlignment * kAlignment;
-  };
+  return (size_bytes + kArenaGap + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::size_t plan_memory(std::vector<MemoryBlock>& blocks) {
+  const auto extent = [](const MemoryBlock& block) { return planned_bytes(block.size_bytes); };
   std::vector<std::size_t> order(blocks.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -9,10 +9,11 @@
 
 #include "base/context.hpp"
 #include "base/tensor.hpp"
-#include "nn/arena.hpp"
 #include "nn/graph.hpp"
 #include "nn/network_options.hpp"
 #include "nn/stage.hpp"
+#include "nn/step_memory.hpp"
+#include "nn/timeline.hpp"
 
 namespace petaflow {
 
@@ -20,6 +21,7 @@ namespace petaflow {
 struct Parameter {
   std::string name;  // "conv1/weight"
   ParamSpec spec;
+  std::size_t layer = 0;    // index of the graph's node
   std::int64_t offset = 0;  // first element in weights() and in a flat gradient
 };
 
@@ -33,6 +35,7 @@ struct StageReport {
   double forward_flop = 0, backward_flop = 0;            // of one batch
   std::size_t saved_bytes = 0, scratch_bytes = 0;
   StageKind kind = StageKind::kPointwise;
+  bool again = false;  // its forward pass is made a second time for backward
   // Wall time of training passes, added up: forward, backward, and of backward the part for the parameters' gradients
   // (convolutions only).
   double forward_s = 0, backward_s = 0, backward_weights_s = 0;
@@ -42,7 +45,8 @@ struct StageReport {
 struct BlockReport {
   std::string name;  // "conv1 output"
   std::size_t size_bytes = 0, offset = 0;
-  std::string alive;  // "always", "forward conv1 to backward conv2": the stages' first layers
+  std::string alive;        // "always", "forward conv1 to backward conv2": the stages' first layers
+  int first = 0, last = 0;  // moments, as in MemoryBlock
 };
 
 class Network {
@@ -56,15 +60,19 @@ class Network {
   std::int64_t batch() const { return options_.batch; }
 
   /// Flat f32 master weights in MemorySpace; call refresh() after writing them.
-  float* weights() const { return weights_; }
+  float* weights() const { return memory_->weights(); }
   /// Draws all weights from (seed, parameter index, element) and refreshes.
   void initialise(const Context& context, std::uint64_t seed);
   /// Renews the copies that the kernels keep of the weights.
   void refresh(const Context& context);
 
-  Tensor input() const { return input_; }                      // (batch, C, D, H, W), to be filled before forward()
-  Tensor output() const { return output_; }                    // valid after forward()
-  Tensor output_gradient() const { return output_gradient_; }  // to be filled before backward()
+  /// (batch, C, D, H, W), dense, to be filled before forward().
+  Tensor input() const { return memory_->value(0); }
+  std::size_t outputs() const { return outputs_.size(); }
+  /// Dense, f32, valid after forward(), in the order of Graph::outputs().
+  Tensor output(std::size_t index = 0) const { return memory_->value(outputs_[index]); }
+  /// Of the same layout, to be filled before backward().
+  Tensor output_gradient(std::size_t index = 0) const { return memory_->gradient(outputs_[index]); }
 
   void forward(const Context& context);
   /// Writes (=) the flat gradient of all parameters to `gradient`, layer by layer from the last to the first.
@@ -84,21 +92,32 @@ class Network {
   void reset_times();
   double forward_flop() const;   // of one batch: 2 per multiply-add, convolutions and dense
   double backward_flop() const;  // likewise, without the gradient of the input
-  std::size_t arena_bytes() const { return arena_.size_bytes(); }
-  std::size_t arena_huge_page_bytes() const { return arena_.huge_page_bytes(); }
+  double again_flop() const;     // likewise, of forward passes made again (NetworkOptions::recompute)
+  std::size_t arena_bytes() const { return memory_->arena().size_bytes(); }
+  std::size_t arena_huge_page_bytes() const { return memory_->arena().huge_page_bytes(); }
+  /// Passes of stages in a step, or in a prediction.
+  int moments() const { return static_cast<int>(timeline_.actions.size()); }
   /// The largest first; those without bytes are left out.
   std::vector<BlockReport> blocks() const;
 
  private:
+  void list_reports(const Graph& graph, const LoweredNetwork& lowered);
+  void list_final_gradients(const LoweredNetwork& lowered);
+  /// Makes the arena and the stage ready for an action of the timeline.
+  Stage& enter(std::size_t moment);
+
   NetworkOptions options_;
   std::vector<Parameter> parameters_;
   std::int64_t parameter_elements_ = 0;
   std::vector<std::unique_ptr<Stage>> stages_;
   std::vector<StageReport> reports_;
+  Timeline timeline_;
+  BackwardPlan plan_;
+  std::unique_ptr<StepMemory> memory_;
+  std::vector<std::size_t> outputs_;  // values
+  // Of each stage: its operands in the first forward pass and in the others, where these differ between the two.
+  std::vector<StageBuffers> first_, others_;
   std::vector<std::int64_t> gradient_begin_;  // backward of a stage makes the gradient final from here on
-  Arena arena_;
-  float* weights_ = nullptr;
-  Tensor input_, output_, output_gradient_;
 };
 
 }  // namespace petaflow

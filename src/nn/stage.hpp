@@ -25,14 +25,13 @@ struct StageBuffers {
 
 /// A parameter as a stage sees it.
 struct StageParameter {
-  std::string name;         // "conv1/weight"
   std::int64_t offset = 0;  // into the flat weights and gradients
 };
 
 /// What a stage that a layer brings learns before anything else is asked of it.
 struct StageSetup {
   std::string name;                        // of the layer
-  Shape x;                                 // with the batch
+  std::vector<Shape> x;                    // of its inputs, with the batch
   std::vector<StageParameter> parameters;  // of the layer, in its order
   NetworkOptions options;
 };
@@ -62,7 +61,7 @@ class Stage {
   /// buffers.
   virtual std::int64_t forward_rank_sum() const { return 0; }
   virtual std::int64_t backward_rank_sum() const { return 0; }
-  /// What y holds, of stages that layers bring; x is f32, or of the network's input.
+  /// What all outputs hold, of stages that layers bring; inputs are f32, or of the network's input.
   virtual DType output_type() const { return DType::kF32; }
   /// Renews packed copies of the weights.
   virtual void refresh(const Context&) {}

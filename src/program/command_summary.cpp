@@ -20,11 +20,10 @@ std::string dims_of(const Parameter& parameter) {
                      parameter.spec.trained() ? "" : ", a running statistic");
 }
 
-std::int64_t parameters_of(const Network& network, const std::string& layer) {
+std::int64_t parameters_of(const Network& network, std::size_t layer) {
   std::int64_t count = 0;
   for (const Parameter& parameter : network.parameters()) {
-    if (parameter.spec.trained() && parameter.name.substr(0, parameter.name.rfind('/')) == layer)
-      count += parameter.spec.elements();
+    if (parameter.spec.trained() && parameter.layer == layer) count += parameter.spec.elements();
   }
   return count;
 }
@@ -66,11 +65,12 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
     json["blocks"].push_back(
         {{"name", block.name}, {"bytes", block.size_bytes}, {"offset", block.offset}, {"alive", block.alive}});
   }
-  for (const Graph::Node& node : graph.nodes()) {
+  for (std::size_t layer = 0; layer < graph.nodes().size(); ++layer) {
+    const Graph::Node& node = graph.nodes()[layer];
     json["layers"].push_back({{"name", node.name},
                               {"input", sample_to_string(node.input)},
                               {"output", sample_to_string(node.output)},
-                              {"parameters", parameters_of(network, node.name)},
+                              {"parameters", parameters_of(network, layer)},
                               {"forward_flop", node.layer->cost(node.input).flop}});
   }
   for (const Parameter& parameter : network.parameters()) {
@@ -96,9 +96,10 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
 std::string to_text(const Graph& graph, const Network& network) {
   const auto batch = static_cast<double>(network.batch());
   std::vector<std::vector<std::string>> layers = {{"layer", "input", "output", "parameters", "MFLOP"}};
-  for (const Graph::Node& node : graph.nodes()) {
+  for (std::size_t layer = 0; layer < graph.nodes().size(); ++layer) {
+    const Graph::Node& node = graph.nodes()[layer];
     layers.push_back({node.name, sample_to_string(node.input), sample_to_string(node.output),
-                      std::to_string(parameters_of(network, node.name)),
+                      std::to_string(parameters_of(network, layer)),
                       fmt::format("{:.1f}", 1e-6 * node.layer->cost(node.input).flop)});
   }
   std::vector<std::vector<std::string>> stages = {

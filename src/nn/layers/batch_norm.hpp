@@ -55,7 +55,7 @@ class BatchNorm final : public Layer {
     explicit BatchNormStage(const BatchNormOptions& options) : options_(options) {}
 
     void setup(const StageSetup& setup, const Context& context) override {
-      x_ = setup.x;
+      x_ = setup.x.front();
       backward_ = setup.options.backward;
       if (backward_ && x_.n * x_.pixels() == 1 && options_.scope == BatchNormScope::kPass) {
         user_error(

@@ -1,0 +1,53 @@
+#include "nn/fusion.hpp"
+
+namespace petaflow {
+
+bool Fusion::take(const Operation& operation, std::size_t layer) {
+  if (epilogue.dropout > 0) return false;
+  if (std::holds_alternative<BiasOp>(operation)) {
+    const bool follows = !std::holds_alternative<std::monostate>(linear) && !epilogue.bias && !epilogue.activation;
+    if (!follows || epilogue.pool.kind != PoolKind::kNone) return false;
+    epilogue.bias = true;
+  } else if (const auto* pool = std::get_if<PoolOp>(&operation)) {
+    // Activation and average do not commute the other way round; a maximum commutes with any monotone function.
+    if (epilogue.pool.kind != PoolKind::kNone) return false;
+    epilogue.pool = pool->geometry;
+    if (epilogue.pool.window.volume() == 0) {  // global
+      epilogue.pool.window = epilogue.v.extent();
+      epilogue.pool.stride = epilogue.v.extent();
+    }
+    const Extent out = epilogue.pool.output(epilogue.v.extent());
+    epilogue.y = {epilogue.v.n, epilogue.v.c, out.d, out.h, out.w};
+  } else if (const auto* activation = std::get_if<ActivationOp>(&operation)) {
+    if (epilogue.activation || epilogue.pool.kind == PoolKind::kAverage) return false;
+    epilogue.activation = true;
+    epilogue.negative_slope = activation->negative_slope;
+  } else if (const auto* dropout = std::get_if<DropoutOp>(&operation)) {
+    epilogue.dropout = dropout->probability;
+    epilogue.layer = static_cast<int>(layer);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void Fusion::note(const Operation& operation, std::size_t layer, const std::string& layer_name) {
+  if (layers.empty() || layers.back() != layer) layers.push_back(layer);
+  const std::string what = name_of(operation);
+  if (name.empty()) {
+    name = layer_name;
+  } else if (!what.empty()) {
+    name += " + " + what;
+  }
+}
+
+const char* name_of(const Operation& operation) {
+  if (const auto* pool = std::get_if<PoolOp>(&operation))
+    return pool->geometry.kind == PoolKind::kMax ? "max pool" : "average pool";
+  if (const auto* activation = std::get_if<ActivationOp>(&operation))
+    return activation->negative_slope > 0 ? "leaky relu" : "relu";
+  if (std::holds_alternative<DropoutOp>(operation)) return "dropout";
+  return "";
+}
+
+}  // namespace petaflow

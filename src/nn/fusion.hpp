@@ -1,0 +1,30 @@
+// A stage in the making: runs of operations that execute as one.
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+/// A linear operation, or none, and the epilogue collected so far.
+struct Fusion {
+  std::variant<std::monostate, ConvOp, DenseOp> linear;
+  std::size_t linear_layer = 0;  // the node that it is from
+  EpilogueDesc epilogue;
+  std::vector<std::size_t> layers;  // the nodes fused into it
+  std::string name;
+  std::size_t input = 0;  // value
+
+  /// Takes an operation of a layer into the epilogue; false where it cannot follow what is there already.
+  bool take(const Operation& operation, std::size_t layer);
+  /// A layer's operation is part of the stage; its name goes into the stage's.
+  void note(const Operation& operation, std::size_t layer, const std::string& layer_name);
+};
+
+/// "max pool", as in the names of stages; empty where the layer's own name says it.
+const char* name_of(const Operation& operation);
+
+}  // namespace petaflow

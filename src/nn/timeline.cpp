@@ -1,0 +1,159 @@
+#include "nn/timeline.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace petaflow {
+
+namespace {
+
+double bytes_of(const LoweredValue& value) {
+  return static_cast<double>(value.shape.elements()) * static_cast<double>(size_of(value.type));
+}
+
+/// The segment of each stage.  Boundaries are near equal parts of what the stages keep for backward, where the fewest
+/// bytes cross them.
+std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_t segments) {
+  const std::size_t stages = network.stages.size();
+  std::vector<std::size_t> last_use(network.values.size(), 0), first_write(network.values.size(), stages);
+  std::vector<double> kept(stages + 1, 0.0);  // by the stages before
+  for (std::size_t s = 0; s < stages; ++s) {
+    const LoweredStage& stage = network.stages[s];
+    kept[s + 1] = kept[s] + static_cast<double>(stage.stage->saved_bytes());
+    for (const std::size_t x : stage.inputs) last_use[network.values[x].root] = s;
+    for (const std::size_t y : stage.outputs) {
+      std::size_t& first = first_write[network.values[y].root];
+      first = std::min(first, s);
+      last_use[network.values[y].root] = std::max(last_use[network.values[y].root], s);
+      kept[s + 1] += bytes_of(network.values[y]);
+    }
+  }
+  const auto crossing = [&](std::size_t boundary) {  // bytes alive between the stages boundary - 1 and boundary
+    double bytes = 0;
+    for (std::size_t v = 0; v < network.values.size(); ++v) {
+      if (first_write[v] < boundary && last_use[v] >= boundary) bytes += bytes_of(network.values[v]);
+    }
+    return bytes;
+  };
+  std::vector<std::size_t> segment(stages, 0);
+  std::size_t from = 0;
+  for (std::int64_t i = 1; i < segments; ++i) {
+    // The part of a step around an equal share in which a boundary may lie.
+    constexpr double kSlack = 0.4;
+    const auto share = [&](double position) { return kept[stages] * position / static_cast<double>(segments); };
+    std::size_t best = 0;
+    for (std::size_t boundary = from + 1; boundary < stages; ++boundary) {
+      if (kept[boundary] < share(static_cast<double>(i) - kSlack)) continue;
+      if (best != 0 && kept[boundary] > share(static_cast<double>(i) + kSlack)) break;
+      if (best == 0 || crossing(boundary) < crossing(best)) best = boundary;
+    }
+    if (best == 0) break;
+    for (std::size_t s = best; s < stages; ++s) segment[s] = static_cast<std::size_t>(i);
+    from = best;
+  }
+  return segment;
+}
+
+}  // namespace
+
+Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_t recompute) {
+  const std::size_t stages = network.stages.size();
+  Timeline timeline;
+  timeline.given_up.resize(network.values.size(), false);
+  timeline.again.resize(stages, false);
+  for (std::size_t s = 0; s < stages; ++s) timeline.actions.push_back({Action::Kind::kForward, s});
+  if (!backward) return timeline;
+
+  const auto root = [&](std::size_t value) { return network.values[value].root; };
+  const std::vector<std::size_t> segment = cut_segments(network, recompute);
+  // A root is given up where all that write and read it are stages of one segment, which is not the last.
+  std::vector<std::size_t> home(network.values.size(), stages);
+  timeline.given_up.assign(network.values.size(), segment.back() > 0);
+  for (std::size_t s = 0; s < stages; ++s) {
+    for (const auto* values : {&network.stages[s].inputs, &network.stages[s].outputs}) {
+      for (const std::size_t value : *values) {
+        std::size_t& at = home[root(value)];
+        if (at == stages) at = segment[s];
+        if (at != segment[s] || at == segment.back()) timeline.given_up[root(value)] = false;
+      }
+    }
+  }
+  timeline.given_up[root(0)] = false;
+  for (const std::size_t output : network.outputs) timeline.given_up[root(output)] = false;
+
+  // A stage runs again where what it gives was given up and is read by a backward pass or by another such stage, or
+  // where its own backward pass needs what it saves and not all that it gives is kept.
+  std::vector<bool> needed(network.values.size(), false);
+  for (std::size_t s = stages; s-- > 0;) {
+    const LoweredStage& stage = network.stages[s];
+    if (stage.stage->backward_needs_input()) {
+      for (const std::size_t x : stage.inputs) needed[root(x)] = true;
+    }
+  }
+  for (std::size_t s = stages; s-- > 0;) {
+    const LoweredStage& stage = network.stages[s];
+    const bool gives_up = std::ranges::any_of(stage.outputs, [&](std::size_t y) { return timeline.given_up[root(y)]; });
+    const bool wanted = std::ranges::any_of(
+        stage.outputs, [&](std::size_t y) { return timeline.given_up[root(y)] && needed[root(y)]; });
+    timeline.again[s] = gives_up && (wanted || stage.stage->saved_bytes() > 0);
+    if (!timeline.again[s]) continue;
+    for (const std::size_t x : stage.inputs) needed[root(x)] = true;
+  }
+  for (std::size_t end = stages; end > 0;) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && segment[begin - 1] == segment[end - 1]) --begin;
+    for (std::size_t s = begin; s < end; ++s) {
+      if (timeline.again[s]) timeline.actions.push_back({Action::Kind::kAgain, s});
+    }
+    for (std::size_t s = end; s-- > begin;) timeline.actions.push_back({Action::Kind::kBackward, s});
+    end = begin;
+  }
+  return timeline;
+}
+
+BackwardPlan plan_backward(const LoweredNetwork& network) {
+  BackwardPlan plan;
+  plan.edges.resize(network.stages.size());
+  plan.zeros.resize(network.stages.size());
+  std::vector<std::vector<bool>> given(network.values.size());  // of each root, by channel
+  for (std::size_t v = 0; v < network.values.size(); ++v) {
+    given[v].resize(static_cast<std::size_t>(network.values[v].shape.c), false);
+  }
+  const auto channels = [&](std::size_t value) {
+    const LoweredValue& v = network.values[value];
+    return GradientSlice{v.root, v.channel, v.channel + v.shape.c};
+  };
+  const auto give = [&](const GradientSlice& slice) {
+    std::fill(given[slice.root].begin() + slice.begin, given[slice.root].begin() + slice.end, true);
+  };
+  for (const std::size_t output : network.outputs) give(channels(output));  // by the loss
+  for (std::size_t s = network.stages.size(); s-- > 0;) {
+    const LoweredStage& stage = network.stages[s];
+    std::vector<GradientSlice> own;
+    for (std::size_t i = 0; i < stage.inputs.size(); ++i) {
+      GradientEdge edge;
+      edge.wanted = network.values[stage.inputs[i]].wants_gradient;
+      if (edge.wanted) {
+        const GradientSlice slice = channels(stage.inputs[i]);
+        const auto begin = given[slice.root].begin() + slice.begin, end = given[slice.root].begin() + slice.end;
+        edge.adds = std::find(begin, end, true) != end;
+        for (auto at = std::find(begin, end, false); edge.adds && at != end;) {
+          const auto stop = std::find(at, end, true);
+          plan.zeros[s].push_back({slice.root, at - given[slice.root].begin(), stop - given[slice.root].begin()});
+          at = std::find(stop, end, false);
+        }
+        // Two gradients for one place: a stage may give its inputs' gradients in any order.
+        const bool twice = std::ranges::any_of(own, [&](const GradientSlice& other) {
+          return other.root == slice.root && other.begin < slice.end && slice.begin < other.end;
+        });
+        edge.temporary = twice || (edge.adds && !stage.stage->can_add(i));
+        own.push_back(slice);
+        give(slice);
+      }
+      plan.edges[s].push_back(edge);
+    }
+  }
+  return plan;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,224 @@
+// Networks drawn at random against what they compute in f64, node by node: values, gradients, memory, recomputation.
+#include <climits>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "graph_reference.hpp"
+#include "nn/network.hpp"
+
+namespace petaflow {
+namespace {
+
+using testing_support::Array;
+using testing_support::RandomNetwork;
+using testing_support::ReferenceNode;
+
+constexpr std::int64_t kBatch = 2;
+
+/// A network with the reference's weights, input and output gradients in it.
+struct Built {
+  /// @param reference  before its backward pass
+  Built(const RandomNetwork& reference, NetworkOptions options) {
+    options.batch = kBatch;
+    samples.resize(kBatch);
+    std::iota(samples.begin(), samples.end(), 0);
+    state.sample = samples.data();
+    context.step = &state;
+    network = std::make_unique<Network>(reference.graph, options, context);
+    for (const auto& [offset, values] : parameters(reference, &ReferenceNode::parameters)) {
+      std::ranges::copy(values, network->weights() + offset);
+    }
+    network->refresh(context);
+    fill(network->input(), reference.arrays[0].shape, reference.arrays[0].values);
+    fill_gradients(reference);
+  }
+
+  /// Backward passes add to the gradients of outputs that others use.
+  void fill_gradients(const RandomNetwork& reference) const {
+    const auto outputs = reference.graph.outputs();
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Array& y = reference.arrays[outputs[i].index];
+      if (network->output_gradient(i).data != nullptr) fill(network->output_gradient(i), y.shape, y.gradient);
+    }
+  }
+
+  /// (offset into the flat arrays, values) of each node with trained parameters, which come first in the layer's.
+  std::vector<std::pair<std::int64_t, std::vector<double>>> parameters(
+      const RandomNetwork& reference, std::vector<double> ReferenceNode::* what) const {
+    std::vector<std::pair<std::int64_t, std::vector<double>>> result;
+    for (std::size_t i = 0; i < reference.nodes.size(); ++i) {
+      const auto first = std::ranges::find(network->parameters(), i, &Parameter::layer);
+      if (first != network->parameters().end()) result.emplace_back(first->offset, reference.nodes[i].*what);
+    }
+    return result;
+  }
+
+  static void fill(const Tensor& tensor, const Shape& s, const std::vector<double>& values) {
+    visit(s, [&](std::size_t planar, std::size_t memory) {
+      tensor.as<float>()[memory] = static_cast<float>(values[planar]);
+    });
+  }
+  /// f(index in the order (N, C, H, W), index in memory).
+  template <class F>
+  static void visit(const Shape& s, const F& f) {
+    for (std::int64_t n = 0; n < s.n; ++n)
+      for (std::int64_t c = 0; c < s.c; ++c)
+        for (std::int64_t p = 0; p < s.pixels(); ++p)
+          f(static_cast<std::size_t>((n * s.c + c) * s.pixels() + p),
+            static_cast<std::size_t>((n * s.pixels() + p) * s.c + c));
+  }
+
+  std::vector<float> backward() {
+    network->forward(context);
+    std::vector<float> gradient(static_cast<std::size_t>(network->parameter_elements()), std::nanf(""));
+    network->backward(context, gradient.data());
+    return gradient;
+  }
+
+  Context context;
+  StepState state;
+  std::vector<std::int64_t> samples;
+  std::unique_ptr<Network> network;
+};
+
+/// Relative difference in L2.
+class Difference {
+ public:
+  void add(double value, double expected) {
+    error_ += (value - expected) * (value - expected);
+    norm_ += expected * expected;
+    bad_ = bad_ || !std::isfinite(value);
+  }
+  double relative() const { return bad_ ? INFINITY : std::sqrt(error_ / std::max(norm_, 1e-20)); }
+
+ private:
+  double error_ = 0, norm_ = 0;
+  bool bad_ = false;
+};
+
+double output_difference(const RandomNetwork& reference, const Network& network) {
+  double worst = 0;
+  const auto outputs = reference.graph.outputs();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Difference difference;
+    const Array& y = reference.arrays[outputs[i].index];
+    Built::visit(y.shape, [&](std::size_t planar, std::size_t memory) {
+      difference.add(static_cast<double>(network.output(i).as<float>()[memory]), y.values[planar]);
+    });
+    worst = std::max(worst, difference.relative());
+  }
+  return worst;
+}
+
+/// The most bytes that are alive at once, with the gaps and pages that blocks are given.
+std::size_t lower_bound(const Network& network) {
+  std::size_t most = 0;
+  for (int moment = 0; moment < network.moments(); ++moment) {
+    std::size_t sum = 0;
+    for (const BlockReport& block : network.blocks()) {
+      if (block.first <= moment && moment <= block.last) sum += planned_bytes(block.size_bytes);
+    }
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+/// The networks with such a seed, but for those with an activation or a maximum that rounding may decide.
+constexpr std::uint32_t kNetworks = 560;
+bool is_clear(const RandomNetwork& reference) { return reference.margin > 1e-5; }
+
+TEST(Graph, RandomNetworksAgreeWithTheReference) {
+  int compared = 0;
+  for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomNetwork reference(seed, kBatch);
+    reference.forward();
+    if (!is_clear(reference)) continue;
+    ++compared;
+    Built built(reference, {});
+    reference.backward();
+    const std::vector<float> gradient = built.backward();
+    ASSERT_LE(output_difference(reference, *built.network), 1e-5);
+    // Behind batch norm gradients that cancel are noise: the whole gradient is what an update sees.
+    Difference all;
+    for (const auto& [offset, values] : built.parameters(reference, &ReferenceNode::gradient)) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        all.add(static_cast<double>(gradient[static_cast<std::size_t>(offset) + i]), values[i]);
+      }
+    }
+    ASSERT_LE(all.relative(), 2e-5);
+    ASSERT_LE(static_cast<double>(built.network->arena_bytes()),
+              1.1 * static_cast<double>(lower_bound(*built.network)) + (2 << 20));
+  }
+  EXPECT_GE(compared, 500);
+}
+
+TEST(Graph, RecomputationGivesTheSameBits) {
+  int given_up = 0;
+  for (std::uint32_t seed = 0; seed < kNetworks; seed += 4) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomNetwork reference(seed, kBatch);
+    NetworkOptions options;
+    options.fixed_order = true;
+    const std::vector<float> kept = Built(reference, options).backward();
+    options.recompute = 2 + seed % 3;
+    Built again(reference, options);
+    const auto reports = again.network->report();
+    given_up += std::ranges::any_of(reports, &StageReport::again) ? 1 : 0;
+    for (int pass = 0; pass < 2; ++pass) {
+      const std::vector<float> gradient = again.backward();
+      again.fill_gradients(reference);
+      for (const auto& [offset, values] : again.parameters(reference, &ReferenceNode::gradient)) {
+        const auto first = static_cast<std::size_t>(offset);
+        for (std::size_t i = first; i < first + values.size(); ++i) ASSERT_EQ(gradient[i], kept[i]) << i;
+      }
+    }
+  }
+  EXPECT_GE(given_up, 40);
+}
+
+TEST(Graph, RandomNetworksAgreeInBf16) {
+  for (std::uint32_t seed = 0; seed < kNetworks; seed += 8) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    RandomNetwork reference(seed, kBatch);
+    reference.forward();
+    NetworkOptions options;
+    options.precision = DType::kBf16;
+    Built built(reference, options);
+    const std::vector<float> gradient = built.backward();
+    ASSERT_LE(output_difference(reference, *built.network), 0.06);
+    for (const auto& [offset, values] : built.parameters(reference, &ReferenceNode::gradient)) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        ASSERT_TRUE(std::isfinite(gradient[static_cast<std::size_t>(offset) + i]));
+      }
+    }
+  }
+}
+
+TEST(Graph, RefusesWhatCannotBe) {
+  const auto message = [](const std::function<void()>& f) {
+    try {
+      f();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing thrown");
+  };
+  Graph graph({1, 3, 1, 8, 8});
+  graph.add<Conv>("a", ConvOptions::same_2d(4, 3));
+  const GraphValue a = graph.value();
+  EXPECT_EQ(message([&] { graph.join<Add>("sum", {a, Graph::input()}); }),
+            "layer sum: values of (1, 4, 8, 8) and (1, 3, 8, 8) cannot be added");
+  EXPECT_EQ(message([&] { graph.add<Add>("sum"); }), "layer sum: adds two values, found 1");
+  graph.add<Pool>("p", Pool::square(PoolKind::kMax, 2));
+  EXPECT_EQ(message([&] { graph.join<Concat>("c", {graph.value(), a}); }),
+            "layer c: values of (1, 4, 4, 4) and (1, 4, 8, 8) cannot be concatenated");
+  graph.at(a).add<Relu>("r");
+  EXPECT_EQ(message([&] { Network(graph, {}, Context{}); }),
+            "layer p: nothing uses what it gives, and it is no output of the network");
+}
+
+}  // namespace
+}  // namespace petaflow
