@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/launch.hpp"
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/add.hpp"
@@ -28,17 +29,20 @@ class Fork final : public Layer {
 
   class ForkStage final : public Stage {
    public:
-    void forward(const Context&) override {
-      for (std::int64_t i = 0; i < buffers.x[0].shape.elements(); ++i) {
-        buffers.y[0].as<float>()[i] = 2 * buffers.x[0].as<float>()[i];
-        buffers.y[1].as<float>()[i] = -0.5F * buffers.x[0].as<float>()[i];
-      }
+    void forward(const Context& context) override {
+      const auto* x = buffers.x[0].as<float>();
+      auto *y0 = buffers.y[0].as<float>(), *y1 = buffers.y[1].as<float>();
+      launch(
+          context, "petaflow::fork::forward[kokkos]"_label, buffers.x[0].shape.elements(),
+          KOKKOS_LAMBDA(std::int64_t i) { y0[i] = 2 * x[i], y1[i] = -0.5F * x[i]; });
     }
-    void backward(const Context&, float*) override {
+    void backward(const Context& context, float*) override {
       if (buffers.dx[0].data == nullptr) return;
-      for (std::int64_t i = 0; i < buffers.x[0].shape.elements(); ++i) {
-        buffers.dx[0].as<float>()[i] = 2 * buffers.dy[0].as<float>()[i] - 0.5F * buffers.dy[1].as<float>()[i];
-      }
+      const auto *dy0 = buffers.dy[0].as<float>(), *dy1 = buffers.dy[1].as<float>();
+      auto* dx = buffers.dx[0].as<float>();
+      launch(
+          context, "petaflow::fork::backward[kokkos]"_label, buffers.x[0].shape.elements(),
+          KOKKOS_LAMBDA(std::int64_t i) { dx[i] = 2 * dy0[i] - 0.5F * dy1[i]; });
     }
   };
 };

@@ -1,10 +1,10 @@
 // Networks drawn at random against what they compute in f64, node by node: values, gradients, memory, recomputation.
 #include <climits>
-#include <numeric>
 
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "device_memory.hpp"
 #include "graph_reference.hpp"
 #include "nn/network.hpp"
 
@@ -12,8 +12,12 @@ namespace petaflow {
 namespace {
 
 using testing_support::Array;
+using testing_support::DeviceArray;
+using testing_support::DeviceState;
 using testing_support::RandomNetwork;
 using testing_support::ReferenceNode;
+using testing_support::to_device;
+using testing_support::to_host;
 
 constexpr std::int64_t kBatch = 2;
 
@@ -22,13 +26,13 @@ struct Built {
   /// @param reference  before its backward pass
   Built(const RandomNetwork& reference, NetworkOptions options) {
     options.batch = kBatch;
-    samples.resize(kBatch);
-    std::iota(samples.begin(), samples.end(), 0);
+    StepState state;
     state.sample = samples.data();
-    context.step = &state;
+    step.set(state);
+    context.step = step.data();
     network = std::make_unique<Network>(reference.graph, options, context);
     for (const auto& [offset, values] : parameters(reference, &ReferenceNode::parameters)) {
-      std::ranges::copy(values, network->weights() + offset);
+      to_device(std::vector<float>(values.begin(), values.end()), network->weights() + offset);
     }
     network->refresh(context);
     fill(network->input(), reference.arrays[0].shape, reference.arrays[0].values);
@@ -56,9 +60,9 @@ struct Built {
   }
 
   static void fill(const Tensor& tensor, const Shape& s, const std::vector<double>& values) {
-    visit(s, [&](std::size_t planar, std::size_t memory) {
-      tensor.as<float>()[memory] = static_cast<float>(values[planar]);
-    });
+    std::vector<float> in_memory(values.size());
+    visit(s, [&](std::size_t planar, std::size_t memory) { in_memory[memory] = static_cast<float>(values[planar]); });
+    to_device(in_memory, tensor);
   }
   /// f(index in the order (N, C, H, W), index in memory).
   template <class F>
@@ -72,14 +76,15 @@ struct Built {
 
   std::vector<float> backward() {
     network->forward(context);
-    std::vector<float> gradient(static_cast<std::size_t>(network->parameter_elements()), std::nanf(""));
+    const DeviceArray<float> gradient(
+        std::vector<float>(static_cast<std::size_t>(network->parameter_elements()), std::nanf("")));
     network->backward(context, gradient.data());
-    return gradient;
+    return gradient.get();
   }
 
   Context context;
-  StepState state;
-  std::vector<std::int64_t> samples;
+  DeviceState step;
+  DeviceArray<std::int64_t> samples{std::vector<std::int64_t>(kBatch, 0)};
   std::unique_ptr<Network> network;
 };
 
@@ -104,8 +109,9 @@ double output_difference(const RandomNetwork& reference, const Network& network)
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     Difference difference;
     const Array& y = reference.arrays[outputs[i].index];
+    const std::vector<float> values = to_host(network.output(i));
     Built::visit(y.shape, [&](std::size_t planar, std::size_t memory) {
-      difference.add(static_cast<double>(network.output(i).as<float>()[memory]), y.values[planar]);
+      difference.add(static_cast<double>(values[memory]), y.values[planar]);
     });
     worst = std::max(worst, difference.relative());
   }
