@@ -1,7 +1,6 @@
 #include "nn/conv_stage.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.hpp"
 #include "base/region.hpp"
@@ -65,10 +64,7 @@ void add_box(const Context& context, int threads, const std::string& label, cons
 }  // namespace
 
 ConvStage::ConvStage(const Options& options, const Context& context)
-    : options_(options),
-      layout_{options.conv.in_channels, options.conv.in_channels, false},
-      division_(context, options.fixed_order),
-      buffers_(std::max(context.threads, division_.slots)) {
+    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
   forward_ = plan(Pass::kForward, context);
   if (options.backward) {
@@ -77,17 +73,10 @@ ConvStage::ConvStage(const Options& options, const Context& context)
   }
 }
 
-void ConvStage::prepare(const Context& context) {
-  Layout layout = layout_;
-  layout.x_stride = buffers.x[0].pixel_stride;
-  if (options_.wants_dx) layout.dx_stride = buffers.dx[0].pixel_stride, layout.adds_dx = buffers.adds[0];
-  const Layout before = std::exchange(layout_, layout);
-  if (layout.x_stride != before.x_stride) {
-    forward_ = plan(Pass::kForward, context);
-    if (options_.backward) weights_ = plan(Pass::kBackwardWeights, context);
-  }
-  const bool moves_dx = layout.dx_stride != before.dx_stride || layout.adds_dx != before.adds_dx;
-  if (options_.backward && options_.wants_dx && moves_dx) data_ = plan(Pass::kBackwardData, context);
+void ConvStage::prepare_to_add(const std::vector<bool>& adds, const Context& context) {
+  if (adds_dx_ == adds[0]) return;
+  adds_dx_ = adds[0];
+  data_ = plan(Pass::kBackwardData, context);
 }
 
 Bands ConvStage::bands(const Options& options, Pass pass, const Context& context) {
@@ -106,12 +95,9 @@ std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
   PassPlan result;
-  Options options = options_;
-  const bool data = pass == Pass::kBackwardData, adds = data && layout_.adds_dx;
-  options.conv.x_strides = Strides::of(options.conv.in, data ? layout_.dx_stride : layout_.x_stride);
-  Bands bands = ConvStage::bands(options, pass, context);
+  Bands bands = ConvStage::bands(options_, pass, context);
   std::int64_t dx_elements = 0;
-  if (adds) {
+  if (pass == Pass::kBackwardData && adds_dx_) {
     for (ConvDesc& shape : bands.shapes) {
       const Strides dense = Strides::of(shape.in, shape.in_channels);
       // Of one sample the distance to the next says nothing but that there are planes in between.
@@ -293,7 +279,7 @@ void ConvStage::backward_data(const Context& context) {
   };
   const PassPlan::Scratch& in = plan.scratch;
   const auto spread = [&](const BandBox& box, std::byte* memory) {
-    std::byte* const dx = layout_.adds_dx ? memory + in.dx : begin_of(buffers.dx[0], box.x);
+    std::byte* const dx = adds_dx_ ? memory + in.dx : begin_of(buffers.dx[0], box.x);
     plan.choice.kernel->run(context, box.shape, {dx, memory + in.v, nullptr, memory + in.kernel});
   };
   if (plan.bands.whole()) {
@@ -301,7 +287,7 @@ void ConvStage::backward_data(const Context& context) {
     std::byte* memory = slot(0);
     restore.backward_all(context, plan.label, memory + in.v);
     division_.run_whole(plan.label, [&] { spread(box, memory); });
-    if (layout_.adds_dx) add_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0]);
+    if (adds_dx_) add_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0]);
     return;
   }
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
@@ -309,7 +295,7 @@ void ConvStage::backward_data(const Context& context) {
     std::byte* memory = slot(thread);
     restore.backward(context, box.v, memory + in.v);
     spread(box, memory);
-    if (layout_.adds_dx) add_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0]);
+    if (adds_dx_) add_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0]);
   });
 }
 

@@ -17,7 +17,7 @@ class ConvStage final : public Stage {
  public:
   struct Options {
     std::string name;  // of the convolution layer, for labels and messages
-    ConvDesc conv;     // the whole convolution, n = batch
+    ConvDesc conv;     // the whole convolution, n = batch; x_strides are those of x and dx, which may be slices
     EpilogueDesc epilogue;
     StageParameter weight;
     std::optional<StageParameter> bias;
@@ -38,7 +38,7 @@ class ConvStage final : public Stage {
   bool backward_needs_input() const override { return true; }
   bool can_add(std::size_t /*input*/) const override { return true; }
   bool takes_slices() const override { return true; }
-  void prepare(const Context& context) override;
+  void prepare_to_add(const std::vector<bool>& adds, const Context& context) override;
   void refresh(const Context& context) override;
   void forward(const Context& context) override;
   void backward(const Context& context, float* gradient) override;
@@ -66,12 +66,6 @@ class ConvStage final : public Stage {
       std::size_t bytes = 0;     // of all
     } scratch;
   };
-  /// Pixels of inputs whose channels are slices, and gradients that are added to others.
-  struct Layout {
-    std::int64_t x_stride = 0, dx_stride = 0;  // elements between pixels of x[0] and dx[0]
-    bool adds_dx = false;
-    bool operator==(const Layout&) const = default;
-  };
   PassPlan plan(Pass pass, const Context& context) const;
   std::string describe(const PassPlan& plan) const;
   Epilogue epilogue() const;
@@ -80,7 +74,7 @@ class ConvStage final : public Stage {
   void backward_data(const Context& context);
 
   Options options_;
-  Layout layout_;
+  bool adds_dx_ = false;
   Division division_;
   int buffers_ = 1;  // slots of scratch of a pass in boxes
   PassPlan forward_, weights_, data_;

@@ -54,7 +54,14 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
   for (const Parameter& p : parameters_) of_layers[p.layer].push_back({p.offset});
   LoweredNetwork lowered = lower(graph, of_layers, options, context);
   timeline_ = make_timeline(lowered, options.backward, options.recompute);
-  if (options.backward) plan_ = plan_backward(lowered);
+  if (options.backward) {
+    plan_ = plan_backward(lowered);
+    for (std::size_t s = 0; s < lowered.stages.size(); ++s) {
+      std::vector<bool> adds;
+      for (const GradientEdge& edge : plan_.edges[s]) adds.push_back(edge.adds && !edge.temporary);
+      if (std::ranges::find(adds, true) != adds.end()) lowered.stages[s].stage->prepare_to_add(adds, context);
+    }
+  }
   memory_ = std::make_unique<StepMemory>(lowered, timeline_, plan_, options, parameter_elements_);
   outputs_ = lowered.outputs;
   list_final_gradients(lowered);

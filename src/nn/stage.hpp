@@ -54,9 +54,8 @@ class Stage {
   /// True where x, y, dx and dy may be slices of the channels of wider pixels (Tensor::pixel_stride).  Otherwise they
   /// are copied.
   virtual bool takes_slices() const { return false; }
-  /// Called before scratch and descriptions are asked for where something is added to or a slice: the buffers' tensors
-  /// have their shapes, types and pixel strides and `adds` is known, while no tensor has data yet.
-  virtual void prepare(const Context&) {}
+  /// Called before scratch and descriptions are asked for where backward will add: what buffers.adds will be.
+  virtual void prepare_to_add(const std::vector<bool>& /*adds*/, const Context&) {}
   /// How many values forward in training, and backward, sum over ranks (Context::sum_over_ranks), known with the
   /// buffers.
   virtual std::int64_t forward_rank_sum() const { return 0; }
