@@ -1,7 +1,7 @@
-// Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
-// the multiplications of a direct one.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to
-// bf16 for the products: the result's relative error is about 0.01 there.
-// Each of the 36 positions of a tile is a matrix product over the blocks of winograd_tiles.hpp.
+// Convolutions with 2 x 2 to 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
+// the multiplications of a direct one; those with stride 2 as four of them.  Host only; f32, and bf16 with transforms
+// in f32 whose results are rounded to bf16 for the products: the result's relative error is about 0.01 there. Each of
+// the 36 positions of a tile is a matrix product over the blocks of winograd_tiles.hpp.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -9,6 +9,7 @@
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_phases.hpp"
 #include "kernels/winograd_tiles.hpp"
 
 namespace petaflow {
@@ -310,7 +311,9 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4)) return "for 3 x 3 and 4 x 4 taps only";
+  // 2 x 2 taps of volumes were not timed.
+  const std::int64_t fewest = g.kernel.d == 1 ? 2 : 3;
+  if (g.kernel.h != g.kernel.w || g.kernel.h < fewest || g.kernel.h > 4) return "for 2 x 2 to 4 x 4 taps only";
   if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
@@ -321,7 +324,7 @@ std::string why_not_layer(const ConvDesc& desc) {
 // for each box.
 constexpr std::int64_t kFewest = 48;
 
-std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
+std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> boxes) {
   const ConvDesc& first = boxes.front();
   if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
   if (first.transforms) return *first.transforms ? "" : "the layer has too few tiles, or most of them lie outside";
@@ -338,14 +341,39 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   return {};
 }
 
+std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
+  if (!has_phases(boxes.front())) return why_not_neighbours(pass, boxes);
+  const ConvGeometry& g = boxes.front().geometry;
+  if (g.kernel.h != g.kernel.w || g.kernel.h < 3) return "with stride 2 for 3 x 3 to 8 x 8 taps only";
+  for (const ConvDesc& box : boxes) {
+    if (std::min(box.in.h, box.in.w) < 2) return "without phases that have no pixel only";
+  }
+  for (int phase = 0; phase < kPhases; ++phase) {
+    std::string reason = why_not_neighbours(pass, phase_of(boxes, phase));
+    if (!reason.empty()) return reason;
+  }
+  return {};
+}
+
 template <class T>
 std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> boxes) {
-  if (boxes.front().geometry.kernel.h == 3) return std::make_unique<WinogradKernel<3, T>>(pass, boxes);
-  return std::make_unique<WinogradKernel<4, T>>(pass, boxes);
+  switch (boxes.front().geometry.kernel.h) {
+    case 2:
+      return std::make_unique<WinogradKernel<2, T>>(pass, boxes);
+    case 3:
+      return std::make_unique<WinogradKernel<3, T>>(pass, boxes);
+    default:
+      return std::make_unique<WinogradKernel<4, T>>(pass, boxes);
+  }
+}
+
+std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> boxes) {
+  return boxes.front().type == DType::kF32 ? make_typed<float>(pass, boxes) : make_typed<Bf16>(pass, boxes);
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  return boxes.front().type == DType::kF32 ? make_typed<float>(pass, boxes) : make_typed<Bf16>(pass, boxes);
+  if (has_phases(boxes.front())) return std::make_unique<PhasesKernel>(pass, boxes, make_neighbours);
+  return make_neighbours(pass, boxes);
 }
 
 }  // namespace
@@ -353,6 +381,12 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
 
 BoxRows winograd_rows(Pass pass, const ConvDesc& whole) {
   if (!winograd::why_not(pass, {&whole, 1}).empty()) return {};
+  if (winograd::has_phases(whole)) {
+    BoxRows rows = winograd_rows(pass, winograd::phase_of(whole, 0).desc);
+    const std::int64_t of_box = pass == Pass::kBackwardData ? 2 : 1;  // rows of x, or of y
+    rows.align *= of_box, rows.least *= of_box;
+    return rows;
+  }
   const winograd::Problem p(whole, pass == Pass::kBackwardData);
   const std::int64_t of_plane = p.tiles_h() * p.tiles_w(),
                      samples = ceil_div(winograd::kFewest, p.d.targets * of_plane);

@@ -75,7 +75,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
       }
       const double scale = scale_of(pass, c, given, reference.out());
       std::vector<std::vector<PlacedBox>> divisions = {{{testing_support::whole_desc(c, kDTypeOf<T>, 2)}}};
-      for (const std::int64_t height : {1, 3, 12, 1000}) {
+      for (const std::int64_t height : {1, 3, 12, 40, 1000}) {
         divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
       }
       for (const ConvImpl& impl : impls_of(pass, kDTypeOf<T>)) {
@@ -101,7 +101,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
           // The largest error of Winograd's transforms is a few times that of sums of products.
           const bool splits = name == "split3";
           const bool tiles = name.ends_with("dots") || name.find("tiles") != std::string::npos;  // exact products
-          const double larger = splits ? 10 : tiles ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 10;
+          const double larger = splits ? 10 : tiles ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 12;
           EXPECT_LE(testing_support::largest_error(result_of(pass, found), result_of(pass, expected), scale),
                     larger * tolerance)
               << what;
@@ -109,9 +109,15 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             EXPECT_LE(testing_support::relative_l2(result_of(pass, found), result_of(pass, expected)), 2e-5) << what;
           }
           if (transforms) {
-            // Whole or in boxes that cut no tile: the same bits.
-            if (first.empty()) first = result_of(pass, found);
-            if (pass != Pass::kBackwardWeights) {
+            // Whole or in boxes that cut no tile of 3, 4 or 5 rows, which strides may double: the same bits.
+            const bool doubled = c.geometry.stride.h == 2 && pass == Pass::kBackwardData;
+            const std::int64_t taps = c.geometry.kernel.h / c.geometry.stride.h +
+                                      c.geometry.kernel.h % c.geometry.stride.h,
+                               rows = (7 - taps) * (doubled ? 2 : 1);
+            const bool cuts = boxes.size() > 1 && boxes[1].sample == 0 &&
+                              (doubled || pass == Pass::kBackwardData ? boxes[1].x_row : boxes[1].y_row) % rows != 0;
+            if (!cuts && first.empty()) first = result_of(pass, found);
+            if (pass != Pass::kBackwardWeights && !cuts) {
               EXPECT_EQ(result_of(pass, found), first) << what;
             }
             EXPECT_LE(testing_support::relative_l2(result_of(pass, found), result_of(pass, expected)),

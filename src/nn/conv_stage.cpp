@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
+#include "kernels/add_rows.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
@@ -26,37 +27,15 @@ struct AddTo {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
 };
 
-/// A row of pixels += one of a dense box.
-template <class T>
-struct AddRow {
-  const T* from;
-  T* to;                  // the first pixel of the box
-  Strides strides;        // of `to`
-  std::int64_t d, h;      // extents of the box
-  std::int64_t width, c;  // pixels of a row, and their channels
-
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t row) const {
-    const T* a = from + row * width * c;
-    T* b = to + row / h / d * strides.n + row / h % d * strides.d + row % h * strides.h;
-    for (std::int64_t w = 0; w < width; ++w, a += c, b += strides.w) {
-      for (std::int64_t i = 0; i < c; ++i) b[i] = static_cast<T>(static_cast<float>(b[i]) + static_cast<float>(a[i]));
-    }
-  }
-};
-
 /// Adds a dense box to its place in a tensor.
 /// @param threads  1: in the calling thread
 void add_box(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
              const Tensor& to) {
   const auto add = [&]<class T>(T) {
-    const AddRow<T> add_row{reinterpret_cast<const T*>(from),
-                            reinterpret_cast<T*>(begin_of(to, box)),
-                            Strides::of(to.shape.extent(), to.pixel_stride),
-                            box.d.size(),
-                            box.h.size(),
-                            to.shape.w,
-                            to.shape.c};
-    launch(context, threads, label, box.rows(), add_row);
+    const Extent extent{box.d.size(), box.h.size(), to.shape.w};
+    const AddRows<T> add_rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, box)),
+                              Strides::of(to.shape.extent(), to.pixel_stride), extent, to.shape.c};
+    launch(context, threads, label, box.rows(), add_rows);
   };
   to.type == DType::kF32 ? add(float{}) : add(Bf16{});
 }

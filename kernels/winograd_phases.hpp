@@ -1,0 +1,175 @@
+// Convolutions with stride 2 in the plane as four without stride, one for each phase: every other pixel of every other
+// row of x meets every other tap of every other row of the kernel.
+//
+//   y(o) = sum_t x(2 o + t - pad) w(t) = sum_r sum_u x_r(o + u - pad_r) w_r(u),   w_r(u) = w(2 u + r),  r = 0, 1
+//
+// in each direction, where x_r are the pixels 2 j + first_r of x.  All phases have as many taps, the last of which may
+// be zero: 3 x 3 taps become 2 x 2, 5 x 5 become 3 x 3.  Of transforms that compute 25 pixels of a 2 x 2 convolution,
+// or 16 of a 3 x 3 one, by 36 products the gradient of the input takes 0.64 and 0.36 of the products of the definition.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kernels/add_rows.hpp"
+#include "kernels/launch.hpp"
+#include "kernels/register_blocks.hpp"
+
+namespace petaflow::winograd {
+
+inline constexpr int kPhases = 4;  // (row, column) of the first tap
+
+/// Whether a convolution is to be cut into phases.  Planes of volumes are left alone.
+inline bool has_phases(const ConvDesc& desc) {
+  const ConvGeometry& g = desc.geometry;
+  return g.stride == Extent{1, 2, 2} && g.kernel.d == 1 && desc.in.d == 1 && desc.out.d == 1;
+}
+
+/// One phase of a box, and how many elements behind the box's first one its own x begins.
+struct PhaseOfBox {
+  ConvDesc desc;
+  std::int64_t x = 0;
+};
+
+inline PhaseOfBox phase_of(const ConvDesc& box, int phase) {
+  PhaseOfBox result{box};
+  ConvDesc& desc = result.desc;
+  ConvGeometry& g = desc.geometry;
+  const auto cut = [](std::int64_t first_tap, std::int64_t out, std::int64_t& in, std::int64_t& kernel,
+                      std::int64_t& pad_begin, std::int64_t& pad_end) {
+    const std::int64_t first = (first_tap + pad_begin) % 2;
+    kernel = ceil_div(kernel, 2);
+    in = ceil_div(in - first, 2);
+    pad_begin = (first + pad_begin - first_tap) / 2;
+    pad_end = std::max<std::int64_t>(0, out + kernel - 1 - pad_begin - in);
+    return first;
+  };
+  const std::int64_t h = cut(phase / 2, desc.out.h, desc.in.h, g.kernel.h, g.pad_begin.h, g.pad_end.h),
+                     w = cut(phase % 2, desc.out.w, desc.in.w, g.kernel.w, g.pad_begin.w, g.pad_end.w);
+  result.x = h * desc.x_strides.h + w * desc.x_strides.w;
+  g.stride = {1, 1, 1};
+  desc.x_strides.h *= 2, desc.x_strides.w *= 2;
+  return result;
+}
+
+/// The same phase of all boxes.
+inline std::vector<ConvDesc> phase_of(std::span<const ConvDesc> boxes, int phase) {
+  std::vector<ConvDesc> result;
+  for (const ConvDesc& box : boxes) result.push_back(phase_of(box, phase).desc);
+  return result;
+}
+
+/// The taps of a phase, (out, in, rows, columns), and those of the convolution: kBack, these += the phase's.
+template <bool kBack>
+struct PhaseTaps {
+  std::int64_t kernel, taps;  // of the convolution and of the phase in one direction
+  int phase;
+  const float* from;
+  float* to;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const {  // of the phase's
+    const std::int64_t pair = i / taps / taps, h = 2 * (i / taps % taps) + phase / 2, w = 2 * (i % taps) + phase % 2;
+    const bool exists = h < kernel && w < kernel;
+    const std::int64_t whole = (pair * kernel + h) * kernel + w;
+    if constexpr (kBack) {
+      if (exists) to[whole] += from[i];
+    } else {
+      to[i] = exists ? from[whole] : 0;
+    }
+  }
+};
+
+class PhasesKernel final : public ConvKernel {
+ public:
+  using Make = std::unique_ptr<ConvKernel> (*)(Pass pass, std::span<const ConvDesc> boxes);
+
+  PhasesKernel(Pass pass, std::span<const ConvDesc> boxes, Make make)
+      : pass_(pass), boxes_(boxes.begin(), boxes.end()), kernel_(boxes.front().geometry.kernel.h) {
+    taps_ = ceil_div(kernel_, 2);
+    for (int p = 0; p < kPhases; ++p) {
+      std::vector<ConvDesc> descs;
+      for (const ConvDesc& box : boxes_) {
+        const PhaseOfBox of = phase_of(box, p);
+        x_[at(p)].push_back(of.x);
+        descs.push_back(of.desc);
+        if (!adds(p)) continue;
+        descs.back().y_strides = Strides::of(box.out, box.out_channels);
+        y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(box.n * box.out.volume() * box.out_channels) *
+                                             size_of(box.type)));
+      }
+      kernels_[at(p)] = make(pass, descs);
+      kernel_bytes_ = std::max(kernel_bytes_, kernels_[at(p)]->scratch_bytes());
+    }
+    weights_ = Weights("petaflow::conv::phase[winograd]", static_cast<std::size_t>(phase_elements()));
+  }
+
+  void refresh(const Context& context, const float* weights) override {
+    if (pass_ == Pass::kBackwardWeights) return;
+    for (int p = 0; p < kPhases; ++p) {
+      launch(context, "petaflow::conv::refresh[winograd]"_label, phase_elements(),
+             PhaseTaps<false>{kernel_, taps_, p, weights, weights_.data()});
+      kernels_[at(p)]->refresh(context, weights_.data());
+    }
+  }
+
+  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+    const ConvDesc& desc = boxes_[box];
+    for (int p = 0; p < kPhases; ++p) {
+      ConvArgs own = args;
+      own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(x_[at(p)][box]) * size_of(desc.type);
+      own.scratch = args.scratch + y_bytes_;
+      if (adds(p)) own.y = args.scratch;
+      if (pass_ == Pass::kBackwardWeights) own.sum = args.sum + p * kernels_[0]->gradient_elements();
+      kernels_[at(p)]->run(context, box, own);
+      if (adds(p)) desc.type == DType::kF32 ? add<float>(context, desc, args) : add<Bf16>(context, desc, args);
+    }
+  }
+
+  std::size_t scratch_bytes() const override { return y_bytes_ + kernel_bytes_; }
+  std::int64_t gradient_elements() const override { return kPhases * kernels_[0]->gradient_elements(); }
+
+  void unpack_gradient(const Context& context, const float* sum, float* dw) override {
+    for (int p = 0; p < kPhases; ++p) {
+      zero(context, weights_.data(), phase_elements());
+      kernels_[at(p)]->unpack_gradient(context, sum + p * kernels_[0]->gradient_elements(), weights_.data());
+      launch(context, "petaflow::conv::unpack_gradient[winograd]"_label, phase_elements(),
+             PhaseTaps<true>{kernel_, taps_, p, weights_.data(), dw});
+    }
+  }
+
+  std::string detail() const override { return fmt::format("{} of {} phases", kernels_[0]->detail(), kPhases); }
+
+ private:
+  using Weights = Kokkos::View<float*, Kokkos::HostSpace>;
+
+  static std::size_t at(int phase) { return static_cast<std::size_t>(phase); }
+  /// Whether a phase computes a part of y that others have written.
+  bool adds(int phase) const { return pass_ == Pass::kForward && phase > 0; }
+  std::int64_t phase_elements() const {
+    return boxes_.front().out_channels * boxes_.front().in_channels * taps_ * taps_;
+  }
+
+  template <class T>
+  void add(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
+    launch(context, desc.threads, "petaflow::conv::add_phase[winograd]"_label, desc.n * desc.out.h,
+           AddRows<T>{reinterpret_cast<const T*>(args.scratch), static_cast<T*>(args.y), desc.y_strides, desc.out,
+                      desc.out_channels});
+  }
+
+  Pass pass_;
+  std::vector<ConvDesc> boxes_;
+  std::int64_t kernel_, taps_ = 0;
+  std::array<std::unique_ptr<ConvKernel>, kPhases> kernels_;
+  std::array<std::vector<std::int64_t>, kPhases> x_;  // where a phase of a box begins
+  Weights weights_;                                   // of a phase, or their gradient
+  std::size_t y_bytes_ = 0, kernel_bytes_ = 0;        // scratch: a phase's part of y, and what the kernels take
+};
+
+}  // namespace petaflow::winograd
