@@ -7,7 +7,10 @@
 
 #include "nn/graph.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/add.hpp"
 #include "nn/layers/batch_norm.hpp"
+#include "nn/layers/broadcast.hpp"
+#include "nn/layers/concat.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
@@ -34,6 +37,52 @@ inline ConvOptions conv(std::int64_t filters, Extent kernel, Extent pad, Extent 
   options.stride = stride;
   options.groups = groups;
   return options;
+}
+
+/// Layers of batch norm, ReLU and a convolution, each of which reads what all before it gave (Huang et al. 2016,
+/// arXiv:1608.06993).
+inline void dense_block(Graph& g, int layers, std::int64_t growth) {
+  for (int i = 1; i <= layers; ++i) {
+    const GraphValue x = g.value();
+    const std::string name = fmt::format("block/{}/", i);
+    g.add<BatchNorm>(name + "norm").add<Relu>(name + "relu");
+    g.add<Conv>(name + "conv", ConvOptions::same_2d(growth, 3));
+    g.join<Concat>(name + "concat", {x, g.value()});
+  }
+}
+
+/// Batch norm and ReLU in front of both convolutions (He et al. 2016, arXiv:1603.05027); a convolution of 1 x 1 on the
+/// way around where there is a stride.
+inline void residual_block(Graph& g, const std::string& name, std::int64_t filters, std::int64_t stride) {
+  GraphValue x = g.value();
+  g.add<BatchNorm>(name + "/norm1").add<Relu>(name + "/relu1");
+  if (stride > 1) {
+    const GraphValue y = g.value();
+    x = g.add<Conv>(name + "/around", conv(filters, {1, 1, 1}, {0, 0, 0}, {1, stride, stride})).value();
+    g.at(y);
+  }
+  g.add<Conv>(name + "/conv1", conv(filters, {1, 3, 3}, {0, 1, 1}, {1, stride, stride}));
+  g.add<BatchNorm>(name + "/norm2").add<Relu>(name + "/relu2");
+  g.add<Conv>(name + "/conv2", conv(filters, {1, 3, 3}, {0, 1, 1}));
+  g.join<Add>(name + "/add", {g.value(), x});
+}
+
+/// Atrous spatial pyramid pooling: windows of several dilations and the mean of the map, side by side (Chen et al.
+/// 2017, arXiv:1706.05587).
+inline void pyramid(Graph& g, std::int64_t filters) {
+  const GraphValue x = g.value();
+  const Extent map = g.shape(x).extent();
+  std::vector<GraphValue> branches = {
+      g.add<Conv>("p/1", conv(filters, {1, 1, 1}, {0, 0, 0})).add<Relu>("p/1r").value()};
+  for (const std::int64_t rate : {2, 4}) {
+    ConvOptions dilated = conv(filters, {1, 3, 3}, {0, rate, rate});
+    dilated.dilation = {1, rate, rate};
+    const std::string name = fmt::format("p/{}", rate);
+    branches.push_back(g.at(x).add<Conv>(name, dilated).add<Relu>(name + "r").value());
+  }
+  g.at(x).add<GlobalPool>("p/mean", PoolKind::kAverage).add<Conv>("p/image", conv(filters, {1, 1, 1}, {0, 0, 0}));
+  branches.push_back(g.add<Relu>("p/image_r").add<Broadcast>("p/map", map).value());
+  g.join<Concat>("p/concat", branches).add<Conv>("p/out", conv(filters, {1, 1, 1}, {0, 0, 0}));
 }
 
 inline const LayerCase kLayerCases[] = {
@@ -88,6 +137,14 @@ inline const LayerCase kLayerCases[] = {
     {"space_to_depth",      {2, 3, 4, 6, 8},   [](Graph& g) { g.add<SpaceToDepth>("s", 2); }},
     {"space_to_depth_conv", {2, 2, 12, 8, 6},  [](Graph& g) { g.add<SpaceToDepth>("s", 2).add<Conv>("c", ConvOptions::same_3d(8, 3)).add<Relu>("a", 0.3F).add<Pool>("p", Pool::cube(PoolKind::kMax, 2)); }},
     {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
+    {"conv_dilation",       {2, 4, 1, 13, 11}, [](Graph& g) { ConvOptions o = conv(8, {1, 3, 3}, {0, 2, 2}); o.dilation = {1, 2, 2}; g.add<Conv>("c", o).add<Relu>("a"); }},
+    {"broadcast",           {3, 5, 1, 1, 1},   [](Graph& g) { g.add<Broadcast>("b", Extent{1, 4, 3}); }},
+    {"add",                 {2, 5, 1, 4, 3},   [](Graph& g) { const GraphValue x = g.value(); g.add<Relu>("a", 0.3F).join<Add>("s", {g.value(), x}); }},
+    {"concat",              {2, 5, 1, 4, 3},   [](Graph& g) { const GraphValue x = g.value(); g.add<Relu>("a").join<Concat>("c", {g.value(), x, g.value()}).add<Relu>("e", 0.1F); }},
+    {"conv_batch_norm_dense_block", {2, 6, 1, 9, 8},   [](Graph& g) { dense_block(g.add<Conv>("c", conv(6, {1, 3, 3}, {0, 1, 1})), 5, 4); }},
+    {"conv_batch_norm_residual", {2, 4, 1, 12, 10}, [](Graph& g) { residual_block(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})), "r", 8, 1); }},
+    {"conv_batch_norm_residual_2", {3, 4, 1, 12, 10}, [](Graph& g) { residual_block(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})), "r", 12, 2); }},
+    {"conv_pyramid",        {2, 4, 1, 14, 12}, [](Graph& g) { pyramid(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})).add<Relu>("a"), 8); }},
     // clang-format on
 };
 

@@ -71,7 +71,7 @@ class Network {
   std::size_t outputs() const { return outputs_.size(); }
   /// Dense, f32, valid after forward(), in the order of Graph::outputs().
   Tensor output(std::size_t index = 0) const { return memory_->value(outputs_[index]); }
-  /// Of the same layout, to be filled before backward().
+  /// Of the same layout, to be filled before each backward(), which adds to it where others use the output.
   Tensor output_gradient(std::size_t index = 0) const { return memory_->gradient(outputs_[index]); }
 
   void forward(const Context& context);

@@ -57,6 +57,7 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
                          {"parameter_bytes", network.trained_elements() * 4},
                          {"forward_flop", network.forward_flop() / batch},
                          {"backward_flop", network.backward_flop() / batch},
+                         {"again_flop", network.again_flop() / batch},
                          {"pass", network.batch()},
                          {"arena_bytes", network.arena_bytes()},
                          {"arena_bytes_per_sample", static_cast<double>(network.arena_bytes()) / batch},
@@ -85,6 +86,7 @@ nlohmann::json to_json(const Graph& graph, const Network& network) {
                               {"backward_data", stage.backward_data},
                               {"backward_weights", stage.backward_weights},
                               {"refusals", stage.refusals},
+                              {"again", stage.again},
                               {"forward_flop", stage.forward_flop / batch},
                               {"backward_flop", stage.backward_flop / batch},
                               {"saved_bytes", stage.saved_bytes},
@@ -110,15 +112,19 @@ std::string to_text(const Graph& graph, const Network& network) {
                       fmt::format("{:.1f}", static_cast<double>(stage.saved_bytes) / (1 << 20))});
     for (const std::string& refusal : stage.refusals) refusals += fmt::format("\n  {}", refusal);
   }
+  const std::string again = network.again_flop() > 0
+                                ? fmt::format("\nsegments that make their values again: {:.3f} GFLOP more per sample",
+                                              1e-9 * network.again_flop() / batch)
+                                : "";
   std::string weights;
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
   return fmt::format(
       "{}\n\n{}{}{}\n\nweights{}\n\nmemory\n{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward "
-      "{:.3f}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
+      "{:.3f}{}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
       memory_table(network), network.trained_elements(),
       format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4), 1e-9 * network.forward_flop() / batch,
-      1e-9 * network.backward_flop() / batch, format_count(network.batch(), "sample"),
+      1e-9 * network.backward_flop() / batch, again, format_count(network.batch(), "sample"),
       format_bytes(network.arena_bytes()),
       format_bytes(network.arena_bytes() / static_cast<std::size_t>(network.batch())),
       format_bytes(sum_of_blocks(network.blocks())));

@@ -30,6 +30,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.init", train.init);
   schema.add("train.deterministic", train.deterministic);
   schema.add("train.shards", train.shards, at_least(1));
+  schema.add("train.recompute", train.recompute, at_least(1));
   schema.add("train.validate_epochs", train.validate_epochs, at_least(0));
 
   OptimizerOptions& optimizer = options.optimizer;
@@ -76,6 +77,7 @@ NetworkOptions network_options(const CommonOptions& options, std::int64_t batch)
   NetworkOptions network;
   network.batch = batch;
   network.precision = options.precision == "bf16" ? DType::kBf16 : DType::kF32;
+  network.recompute = options.train.recompute;
   network.fixed_order = options.train.deterministic;
   network.kernels = options.kernels;
   return network;

@@ -30,6 +30,68 @@ class SpaceToDepth(nn.Module):
         return blocks.permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(n, 8 * c, d // 2, h // 2, w // 2)
 
 
+class Broadcast(nn.Module):
+    def __init__(self, height, width):
+        super().__init__()
+        self.size = (height, width)
+
+    def forward(self, x):
+        return x.expand(-1, -1, *self.size)
+
+
+class Joined(nn.Module):
+    """Joins what modules make of x, after x or not."""
+
+    def __init__(self, join, *modules):
+        super().__init__()
+        self.branches = nn.ModuleList(modules)
+        self.join = join
+
+    def forward(self, x):
+        return self.join([branch(x) for branch in self.branches])
+
+
+def cat(parts):
+    return torch.cat(parts, 1)
+
+
+def dense_block(channels, layers, growth):
+    blocks = []
+    for i in range(layers):
+        c = channels + i * growth
+        made = nn.Sequential(nn.BatchNorm2d(c), nn.ReLU(), nn.Conv2d(c, growth, 3, 1, 1))
+        blocks.append(Joined(cat, nn.Identity(), made))
+    return blocks
+
+
+class Residual(nn.Module):
+    """Parameters in the order of tests/layer_cases.hpp."""
+
+    def __init__(self, channels, filters, stride):
+        super().__init__()
+        self.norm1 = nn.BatchNorm2d(channels)
+        self.around = nn.Conv2d(channels, filters, 1, stride) if stride > 1 else None
+        self.conv1 = nn.Conv2d(channels, filters, 3, stride, 1)
+        self.norm2 = nn.BatchNorm2d(filters)
+        self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1)
+
+    def forward(self, x):
+        y = torch.relu(self.norm1(x))
+        around = self.around(y) if self.around else x
+        return self.conv2(torch.relu(self.norm2(self.conv1(y)))) + around
+
+
+def pyramid(channels, filters, height, width):
+    dilated = [nn.Sequential(nn.Conv2d(channels, filters, 3, 1, r, r), nn.ReLU()) for r in (2, 4)]
+    image = nn.Sequential(
+        nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, filters, 1), nn.ReLU(), Broadcast(height, width)
+    )
+    return [
+        Joined(cat, nn.Sequential(nn.Conv2d(channels, filters, 1), nn.ReLU()), *dilated, image),
+        nn.Conv2d(4 * filters, filters, 1),
+    ]
+
+
 CASES = {
     "relu": ((2, 5, 4, 3), [nn.ReLU()]),
     "leaky_relu": ((2, 70, 4, 3), [nn.LeakyReLU(0.3)]),
@@ -77,6 +139,14 @@ CASES = {
     "space_to_depth": ((2, 3, 4, 6, 8), [SpaceToDepth()]),
     "space_to_depth_conv": ((2, 2, 12, 8, 6), [SpaceToDepth(), nn.Conv3d(16, 8, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool3d(2)]),
     "conv_3d_valid_2": ((2, 4, 9, 8, 7), [nn.Conv3d(4, 8, 3, 2), nn.LeakyReLU(0.01)]),
+    "conv_dilation": ((2, 4, 13, 11), [nn.Conv2d(4, 8, 3, 1, 2, 2), nn.ReLU()]),
+    "broadcast": ((3, 5, 1, 1), [Broadcast(4, 3)]),
+    "add": ((2, 5, 4, 3), [Joined(sum, nn.LeakyReLU(0.3), nn.Identity())]),
+    "concat": ((2, 5, 4, 3), [Joined(cat, nn.ReLU(), nn.Identity(), nn.ReLU()), nn.LeakyReLU(0.1)]),
+    "conv_batch_norm_dense_block": ((2, 6, 9, 8), [nn.Conv2d(6, 6, 3, 1, 1), *dense_block(6, 5, 4)]),
+    "conv_batch_norm_residual": ((2, 4, 12, 10), [nn.Conv2d(4, 8, 3, 1, 1), Residual(8, 8, 1)]),
+    "conv_batch_norm_residual_2": ((3, 4, 12, 10), [nn.Conv2d(4, 8, 3, 1, 1), Residual(8, 12, 2)]),
+    "conv_pyramid": ((2, 4, 14, 12), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), *pyramid(8, 8, 14, 12)]),
 }
 
 

@@ -1,0 +1,62 @@
+// One pixel becomes a map: the way back from a global pooling.
+#pragma once
+
+#include <memory>
+
+#include "base/label.hpp"
+#include "kernels/launch.hpp"
+#include "nn/lowering.hpp"
+
+namespace petaflow {
+
+/// y = x at every pixel: x (N, C, 1, 1, 1) -> y (N, C, D, H, W).
+class Broadcast final : public Layer {
+ public:
+  explicit Broadcast(const Extent& extent) : extent_(extent) {}
+
+  Shape output(const Shape& x) const override {
+    if (x.pixels() != 1) user_error("only one pixel can become a map, found {}", to_string(x));
+    return {x.n, x.c, extent_.d, extent_.h, extent_.w};
+  }
+  void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<BroadcastStage>()}); }
+
+  class BroadcastStage final : public Stage {
+   public:
+    bool takes_slices() const override { return true; }
+
+    void forward(const Context& context) override {
+      const auto* x = buffers.x[0].as<float>();
+      auto* y = buffers.y[0].as<float>();
+      const std::int64_t pixels = buffers.y[0].shape.pixels(), channels = buffers.y[0].shape.c;
+      const std::int64_t x_step = buffers.x[0].pixel_stride, y_step = buffers.y[0].pixel_stride;
+      launch(
+          context, "petaflow::broadcast::forward[kokkos]"_label, buffers.y[0].pixels(),
+          KOKKOS_LAMBDA(std::int64_t pixel) {
+            const float* from = x + pixel / pixels * x_step;
+            for (std::int64_t c = 0; c < channels; ++c) y[pixel * y_step + c] = from[c];
+          });
+    }
+
+    // Channel by channel, so that sums have one order on any number of threads.
+    void backward(const Context& context, float* /*gradient*/) override {
+      if (buffers.dx[0].data == nullptr) return;
+      auto* dx = buffers.dx[0].as<float>();
+      const auto* dy = buffers.dy[0].as<float>();
+      const std::int64_t pixels = buffers.dy[0].shape.pixels(), channels = buffers.dy[0].shape.c;
+      const std::int64_t x_step = buffers.dx[0].pixel_stride, y_step = buffers.dy[0].pixel_stride;
+      launch(
+          context, "petaflow::broadcast::backward[kokkos]"_label, buffers.dx[0].shape.elements(),
+          KOKKOS_LAMBDA(std::int64_t element) {
+            const std::int64_t n = element / channels, c = element % channels;
+            double sum = 0;
+            for (std::int64_t p = 0; p < pixels; ++p) sum += static_cast<double>(dy[(n * pixels + p) * y_step + c]);
+            dx[n * x_step + c] = static_cast<float>(sum);
+          });
+    }
+  };
+
+ private:
+  Extent extent_;
+};
+
+}  // namespace petaflow
