@@ -185,7 +185,8 @@ class Bench {
       });
       return;
     }
-    const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes()));
+    const Shape whole{conv.n, conv.out_channels, conv.out.d, conv.out.h, conv.out.w};
+    const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes(whole, type_)));
     table_.measure(work, [&] {
       for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
         const BandBox& box = bands.boxes[index];
@@ -237,7 +238,8 @@ class Bench {
                             desc.saves() ? reinterpret_cast<std::uint8_t*>(saved.data()) : nullptr);
       const int slots = in_boxes ? context_.threads : 1;
       const Slots v(type_, slots,
-                    static_cast<std::size_t>(std::max(forward.largest_v_bytes(), backward.largest_v_bytes()))),
+                    static_cast<std::size_t>(
+                        std::max(forward.largest_v_bytes(desc.v, type_), backward.largest_v_bytes(desc.v, type_)))),
           sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * (sizeof(double) + sizeof(float)));
       const auto run_forward = [&] {
         if (!in_boxes) return finish.forward_all(context_, "petaflow::bench", v[0]);

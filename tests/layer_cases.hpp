@@ -12,6 +12,7 @@
 #include "nn/layers/broadcast.hpp"
 #include "nn/layers/concat.hpp"
 #include "nn/layers/conv.hpp"
+#include "nn/layers/deconv.hpp"
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/periodic_pad.hpp"
@@ -85,6 +86,12 @@ inline void pyramid(Graph& g, std::int64_t filters) {
   g.join<Concat>("p/concat", branches).add<Conv>("p/out", conv(filters, {1, 1, 1}, {0, 0, 0}));
 }
 
+inline DeconvOptions deconv(const ConvOptions& of, Extent output_padding = {0, 0, 0}) {
+  DeconvOptions options{of};
+  options.output_padding = output_padding;
+  return options;
+}
+
 inline const LayerCase kLayerCases[] = {
     // clang-format off
     {"relu",                {2, 5, 1, 4, 3},   [](Graph& g) { g.add<Relu>("a"); }},
@@ -136,6 +143,13 @@ inline const LayerCase kLayerCases[] = {
     {"dense_tanh",          {5, 6, 1, 1, 1},   [](Graph& g) { g.add<Dense>("d", 4).add<ScaledTanh>("t", 1.2F); }},
     {"space_to_depth",      {2, 3, 4, 6, 8},   [](Graph& g) { g.add<SpaceToDepth>("s", 2); }},
     {"space_to_depth_conv", {2, 2, 12, 8, 6},  [](Graph& g) { g.add<SpaceToDepth>("s", 2).add<Conv>("c", ConvOptions::same_3d(8, 3)).add<Relu>("a", 0.3F).add<Pool>("p", Pool::cube(PoolKind::kMax, 2)); }},
+    {"deconv",         {2, 4, 1, 9, 8},   [](Graph& g) { g.add<Deconv>("c", deconv(conv(6, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}), {0, 1, 1})); }},
+    {"deconv_relu",    {2, 4, 1, 13, 8},  [](Graph& g) { g.add<Deconv>("c", deconv(conv(6, {1, 5, 4}, {0, 2, 1}, {1, 2, 2}))).add<Relu>("a"); }},
+    {"deconv_stride_1", {2, 16, 1, 28, 28}, [](Graph& g) { g.add<Deconv>("c", deconv(conv(16, {1, 3, 3}, {0, 1, 1}))).add<Relu>("a", 0.3F).add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
+    {"deconv_stride_3", {2, 3, 1, 7, 6},  [](Graph& g) { g.add<Deconv>("c", deconv(conv(5, {1, 2, 2}, {0, 0, 0}, {1, 3, 3}), {0, 2, 0})); }},
+    {"deconv_groups",  {2, 8, 1, 12, 7},  [](Graph& g) { g.add<Deconv>("c", deconv(conv(12, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}, 4), {0, 1, 0})).add<Relu>("a"); }},
+    {"deconv_wide",   {2, 16, 1, 30, 40}, [](Graph& g) { g.add<Deconv>("c", deconv(conv(16, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}), {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
+    {"deconv_3d",      {2, 3, 4, 5, 6},   [](Graph& g) { g.add<Deconv>("c", deconv(conv(8, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}), {1, 0, 1})).add<Relu>("a", 0.1F); }},
     {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
     {"conv_dilation",       {2, 4, 1, 13, 11}, [](Graph& g) { ConvOptions o = conv(8, {1, 3, 3}, {0, 2, 2}); o.dilation = {1, 2, 2}; g.add<Conv>("c", o).add<Relu>("a"); }},
     {"broadcast",           {3, 5, 1, 1, 1},   [](Graph& g) { g.add<Broadcast>("b", Extent{1, 4, 3}); }},

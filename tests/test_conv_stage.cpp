@@ -19,6 +19,7 @@ struct StageCase {
   ConvDesc conv;
   PoolGeometry pool;
   DType type = DType::kF32;
+  ConvRole role = ConvRole::kConvolution;
 };
 
 void PrintTo(const StageCase& c, std::ostream* out) { *out << c.name; }
@@ -51,6 +52,21 @@ const StageCase kCases[] = {
     {"planes", describe(2, 16, 16, {4, 12, 20}, window({3, 3, 3}, {1, 1, 1})), {}},
     {"flat_in_3d", describe(2, 16, 16, {5, 12, 9}, window({1, 3, 3}, {0, 1, 1})), {}},
     {"in_bf16", describe(2, 32, 32, {1, 24, 28}, window({1, 3, 3}, {0, 1, 1})), {}, DType::kBf16},
+    {"transposed",
+     describe(2, 16, 32, {1, 60, 81}, window({1, 3, 3}, {0, 1, 1}, {1, 2, 2})),
+     {},
+     DType::kF32,
+     ConvRole::kTransposed},
+    {"transposed_3d",
+     describe(2, 7, 16, {8, 9, 11}, window({3, 3, 3}, {1, 1, 1}, {2, 2, 2})),
+     {},
+     DType::kF32,
+     ConvRole::kTransposed},
+    {"transposed_in_bf16",
+     describe(1, 16, 32, {1, 34, 40}, window({1, 4, 4}, {0, 1, 1}, {1, 2, 2})),
+     {},
+     DType::kBf16,
+     ConvRole::kTransposed},
     {"strided_in_bf16", describe(2, 16, 32, {1, 33, 18}, window({1, 3, 3}, {0, 1, 1}, {1, 2, 2})), {}, DType::kBf16},
 };
 
@@ -123,11 +139,16 @@ Results run(const StageCase& c, const KernelOptions& kernels, bool fixed_order, 
   options.name = c.name;
   options.conv = c.conv;
   options.conv.type = c.type;
-  options.conv.x_strides = Strides::of(c.conv.in, c.conv.in_channels + layout.x);
-  options.epilogue.v = {c.conv.n, c.conv.out_channels, c.conv.out.d, c.conv.out.h, c.conv.out.w};
+  options.role = c.role;
+  const bool transposed = c.role == ConvRole::kTransposed;
+  const Shape x_shape = options.x();
+  (transposed ? options.conv.y_strides : options.conv.x_strides) = Strides::of(x_shape.extent(), x_shape.c + layout.x);
+  const Extent& v = transposed ? c.conv.in : c.conv.out;
+  const std::int64_t channels = transposed ? c.conv.in_channels : c.conv.out_channels;
+  options.epilogue.v = {c.conv.n, channels, v.d, v.h, v.w};
   options.epilogue.pool = c.pool;
-  const Extent out = c.pool.output(c.conv.out);
-  options.epilogue.y = {c.conv.n, c.conv.out_channels, out.d, out.h, out.w};
+  const Extent out = c.pool.output(v);
+  options.epilogue.y = {c.conv.n, channels, out.d, out.h, out.w};
   options.epilogue.bias = true;
   // In bf16 implementations round otherwise, and a value near zero may find itself on the other side.
   options.epilogue.activation = c.type == DType::kF32;
@@ -137,7 +158,6 @@ Results run(const StageCase& c, const KernelOptions& kernels, bool fixed_order, 
   options.kernels = {kernels, kernels, kernels};
   ConvStage stage(options, context);
 
-  const Shape x_shape{c.conv.n, c.conv.in_channels, c.conv.in.d, c.conv.in.h, c.conv.in.w};
   Operand x(x_shape, c.type, layout.x), dx(x_shape, c.type, layout.x), y(options.epilogue.y, c.type, layout.y),
       dy(options.epilogue.y, c.type, layout.dy);
   x.fill(1), dy.fill(2);
@@ -146,7 +166,7 @@ Results run(const StageCase& c, const KernelOptions& kernels, bool fixed_order, 
   buffers.adds = {layout.adds};
   if (layout.adds) stage.prepare_to_add(buffers.adds, context);
   buffers.x = {x.tensor()}, buffers.dx = {dx.tensor()}, buffers.y = {y.tensor()}, buffers.dy = {dy.tensor()};
-  std::vector<float> weights = testing_support::numbers(c.conv.weight_elements() + c.conv.out_channels, 3);
+  std::vector<float> weights = testing_support::numbers(c.conv.weight_elements() + channels, 3);
   for (float& weight : weights) weight *= 0.3F;
   const DeviceArray<float> parameters(weights), gradient(weights.size());
   const auto room = [](std::size_t bytes) {  // NaN

@@ -18,17 +18,23 @@ std::int64_t level2_bytes() {
   return cache > 0 ? cache : std::int64_t{1} << 20;
 }
 
-std::int64_t Bands::largest_v_bytes() const {
-  std::int64_t largest = 0;
-  for (const ConvDesc& shape : shapes) {
-    largest = std::max(
-        largest, shape.n * shape.out.volume() * shape.out_channels * static_cast<std::int64_t>(size_of(shape.type)));
-  }
-  return largest;
+std::int64_t Bands::largest_v_bytes(const Shape& v, DType type) const {
+  std::int64_t rows = 0;
+  for (const BandBox& box : boxes) rows = std::max(rows, box.v.rows());
+  return rows * v.w * v.c * static_cast<std::int64_t>(size_of(type));
 }
 
-BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels)
+Strides dense_box(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole) {
+  Strides dense = Strides::of(extent, channels);
+  // Of one sample the distance to the next says nothing but that there may be several planes.
+  if (samples == 1) dense.n = whole.n;
+  return dense;
+}
+
+BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels,
+                       ConvRole role)
     : conv_(conv),
+      role_(role),
       epilogue_(epilogue),
       slots_(slots),
       budget_bytes_(kernels.cache_share * static_cast<double>(level2_bytes())),
@@ -41,20 +47,21 @@ BandCutter::BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots
   deep_ = conv.out.d > 1;
 }
 
-Interval BandCutter::Direction::x_under(const Interval& v) const {
-  return {std::max<std::int64_t>(0, v.begin * stride - pad),
-          std::min(in, (v.end - 1) * stride - pad + (kernel - 1) * dilation + 1)};
+Interval BandCutter::Direction::in_under(const Interval& rows) const {
+  return {std::max<std::int64_t>(0, rows.begin * stride - pad),
+          std::min(in, (rows.end - 1) * stride - pad + (kernel - 1) * dilation + 1)};
 }
 
-Interval BandCutter::Direction::v_over(const Interval& x) const {
-  const std::int64_t lowest = x.begin + pad - (kernel - 1) * dilation;
-  return {lowest <= 0 ? 0 : ceil_div(lowest, stride), std::min(out, (x.end - 1 + pad) / stride + 1)};
+Interval BandCutter::Direction::out_over(const Interval& rows) const {
+  const std::int64_t lowest = rows.begin + pad - (kernel - 1) * dilation;
+  return {lowest <= 0 ? 0 : ceil_div(lowest, stride), std::min(out, (rows.end - 1 + pad) / stride + 1)};
 }
 
 ConvDesc BandCutter::describe(const BandBox& box) const {
   ConvDesc desc = conv_;
   desc.n = box.x.sample.size();
   desc.threads = 1;
+  const RowBox &reads = transposed() ? box.v : box.x, &writes = transposed() ? box.x : box.v;
   const auto clip = [](const Direction& whole, const Interval& x, const Interval& v, std::int64_t& in,
                        std::int64_t& out, std::int64_t& pad_begin, std::int64_t& pad_end) {
     in = x.size(), out = v.size();
@@ -64,9 +71,13 @@ ConvDesc BandCutter::describe(const BandBox& box) const {
         std::max<std::int64_t>(0, (out - 1) * whole.stride + (whole.kernel - 1) * whole.dilation + 1 - pad_begin - in);
   };
   ConvGeometry& g = desc.geometry;
-  clip(d_, box.x.d, box.v.d, desc.in.d, desc.out.d, g.pad_begin.d, g.pad_end.d);
-  clip(h_, box.x.h, box.v.h, desc.in.h, desc.out.h, g.pad_begin.h, g.pad_end.h);
-  desc.y_strides = Strides::of(desc.out, desc.out_channels);
+  clip(d_, reads.d, writes.d, desc.in.d, desc.out.d, g.pad_begin.d, g.pad_end.d);
+  clip(h_, reads.h, writes.h, desc.in.h, desc.out.h, g.pad_begin.h, g.pad_end.h);
+  if (transposed()) {
+    desc.x_strides = dense_box(desc.n, desc.in, desc.in_channels, conv_.x_strides);
+  } else {
+    desc.y_strides = Strides::of(desc.out, desc.out_channels);
+  }
   return desc;
 }
 
@@ -86,8 +97,8 @@ Bands BandCutter::cut(const BoxRows& preferred, const Cut& planes, const Cut& ro
     return std::clamp(std::max(height, cut.least), align, cut.rows);
   };
   const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
-  const double line_bytes =
-                   static_cast<double>(conv_.out.w * conv_.out_channels) * static_cast<double>(size_of(conv_.type)),
+  const double line_bytes = static_cast<double>(epilogue_.desc().v.w * epilogue_.desc().v.c *
+                                                static_cast<std::int64_t>(size_of(conv_.type))),
                inner_bytes = outer.v_rows * inner.v_rows * line_bytes,  // of one row of a plane
       outer_bytes = static_cast<double>(inner.rows) * inner_bytes;
   const std::int64_t samples = conv_.n;
@@ -128,7 +139,7 @@ Bands BandCutter::cut(const BoxRows& preferred, const Cut& planes, const Cut& ro
               second{j, std::min(inner.rows, j + inner_height)};
           BandBox box = make_box(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first});
           // Planes that are not cut stay whole, with rows that pooling or strides leave unread: as neighbours.
-          if (deep_ && inner_height == inner.rows) box.x.h = {0, h_.in}, box.v.h = {0, h_.out};
+          if (deep_ && inner_height == inner.rows) box.x.h = {0, x_rows(h_)}, box.v.h = {0, v_rows(h_)};
           add(box);
         }
       }
@@ -141,7 +152,7 @@ Bands BandCutter::cut(const BoxRows& preferred, const Cut& planes, const Cut& ro
     bands = Bands{};
   }
   const EpilogueDesc& e = epilogue_.desc();
-  bands.boxes.push_back({{{0, samples}, {0, conv_.in.d}, {0, conv_.in.h}}, whole_box(e.v), whole_box(e.y), 0});
+  bands.boxes.push_back({{{0, samples}, {0, x_rows(d_)}, {0, x_rows(h_)}}, whole_box(e.v), whole_box(e.y), 0});
   bands.shapes.push_back(conv_);
   if (transforms_) bands.shapes.back().transforms = preferred.fit;
   return bands;
@@ -150,34 +161,44 @@ Bands BandCutter::cut(const BoxRows& preferred, const Cut& planes, const Cut& ro
 Bands BandCutter::forward() const {
   const EpilogueDesc& desc = epilogue_.desc();
   const Extent& stride = desc.pool.stride;
-  const auto direction = [](std::int64_t y_rows, std::int64_t v_rows, std::int64_t pool_stride, const BoxRows& wanted) {
-    return Cut{y_rows, std::lcm(wanted.align, pool_stride) / pool_stride, ceil_div(wanted.least, pool_stride),
-               static_cast<double>(std::min(pool_stride, v_rows))};
+  const auto direction = [&](const Direction& axis, std::int64_t y_rows, std::int64_t pool_stride,
+                             const BoxRows& wanted) {
+    // Boxes of a transposed convolution hold as many rows of each phase of its stride.
+    const std::int64_t align = transposed() ? std::lcm(wanted.align, axis.stride) : wanted.align;
+    return Cut{y_rows, std::lcm(align, pool_stride) / pool_stride, ceil_div(wanted.least, pool_stride),
+               static_cast<double>(std::min(pool_stride, v_rows(axis)))};
   };
   const BoxRows suits = preferred(Pass::kForward);
   // A transform computes whole tiles.  Where pooling windows overlap or leave rows unread they are completed, so that
   // each tile sums the same numbers as in the whole tensor.
   const std::int64_t tile = along(false, suits).align;
-  return cut(suits, direction(desc.y.d, desc.v.d, stride.d, along(true, suits)),
-             direction(desc.y.h, desc.v.h, stride.h, along(false, suits)), [&](const RowBox& y) {
+  return cut(suits, direction(d_, desc.y.d, stride.d, along(true, suits)),
+             direction(h_, desc.y.h, stride.h, along(false, suits)), [&](const RowBox& y) {
                RowBox v = epilogue_.v_under(y);
-               v.h = {v.h.begin / tile * tile, std::min(h_.out, ceil_div(v.h.end, tile) * tile)};
-               return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, y};
+               v.h = {v.h.begin / tile * tile, std::min(v_rows(h_), ceil_div(v.h.end, tile) * tile)};
+               return BandBox{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, y};
              });
 }
 
 Bands BandCutter::backward_weights() const {
   const Extent& stride = epilogue_.desc().pool.stride;
-  const auto direction = [](std::int64_t v_rows, std::int64_t pool_stride, const BoxRows& wanted) {
-    return Cut{v_rows, std::lcm(wanted.align, pool_stride), wanted.least, 1};
-  };
   const BoxRows suits = preferred(Pass::kBackwardWeights);
-  return cut(suits, direction(d_.out, stride.d, along(true, suits)), direction(h_.out, stride.h, along(false, suits)),
-             [&](const RowBox& v) { return BandBox{{v.sample, d_.x_under(v.d), h_.x_under(v.h)}, v, {}}; });
+  const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const BoxRows& wanted) {
+    if (!transposed()) return Cut{axis.out, std::lcm(wanted.align, pool_stride), wanted.least, 1};
+    // Of x, neighbours share some rows: a box of v is as high as keeps them few, and those of x whole tiles.
+    constexpr std::int64_t kMostShared = 8;  // one in so many
+    const std::int64_t rows =
+        ceil_div(std::max(wanted.least, kMostShared * axis.shared()), wanted.align) * wanted.align;
+    const std::int64_t own = std::lcm((rows - axis.shared()) * axis.stride, pool_stride);
+    return Cut{axis.in, own, own, 1};
+  };
+  return cut(suits, direction(d_, stride.d, along(true, suits)), direction(h_, stride.h, along(false, suits)),
+             [&](const RowBox& v) { return BandBox{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, {}}; });
 }
 
 Bands BandCutter::backward_data() const {
-  const auto direction = [](const Direction& axis, const BoxRows& wanted) {
+  const auto direction = [&](const Direction& axis, const BoxRows& wanted) {
+    if (transposed()) return Cut{axis.out, wanted.align, wanted.least, static_cast<double>(axis.stride)};
     return Cut{axis.in, std::lcm(wanted.align, axis.stride), wanted.least, 1 / static_cast<double>(axis.stride)};
   };
   // Planes stay whole: cut ones would need more of v above and below than they write, and first layers have no dx.
@@ -185,7 +206,7 @@ Bands BandCutter::backward_data() const {
   Cut rows = direction(h_, along(false, suits));
   if (deep_) rows.least = rows.rows;
   return cut(suits, direction(d_, along(true, suits)), rows,
-             [&](const RowBox& x) { return BandBox{x, {x.sample, d_.v_over(x.d), h_.v_over(x.h)}, {}}; });
+             [&](const RowBox& x) { return BandBox{x, {x.sample, v_of(d_, x.d), v_of(h_, x.h)}, {}}; });
 }
 
 }  // namespace petaflow

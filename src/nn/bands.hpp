@@ -7,13 +7,15 @@
 
 #include "kernels/conv.hpp"
 #include "kernels/epilogue.hpp"
+#include "kernels/register_blocks.hpp"
+#include "nn/conv_role.hpp"
 #include "nn/network_options.hpp"
 
 namespace petaflow {
 
 /// What one box reads and writes.
 struct BandBox {
-  RowBox x, v, y;         // of the convolution's input and output, and of the pooled output
+  RowBox x, v, y;         // of the stage's input, of what its convolution gives, and of the pooled output
   std::size_t shape = 0;  // index into Bands::shapes
 };
 
@@ -29,8 +31,12 @@ struct Bands {
   std::vector<ConvDesc> shapes;  // the few different convolutions among the boxes
 
   bool whole() const { return boxes.size() == 1; }
-  std::int64_t largest_v_bytes() const;
+  /// Of the boxes of v, which has this shape.
+  std::int64_t largest_v_bytes(const Shape& v, DType type) const;
 };
+
+/// Strides of a dense box of a tensor that has the strides `whole`.
+Strides dense_box(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole);
 
 /// Of one core of the host; 1 MiB where the system does not say.
 std::int64_t level2_bytes();
@@ -43,24 +49,39 @@ class BandCutter {
   /// @param slots    there should be several boxes for each of them
   /// @param kernels  without bands: one box per pass; `conv` says whether the heights that Winograd prefers count,
   ///                 `cache_share` how large boxes may be
+  /// @param role     what the convolution is to the stage
   /// conv.threads: of the kernel of a whole box; 1: boxes are always better
-  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels);
+  BandCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const KernelOptions& kernels,
+             ConvRole role = ConvRole::kConvolution);
 
   /// Boxes of y, a partition.
   Bands forward() const;
-  /// Boxes of v, a partition of the convolution's output.
+  /// Boxes of v, a partition.
   Bands backward_weights() const;
-  /// Boxes of x, a partition of the convolution's input; v is what each of them needs.
+  /// Boxes of x, a partition; v is what each of them needs.
   Bands backward_data() const;
 
  private:
-  struct Direction {  // the geometry along D or H
+  struct Direction {  // the geometry of the convolution along D or H
     std::int64_t in, out, kernel, stride, dilation, pad;
-    /// What the rows of v read.
-    Interval x_under(const Interval& v) const;
-    /// What reads the rows of x.
-    Interval v_over(const Interval& x) const;
+    /// What the rows of the output read.
+    Interval in_under(const Interval& rows) const;
+    /// What reads the rows of the input.
+    Interval out_over(const Interval& rows) const;
+    /// Rows of the output that a range of rows of the input shares with the next one.
+    std::int64_t shared() const { return ceil_div((kernel - 1) * dilation, stride); }
   };
+  /// Rows of the stage's x that rows of v depend on, and the other way round.
+  Interval x_of(const Direction& along, const Interval& v) const {
+    return transposed() ? along.out_over(v) : along.in_under(v);
+  }
+  Interval v_of(const Direction& along, const Interval& x) const {
+    return transposed() ? along.in_under(x) : along.out_over(x);
+  }
+  /// Extents of the stage's x and of v along a direction.
+  std::int64_t x_rows(const Direction& along) const { return transposed() ? along.out : along.in; }
+  std::int64_t v_rows(const Direction& along) const { return transposed() ? along.in : along.out; }
+  bool transposed() const { return role_ == ConvRole::kTransposed; }
   /// How one direction of what a pass partitions is cut.
   struct Cut {
     std::int64_t rows, align, least;  // heights are multiples of align, and least or more
@@ -70,11 +91,12 @@ class BandCutter {
   template <class MakeBox>
   Bands cut(const BoxRows& preferred, const Cut& planes, const Cut& rows, MakeBox&& make_box) const;
   ConvDesc describe(const BandBox& box) const;
-  BoxRows preferred(Pass pass) const { return transforms_ ? winograd_rows(pass, conv_) : BoxRows{}; }
+  BoxRows preferred(Pass pass) const { return transforms_ ? winograd_rows(pass_of(role_, pass), conv_) : BoxRows{}; }
   /// What of it counts along D or H.
   BoxRows along(bool d, const BoxRows& preferred) const { return d == deep_ ? preferred : BoxRows{}; }
 
   ConvDesc conv_;
+  ConvRole role_;
   const Epilogue& epilogue_;
   Direction d_, h_;
   bool deep_, transforms_;

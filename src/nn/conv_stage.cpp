@@ -42,6 +42,12 @@ void add_box(const Context& context, int threads, const std::string& label, cons
 
 }  // namespace
 
+Shape ConvStage::Options::x() const {
+  const bool reads = role == ConvRole::kConvolution;
+  const Extent& extent = reads ? conv.in : conv.out;
+  return {conv.n, reads ? conv.in_channels : conv.out_channels, extent.d, extent.h, extent.w};
+}
+
 ConvStage::ConvStage(const Options& options, const Context& context)
     : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
@@ -63,7 +69,8 @@ Bands ConvStage::bands(const Options& options, Pass pass, const Context& context
   ConvDesc conv = options.conv;
   conv.threads = division.whole_threads;
   const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(conv, shape_of_epilogue, division.slots, options.kernels[static_cast<std::size_t>(pass)]);
+  const BandCutter cutter(conv, shape_of_epilogue, division.slots, options.kernels[static_cast<std::size_t>(pass)],
+                          options.role);
   if (pass == Pass::kForward) return cutter.forward();
   return pass == Pass::kBackwardData ? cutter.backward_data() : cutter.backward_weights();
 }
@@ -75,17 +82,21 @@ std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
 ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
   PassPlan result;
   Bands bands = ConvStage::bands(options_, pass, context);
-  std::int64_t dx_elements = 0;
+  const Shape x = options_.x(), &v = options_.epilogue.v;
+  std::int64_t dx_rows = 0;
   if (pass == Pass::kBackwardData && adds_dx_) {
+    for (const BandBox& box : bands.boxes) dx_rows = std::max(dx_rows, box.x.rows());
     for (ConvDesc& shape : bands.shapes) {
-      const Strides dense = Strides::of(shape.in, shape.in_channels);
-      // Of one sample the distance to the next says nothing but that there are planes in between.
-      shape.x_strides = {shape.n == 1 ? shape.x_strides.n : dense.n, dense.d, dense.h, dense.w};
-      dx_elements = std::max(dx_elements, shape.n * shape.in.volume() * shape.in_channels);
+      if (options_.role == ConvRole::kConvolution) {
+        shape.x_strides = dense_box(shape.n, shape.in, shape.in_channels, shape.x_strides);
+      } else {
+        shape.y_strides = dense_box(shape.n, shape.out, shape.out_channels, shape.y_strides);
+      }
     }
   }
   try {
-    result.choice = choose_conv(pass, bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
+    result.choice =
+        choose_conv(pass_of(options_.role, pass), bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUser) throw;
     user_error("layer {}: {}", options_.name, error.what());
@@ -96,15 +107,15 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
     begin = scratch.bytes;
     scratch.bytes += align_up(bytes);
   };
-  add(scratch.v, static_cast<std::size_t>(bands.largest_v_bytes()));
-  add(scratch.dx, static_cast<std::size_t>(dx_elements) * size_of(options_.conv.type));
+  add(scratch.v, static_cast<std::size_t>(bands.largest_v_bytes(v, options_.conv.type)));
+  add(scratch.dx, static_cast<std::size_t>(dx_rows * x.w * x.c) * size_of(options_.conv.type));
   add(scratch.kernel, result.choice.kernel->scratch_bytes());
   if (pass == Pass::kBackwardWeights) {
-    const auto channels = static_cast<std::size_t>(options_.conv.out_channels),
+    const auto channels = static_cast<std::size_t>(v.c),
                elements = static_cast<std::size_t>(result.choice.kernel->gradient_elements());
     add(scratch.sum, (elements + channels) * sizeof(float));
     if (bands.whole()) {
-      add(scratch.channels, channel_sum_scratch_bytes(division_.slots, options_.conv.out_channels));
+      add(scratch.channels, channel_sum_scratch_bytes(division_.slots, v.c));
     } else {
       const bool many = bands.boxes.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.slots);
       result.exact_elements = many ? elements + channels : channels;
@@ -147,6 +158,11 @@ void ConvStage::refresh(const Context& context) {
   }
 }
 
+ConvArgs ConvStage::args(const PassPlan& plan, std::byte* x, std::byte* slot, float* sum) const {
+  std::byte *const v = slot + plan.scratch.v, *const kernel = slot + plan.scratch.kernel;
+  return options_.role == ConvRole::kConvolution ? ConvArgs{x, v, sum, kernel} : ConvArgs{v, x, sum, kernel};
+}
+
 void ConvStage::forward(const Context& context) {
   const Epilogue finish = epilogue();
   const PassPlan& plan = forward_;
@@ -156,8 +172,7 @@ void ConvStage::forward(const Context& context) {
   };
   const PassPlan::Scratch& in = plan.scratch;
   const auto convolve = [&](const BandBox& box, std::byte* memory) {
-    plan.choice.kernel->run(context, box.shape,
-                            {begin_of(buffers.x[0], box.x), memory + in.v, nullptr, memory + in.kernel});
+    plan.choice.kernel->run(context, box.shape, args(plan, begin_of(buffers.x[0], box.x), memory));
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
@@ -201,21 +216,20 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const std::size_t boxes = plan.bands.boxes.size();
   const int slots = plan.bands.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(boxes));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
-  const auto channels = static_cast<std::size_t>(options_.conv.out_channels);
+  const auto channels = static_cast<std::size_t>(options_.epilogue.v.c);
   const PassPlan::Scratch& in = plan.scratch;
   const auto sum_of = [&](int index) { return reinterpret_cast<float*>(slot(index) + in.sum); };
   const auto correlate = [&](const BandBox& box, int index) {
-    std::byte* memory = slot(index);
-    kernel.run(context, box.shape, {begin_of(buffers.x[0], box.x), memory + in.v, sum_of(index), memory + in.kernel});
+    kernel.run(context, box.shape, args(plan, begin_of(buffers.x[0], box.x), slot(index), sum_of(index)));
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();
     std::byte* memory = slot(0);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     restore.backward_all(context, plan.label, memory + in.v);
-    sum_channels(context, division_.slots, memory + in.v, options_.conv.type,
-                 box.v.sample.size() * options_.conv.out.volume(), options_.conv.out_channels, sum_of(0) + elements,
-                 memory + in.channels);
+    const Shape& v = options_.epilogue.v;
+    sum_channels(context, division_.slots, memory + in.v, options_.conv.type, v.n * v.pixels(), v.c,
+                 sum_of(0) + elements, memory + in.channels);
     division_.run_whole(plan.label, [&] { correlate(box, 0); });
   } else {
     parallel_slots(plan.label, slots, [&](int index) {
@@ -259,7 +273,7 @@ void ConvStage::backward_data(const Context& context) {
   const PassPlan::Scratch& in = plan.scratch;
   const auto spread = [&](const BandBox& box, std::byte* memory) {
     std::byte* const dx = adds_dx_ ? memory + in.dx : begin_of(buffers.dx[0], box.x);
-    plan.choice.kernel->run(context, box.shape, {dx, memory + in.v, nullptr, memory + in.kernel});
+    plan.choice.kernel->run(context, box.shape, args(plan, dx, memory));
   };
   if (plan.bands.whole()) {
     const BandBox& box = plan.bands.boxes.front();

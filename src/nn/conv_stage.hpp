@@ -17,12 +17,16 @@ class ConvStage final : public Stage {
  public:
   struct Options {
     std::string name;  // of the convolution layer, for labels and messages
-    ConvDesc conv;     // the whole convolution, n = batch; x_strides are those of x and dx, which may be slices
+    ConvDesc conv;  // the whole convolution, n = batch; x and dx, which may be slices, have its x_strides (transposed:
+                    // y_strides)
     EpilogueDesc epilogue;
     StageParameter weight;
     std::optional<StageParameter> bias;
     bool backward = true, wants_dx = true, fixed_order = false;
-    std::array<KernelOptions, 3> kernels;  // by pass
+    std::array<KernelOptions, 3> kernels;  // by pass of the stage
+    ConvRole role = ConvRole::kConvolution;
+
+    Shape x() const;
   };
   ConvStage(const Options& options, const Context& context);
   /// The boxes of one pass of such a stage.
@@ -68,6 +72,8 @@ class ConvStage final : public Stage {
   };
   PassPlan plan(Pass pass, const Context& context) const;
   std::string describe(const PassPlan& plan) const;
+  /// The operands of a kernel's call: `x` is the stage's own, or its gradient.
+  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* slot, float* sum = nullptr) const;
   Epilogue epilogue() const;
   std::size_t scratch_bytes(const PassPlan& plan) const;
   void backward_weights(const Context& context, float* gradient);

@@ -19,9 +19,10 @@ KernelOptions& kernels_of(ConvStage::Options& stage, Pass pass) {
 
 bool accepts(const ConvStage::Options& stage, Pass pass, const Context& context) {
   const std::string& name = stage.kernels[static_cast<std::size_t>(pass)].conv;
-  const auto impls = conv_impls(pass, stage.conv);
+  const Pass own = pass_of(stage.role, pass);
+  const auto impls = conv_impls(own, stage.conv);
   const auto impl = std::ranges::find_if(impls, [&](const ConvImpl& i) { return i.name == name; });
-  return impl != impls.end() && impl->why_not(pass, ConvStage::bands(stage, pass, context).shapes).empty();
+  return impl != impls.end() && impl->why_not(own, ConvStage::bands(stage, pass, context).shapes).empty();
 }
 
 void use(ConvStage::Options& stage, Pass pass, const ConvTrial& trial) {
@@ -57,6 +58,7 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
                         to_string(pool.window), to_string(pool.stride), pads(pool.pad, pool.pad));
   }
   if (stage.epilogue.activation) text += ", activation";
+  if (stage.role == ConvRole::kTransposed) text += ", transposed";
   if (conv.split) text += ", split3";
   if (!stage.kernels[static_cast<std::size_t>(pass)].bands) text += ", whole";
   return text;
@@ -81,13 +83,13 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   ConvStage timed(options, context);
 
   const ConvDesc& conv = options.conv;
-  const Shape x{conv.n, conv.in_channels, conv.in.d, conv.in.h, conv.in.w};
+  const Shape x = options.x();
   const Shape& y = options.epilogue.y;
   const DType y_type = options.epilogue.type;
   const auto bytes_of = [](const Shape& shape, DType type) {
     return static_cast<std::size_t>(shape.elements()) * size_of(type);
   };
-  const std::size_t parameter_bytes = static_cast<std::size_t>(weights + conv.out_channels) * sizeof(float);
+  const std::size_t parameter_bytes = static_cast<std::size_t>(weights + options.epilogue.v.c) * sizeof(float);
   std::vector<MemoryBlock> blocks;
   const auto add = [&](const char* label, std::size_t size_bytes) {
     blocks.push_back({label, size_bytes, kForever, INT_MAX});
@@ -198,7 +200,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
     return std::ranges::find_if(candidates, [&](const Candidate& c) { return c.best_s() <= 1.03 * best_s; });
   };
   const ConvDesc usual = ConvStage::bands(stage, pass, context).shapes.front();
-  for (const ConvImpl& impl : conv_impls(pass, usual)) add({impl.name, bands, kCacheShare});
+  for (const ConvImpl& impl : conv_impls(pass_of(stage.role, pass), usual)) add({impl.name, bands, kCacheShare});
   time_all();
   time_all();
   if (bands) {

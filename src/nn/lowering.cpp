@@ -285,6 +285,11 @@ class Builder {
     desc.geometry = op.geometry;
     desc.x_strides = Strides::of(desc.in, pixel_stride(fusion.input));
     desc.y_strides = Strides::of(desc.out, desc.out_channels);
+    if (op.role == ConvRole::kTransposed) {
+      std::swap(desc.in_channels, desc.out_channels);
+      std::swap(desc.in, desc.out);
+      std::swap(desc.x_strides, desc.y_strides);
+    }
     desc.type = x.type;
     desc.split = x.type == DType::kF32 && options_.kernels.f32 == "split3";
     const KernelOptions& kernels = options_.kernels;
@@ -296,7 +301,8 @@ class Builder {
                              options_.backward,
                              x.wants_gradient,
                              options_.fixed_order,
-                             {kernels, kernels, kernels}};
+                             {kernels, kernels, kernels},
+                             op.role};
     if (kernels.conv == "tune") {
       PETAFLOW_REQUIRE(kernels.tuning != nullptr, "a network is to be tuned, but nothing was given to tune it with");
       kernels.tuning->tune(stage, context_);

@@ -8,6 +8,7 @@
 
 #include "kernels/conv.hpp"
 #include "kernels/epilogue.hpp"
+#include "nn/conv_role.hpp"
 #include "nn/graph.hpp"
 #include "nn/network_options.hpp"
 #include "nn/stage.hpp"
@@ -15,8 +16,9 @@
 namespace petaflow {
 
 struct ConvOp {
-  ConvGeometry geometry;
+  ConvGeometry geometry;  // of the convolution, which may be transposed
   std::int64_t out_channels = 1;
+  ConvRole role = ConvRole::kConvolution;
 };
 struct DenseOp {
   std::int64_t outputs = 1;
