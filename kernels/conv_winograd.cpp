@@ -1,4 +1,4 @@
-// Convolutions with 2 x 2 to 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
+// Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
 // the multiplications of a direct one; those with stride 2 as four of them.  Host only; f32, and bf16 with transforms
 // in f32 whose results are rounded to bf16 for the products: the result's relative error is about 0.01 there. Each of
 // the 36 positions of a tile is a matrix product over the blocks of winograd_tiles.hpp.
@@ -311,9 +311,7 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  // 2 x 2 taps of volumes were not timed.
-  const std::int64_t fewest = g.kernel.d == 1 ? 2 : 3;
-  if (g.kernel.h != g.kernel.w || g.kernel.h < fewest || g.kernel.h > 4) return "for 2 x 2 to 4 x 4 taps only";
+  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4)) return "for 3 x 3 and 4 x 4 taps only";
   if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
@@ -344,7 +342,7 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> boxes) {
 std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   if (!has_phases(boxes.front())) return why_not_neighbours(pass, boxes);
   const ConvGeometry& g = boxes.front().geometry;
-  if (g.kernel.h != g.kernel.w || g.kernel.h < 3) return "with stride 2 for 3 x 3 to 8 x 8 taps only";
+  if (g.kernel.h != g.kernel.w || g.kernel.h < 5) return "with stride 2 for 5 x 5 to 8 x 8 taps only";
   for (const ConvDesc& box : boxes) {
     if (std::min(box.in.h, box.in.w) < 2) return "without phases that have no pixel only";
   }
@@ -358,8 +356,6 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
 template <class T>
 std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> boxes) {
   switch (boxes.front().geometry.kernel.h) {
-    case 2:
-      return std::make_unique<WinogradKernel<2, T>>(pass, boxes);
     case 3:
       return std::make_unique<WinogradKernel<3, T>>(pass, boxes);
     default:

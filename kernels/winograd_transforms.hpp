@@ -1,6 +1,5 @@
-// Winograd's minimal filtering in two directions, F(5x5, 2x2), F(4x4, 3x3) and F(3x3, 4x4), on lanes of channels: a
-// tile of 6 x 6 numbers per channel replaces m x m outputs of r x r taps, m + r = 7 (Lavin & Gray 2016,
-// arXiv:1509.09308).
+// Winograd's minimal filtering in two directions, F(4x4, 3x3) and F(3x3, 4x4), on lanes of channels: a tile of 6 x 6
+// numbers per channel replaces m x m outputs of r x r taps, m + r = 7 (Lavin & Gray 2016, arXiv:1509.09308).
 //
 //   forward           y  = A^T [(G w G^T) . (B^T x B)] A
 //   backward weights  dw = G^T [(B^T x B) . (A dy A^T)] G
@@ -44,30 +43,25 @@ inline void transform_source(const Floats (&d)[kEdge], Floats (&v)[kEdge]) {
 /// y = A^T v, m = kOut outputs.
 template <int kOut>
 void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
-  static_assert(kOut >= 3 && kOut <= 5);
+  static_assert(kOut == 3 || kOut == 4);
   const Floats even_a = v[1] + v[2], odd_a = plus(v[1], -1, v[2]), even_b = v[3] + v[4], odd_b = plus(v[3], -1, v[4]);
   const Floats zero = {};
   y[0] = v[0] + even_a + even_b;
   y[1] = plus(plus(zero, kA, odd_a), kB, odd_b);
   y[2] = plus(plus(zero, kA2, even_a), kB2, even_b);
-  if constexpr (kOut >= 4) y[3] = plus(plus(zero, kA2 * kA, odd_a), kB2 * kB, odd_b);
-  if constexpr (kOut == 5) y[4] = plus(plus(zero, kA2 * kA2, even_a), kB2 * kB2, even_b);
+  if constexpr (kOut == 4) y[3] = plus(plus(zero, kA2 * kA, odd_a), kB2 * kB, odd_b);
   y[kOut - 1] += v[5];
 }
 
 /// v = A g, of m = kIn gradients.
 template <int kIn>
 void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
-  static_assert(kIn >= 3 && kIn <= 5);
-  Floats even_a = plus(g[0], kA2, g[2]), even_b = plus(g[0], kB2, g[2]);
+  static_assert(kIn == 3 || kIn == 4);
+  const Floats even_a = plus(g[0], kA2, g[2]), even_b = plus(g[0], kB2, g[2]);
   Floats odd_a = g[1], odd_b = g[1];
-  if constexpr (kIn >= 4) {
+  if constexpr (kIn == 4) {
     odd_a = plus(g[1], kA2, g[3]);
     odd_b = plus(g[1], kB2, g[3]);
-  }
-  if constexpr (kIn == 5) {
-    even_a = plus(even_a, kA2 * kA2, g[4]);
-    even_b = plus(even_b, kB2 * kB2, g[4]);
   }
   v[0] = g[0];
   v[1] = plus(even_a, kA, odd_a);

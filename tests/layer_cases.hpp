@@ -148,7 +148,7 @@ inline const LayerCase kLayerCases[] = {
     {"deconv_stride_1", {2, 16, 1, 28, 28}, [](Graph& g) { g.add<Deconv>("c", deconv(conv(16, {1, 3, 3}, {0, 1, 1}))).add<Relu>("a", 0.3F).add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
     {"deconv_stride_3", {2, 3, 1, 7, 6},  [](Graph& g) { g.add<Deconv>("c", deconv(conv(5, {1, 2, 2}, {0, 0, 0}, {1, 3, 3}), {0, 2, 0})); }},
     {"deconv_groups",  {2, 8, 1, 12, 7},  [](Graph& g) { g.add<Deconv>("c", deconv(conv(12, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}, 4), {0, 1, 0})).add<Relu>("a"); }},
-    {"deconv_wide",   {2, 16, 1, 30, 40}, [](Graph& g) { g.add<Deconv>("c", deconv(conv(16, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}), {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
+    {"deconv_large",   {2, 16, 1, 30, 40}, [](Graph& g) { g.add<Deconv>("c", deconv(conv(16, {1, 3, 3}, {0, 1, 1}, {1, 2, 2}), {0, 1, 1})).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2)); }},
     {"deconv_3d",      {2, 3, 4, 5, 6},   [](Graph& g) { g.add<Deconv>("c", deconv(conv(8, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}), {1, 0, 1})).add<Relu>("a", 0.1F); }},
     {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
     {"conv_dilation",       {2, 4, 1, 13, 11}, [](Graph& g) { ConvOptions o = conv(8, {1, 3, 3}, {0, 2, 2}); o.dilation = {1, 2, 2}; g.add<Conv>("c", o).add<Relu>("a"); }},

@@ -143,7 +143,7 @@ CASES = {
     "deconv_stride_1": ((2, 16, 28, 28), [nn.ConvTranspose2d(16, 16, 3, 1, 1), nn.LeakyReLU(0.3), nn.MaxPool2d(2)]),
     "deconv_stride_3": ((2, 3, 7, 6), [nn.ConvTranspose2d(3, 5, 2, 3, 0, (2, 0))]),
     "deconv_groups": ((2, 8, 12, 7), [nn.ConvTranspose2d(8, 12, 3, 2, 1, (1, 0), groups=4), nn.ReLU()]),
-    "deconv_wide": ((2, 16, 30, 40), [nn.ConvTranspose2d(16, 16, 3, 2, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]),
+    "deconv_large": ((2, 16, 30, 40), [nn.ConvTranspose2d(16, 16, 3, 2, 1, 1), nn.ReLU(), nn.MaxPool2d(2)]),
     "deconv_3d": ((2, 3, 4, 5, 6), [nn.ConvTranspose3d(3, 8, 3, 2, 1, (1, 0, 1)), nn.LeakyReLU(0.1)]),
     "conv_3d_valid_2": ((2, 4, 9, 8, 7), [nn.Conv3d(4, 8, 3, 2), nn.LeakyReLU(0.01)]),
     "conv_dilation": ((2, 4, 13, 11), [nn.Conv2d(4, 8, 3, 1, 2, 2), nn.ReLU()]),
