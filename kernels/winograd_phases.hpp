@@ -4,9 +4,9 @@
 //   y(o) = sum_t x(2 o + t - pad) w(t) = sum_r sum_u x_r(o + u - pad_r) w_r(u),   w_r(u) = w(2 u + r),  r = 0, 1
 //
 // in each direction, where x_r are the pixels 2 j + first_r of x.  All phases have as many taps, the last of which may
-// be zero: 5 x 5 become 3 x 3.  By transforms that compute 16 pixels of a 3 x 3 convolution by 36 products, the gradient
-// of the input takes 0.36 of the products of the definition.  (Of 3 x 3 taps in phases of 2 x 2 it would be 0.64: slower
-// than sums of products.)
+// be zero: 5 x 5 become 3 x 3.  By transforms that compute 16 pixels of a 3 x 3 convolution by 36 products, the
+// gradient of the input takes 0.36 of the products of the definition.  (Of 3 x 3 taps in phases of 2 x 2 it would be
+// 0.64: slower than sums of products.)
 #pragma once
 
 #include <algorithm>
