@@ -32,7 +32,7 @@ install_packages() {
   local missing=() name sudo=()
   if ! command -v apt-get >/dev/null; then
     die "This machine has no apt-get: packages cannot be installed here." \
-      "On a cluster load modules for them and build with CMake alone (README.md, \"On a cluster\")."
+      "On a cluster load modules for them and build with CMake alone (docs/clusters.md)."
   fi
   for name in "$@"; do
     dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q '^install ok installed' || missing+=("$name")
@@ -41,7 +41,7 @@ install_packages() {
   if [ "$(id -u)" != 0 ]; then
     command -v sudo >/dev/null ||
       die "These packages are missing, and installing them takes root or sudo, which this account has not: ${missing[*]}" \
-        "Ask an administrator for them, or load modules and build with CMake alone (README.md, \"On a cluster\")."
+        "Ask an administrator for them, or load modules and build with CMake alone (docs/clusters.md)."
     sudo=(sudo)
   fi
   say "Installing packages: ${missing[*]} (log: build/log/packages.log)"

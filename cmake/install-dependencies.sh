@@ -117,7 +117,7 @@ build_kokkos() {
 get_kokkos_sources() {
   [ ! -e "$work/trilinos/.complete" ] || return 0
   command -v apt-get >/dev/null || die "No Kokkos with OpenMP was found, and this machine has no apt-get to fetch its sources with." \
-    "Install Kokkos >= 3.4 with OpenMP and set CMAKE_PREFIX_PATH (README.md, \"On a cluster\")."
+    "Install Kokkos >= 3.4 with OpenMP and set CMAKE_PREFIX_PATH (docs/clusters.md)."
   local state=$work/apt
   mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/sources"
   rm -f "$state"/sources/*

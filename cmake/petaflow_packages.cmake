@@ -10,7 +10,7 @@ elseif(PETAFLOW_ARCH AND NOT PETAFLOW_ARCH STREQUAL "native")
 endif()
 
 set(how_to_install "Run cmake/install-dependencies.sh, or say where it is installed: -DCMAKE_PREFIX_PATH=... "
-                   "(README.md, \"On a cluster\").")
+                   "(docs/clusters.md).")
 string(JOIN "" how_to_install ${how_to_install})
 
 # ---- Kokkos: OpenMP or CUDA; a serial one is refused -------------------------------------------------------------------
