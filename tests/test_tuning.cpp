@@ -44,8 +44,8 @@ ConvStage::Options stage(std::int64_t height = 256) {
   stage.epilogue.y = {2, 16, 1, height / 2, 32};
   stage.epilogue.pool = {PoolKind::kMax, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}};
   stage.epilogue.bias = stage.epilogue.activation = true;
-  stage.weight = {"conv1/weight", 1000};
-  stage.bias = {"conv1/bias", 10};
+  stage.weight = {1000};
+  stage.bias = StageParameter{10};
   for (KernelOptions& kernels : stage.kernels) kernels.conv = "tune";
   return stage;
 }
