@@ -41,7 +41,8 @@ struct Lives {
     const auto root = [&](std::size_t value) { return network.values[value].root; };
     for (std::size_t i = 0; i < timeline.actions.size(); ++i) {
       const auto moment = static_cast<int>(i);
-      const auto [kind, s] = timeline.actions[i];
+      const Kind kind = timeline.actions[i].kind;
+      const std::size_t s = timeline.actions[i].stage;
       const LoweredStage& stage = network.stages[s];
       const auto touch = [&](std::size_t value) {
         const bool second = kind != Kind::kForward && timeline.given_up[root(value)];
