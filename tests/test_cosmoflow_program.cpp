@@ -335,7 +335,7 @@ TEST_F(CosmoflowProgram, DamagedRecordsAreNamed) {
       {record("x", x.substr(2), {0, 0, 0, 0}), last + ": record 0: feature x has 32766 bytes, which is no cube"},
       {record("x", x.substr(0, 64), {0, 0, 0, 0}),
        last + ": the counts are (2, 2, 2, 4); they are (16, 16, 16, 4) in "},
-      {record("x", x, {NAN, 0, 0, 0}), last + ": label 1 is nan"},
+      {record("x", x, {NAN, 0, 0, 0}), last + ": the label of Omega_m is nan"},
       {packed.substr(0, packed.size() / 2), last + ": record 0 is packed by gzip, but the file ends in the middle"},
       {flipped(read_inflated(path, path), 2), where + "the masked CRC-32C of its length is"},
       {flipped(packed, packed.size() / 2), last + ": record 0 is packed by gzip, but"}};

@@ -140,7 +140,8 @@ void FolderLock::beat() {
   while (!end_.wait_for(guard, std::chrono::duration<double>(kBeat_s), [this] { return ended_; })) {
     try {
       write();
-    } catch (const Error&) {  // a full disk ends no run
+    } catch (const Error&) {
+      continue;  // a full disk ends no run
     }
   }
 }

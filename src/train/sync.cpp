@@ -5,15 +5,12 @@
 
 #include "comm/buckets.hpp"
 #include "comm/tree_sum.hpp"
+#include "train/weights.hpp"
 
 namespace petaflow {
 namespace {
 
 using DeviceArray = Kokkos::View<float*, MemorySpace>;
-
-std::int64_t elements_of(const std::vector<Parameter>& parameters) {
-  return parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
-}
 
 /// Communicators take host memory; where MemorySpace is the host, the mirror is the array itself and copies are
 /// nothing.

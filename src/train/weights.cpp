@@ -10,11 +10,12 @@
 #include "comm/agree.hpp"
 
 namespace petaflow {
-namespace {
 
 std::int64_t elements_of(const std::vector<Parameter>& parameters) {
   return parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
 }
+
+namespace {
 
 // Names and shapes of arrays, whose values follow by themselves.
 nlohmann::json headers_of(const std::vector<NamedArray>& arrays) {

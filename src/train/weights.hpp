@@ -19,6 +19,9 @@ void broadcast_checkpoint(Communicator& comm, Checkpoint& checkpoint);
 /// The checkpoint in a file, read by rank 0 and sent to all; throws on all ranks alike.
 Checkpoint load_checkpoint_everywhere(Communicator& comm, const std::string& path);
 
+/// Elements of a flat array that holds these parameters, which are all of a network.
+std::int64_t elements_of(const std::vector<Parameter>& parameters);
+
 /// A flat array (parameter elements, in MemorySpace) cut into one array per parameter, named prefix + its name.
 std::vector<NamedArray> arrays_of(const std::vector<Parameter>& parameters, const float* flat,
                                   const std::string& prefix = "");
