@@ -22,14 +22,14 @@ namespace petaflow::perf {
 /// What a line says beside its time.
 struct Work {
   std::string shape, pass, implementation;
-  std::size_t boxes = 1;
+  std::size_t tiles = 1;
   double flop = 0, bytes = 0;  // bytes: to and from memory at least
   std::string detail;
 
-  std::string form() const { return boxes == 1 ? "whole" : fmt::format("{} boxes", boxes); }
+  std::string form() const { return tiles == 1 ? "whole" : fmt::format("{} tiles", tiles); }
   /// What --filter searches.
   std::string path() const {
-    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, boxes == 1 ? "whole" : "boxes");
+    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, tiles == 1 ? "whole" : "tiles");
   }
 };
 

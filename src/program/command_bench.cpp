@@ -104,7 +104,7 @@ int command_bench(Job& job) {
     loss = job.app.loss();
     made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
                                               loss->targets(graph.output()));
-    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
+    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss, job.tuning.get());
     loader = std::make_unique<Loader>(*made_up, loader_options(job.options, step->share()));
   });
   loader->start_epoch(0);

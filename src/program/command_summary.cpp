@@ -154,7 +154,7 @@ int command_summary(Job& job) {
     options.runs = false;
     int found = 0;
     if (job.tuning) job.tuning->on_choice = [&](const auto&...) { ++found; };
-    const Network network(graph, options, job.context);
+    const Network network(graph, options, job.context, job.tuning.get());
     const std::vector<std::string> products = describe_products(job.options);
     if (job.line.json) {
       nlohmann::json json = to_json(graph, network);

@@ -246,8 +246,8 @@ int command_train(Job& job) {
   });
   tune_convolutions(job, true);
   agree(*job.comm, [&] {
-    step =
-        std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
+    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()),
+                                       *loss, job.tuning.get());
     check_metric(job, validation.get(), step->network());
   });
   if (job.is_root()) warn_of_common_files(job);

@@ -31,7 +31,7 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
         fmt::format("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
                     bf16_products()));
   }
-  if (options.precision == "f32" && options.kernels.f32 == "split3") {
+  if (options.precision == "f32" && options.kernels.f32 == F32Products::kSplit3) {
     sentences.push_back(fmt::format(
         "f32 convolutions of the passes that summary shows as split3: by three products of bf16, these by {}{}",
         bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
@@ -75,7 +75,8 @@ TrainedNetwork load_trained(Job& job) {
     const NetworkOptions options =
         inference_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
     trained.loss = job.app.loss();
-    trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
+    trained.network =
+        std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context, job.tuning.get());
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
   });
   return trained;

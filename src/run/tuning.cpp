@@ -24,8 +24,6 @@
 
 namespace petaflow {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ConvTrial, conv, bands, cache_share, ms)
-
 namespace {
 
 constexpr int kFormat = 1;  // of the file: {"format": 1, "machines": {MACHINE: {PASS: [TRIAL, ...]}}}
@@ -53,14 +51,23 @@ std::string instruction_sets() {
 
 nlohmann::json to_json(const Table& table) {
   nlohmann::json json = nlohmann::json::object();
-  for (const auto& [pass, tuned] : table) json[pass] = tuned.trials;
+  for (const auto& [pass, tuned] : table) {
+    for (const auto& [impl, tiles, cache_share, ms] : tuned.trials)
+      json[pass].push_back({{"conv", impl->name}, {"tiles", tiles}, {"cache_share", cache_share}, {"ms", ms}});
+  }
   return json;
 }
 
 void add_to(Table& table, const nlohmann::json& json, const std::string& source) {
   for (const auto& [pass, trials] : json.items()) {
-    TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source, 0};
-    const auto possible = [](const ConvTrial& trial) { return trial.cache_share > 0 && trial.cache_share <= 8; };
+    TunedPass tuned{{}, source, 0};
+    for (const nlohmann::json& trial : trials) {
+      tuned.trials.push_back({find_conv(trial.at("conv").get<std::string>()), trial.at("tiles").get<bool>(),
+                              trial.at("cache_share").get<double>(), trial.at("ms").get<double>()});
+    }
+    const auto possible = [](const ConvTrial& trial) {
+      return trial.impl != nullptr && trial.cache_share > 0 && trial.cache_share <= 8;
+    };
     if (!tuned.trials.empty() && std::ranges::all_of(tuned.trials, possible)) table[pass] = std::move(tuned);
   }
 }
@@ -81,8 +88,8 @@ nlohmann::json read_file(const std::string& path) {
 std::string machine_text(int threads) {
   const BuildInfo& build = build_info();
   std::string text = fmt::format("{}; {}; ", own_binding(0, threads).processor, instruction_sets());
-  text += fmt::format("L2 {} KiB; {} threads; petaflow {} {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024,
-                      threads, build.version, build.commit, build.compiler, build.flags, build.kokkos, build.onednn);
+  text += fmt::format("L2 {} KiB; {} threads; kernels {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024, threads,
+                      build.kernel_sources, build.compiler, build.flags, build.kokkos, build.onednn);
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
     if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
   }
@@ -157,15 +164,10 @@ void visit_passes(const Job& job, bool backward) {
   const std::int64_t batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
   const auto visit = [&](NetworkOptions options) {
     options.runs = false;
-    const Network network(job.app.model(job.app.sample_shape()), options, job.context);
+    const Network network(job.app.model(job.app.sample_shape()), options, job.context, job.tuning.get());
   };
   if (backward) visit(network_options(job.options, batch));
   if (!backward || job.options.precision != "f32") visit(inference_options(job.options, batch));
-}
-
-void start(Job& job) {
-  job.tuning = std::make_unique<ConvTuning>();
-  job.options.kernels.tuning = job.tuning.get();
 }
 
 // The work of rank 0.
@@ -216,9 +218,9 @@ void read_and_measure(Job& job, bool backward) {
 }  // namespace
 
 void tune_convolutions(Job& job, bool backward) {
-  if (job.options.kernels.conv != "tune") return;
+  if (job.options.kernels.conv.rule != ConvRequest::Rule::kTune) return;
   const Activity activity("tuning convolutions");
-  start(job);
+  job.tuning = std::make_unique<ConvTuning>();
   agree(*job.comm, [&] {
     if (job.is_root()) read_and_measure(job, backward);
   });
@@ -228,8 +230,8 @@ void tune_convolutions(Job& job, bool backward) {
 }
 
 void look_up_tuning(Job& job) {
-  if (job.options.kernels.conv != "tune") return;
-  start(job);
+  if (job.options.kernels.conv.rule != ConvRequest::Rule::kTune) return;
+  job.tuning = std::make_unique<ConvTuning>();
   job.tuning->measures = false;
   if (job.is_root()) read_tuning(tuning_cache_path(), machine_text(job.context.threads), job.tuning->table);
 }

@@ -8,7 +8,7 @@ Inference::Inference(const Job& job, Network& trained) : trained_(trained) {
   const DataOptions& data = job.options.data;
   if (job.options.precision == "f32" || (data.validation.empty() && data.test.empty())) return;
   own_ = std::make_unique<Network>(job.app.model(job.app.sample_shape()),
-                                   inference_options(job.options, trained.batch()), job.context);
+                                   inference_options(job.options, trained.batch()), job.context, job.tuning.get());
 }
 
 void Inference::update(const Context& context) {

@@ -46,7 +46,7 @@ std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("
 }  // namespace
 
 TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
-                     const Loss& loss)
+                     const Loss& loss, ConvTuning* tuning)
     : comm_(comm),
       context_(context),
       loss_(loss),
@@ -55,7 +55,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
       inputs_(share_.pass, loss.targets(graph.output())) {
   context_.training = true;
   context_.step = inputs_.state();
-  network_ = std::make_unique<Network>(graph, network_options(options, share_.pass), context_);
+  network_ = std::make_unique<Network>(graph, network_options(options, share_.pass), context_, tuning);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   exchange_ = make_gradient_exchange(comm, options, network_->parameters());
