@@ -194,9 +194,10 @@ class BadData final : public Dataset {
  public:
   std::int64_t size() const override { return 48; }
   std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
+  std::vector<TargetSpec> targets() const override { return good_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
     if (index == 17) user_error("sample 17 is broken");
-    return good_.read(index, sample, targets);
+    return good_.read(index, sample);
   }
 
  private:
@@ -268,7 +269,7 @@ TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
   graph.add<Conv>("conv3", ConvOptions::same_2d(5, 3))
       .add<BatchNorm>("norm3", BatchNormOptions{BatchNormScope::kGlobal});
   graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
-  const SoftmaxLoss loss;
+  const Objective loss("class", std::make_shared<SoftmaxLoss>());
   const tiny::Data data(48);
   TrainStep step(*all, Context(), common, graph, loss);
   LoaderOptions loader_options;

@@ -21,12 +21,12 @@ class TinyApplication final : public Application {
   void declare(Schema&) override {}
   Shape sample_shape() const override { return kSample; }
   Graph model(const Shape&) const override { return network(0); }
-  std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
+  Objective objective() const override { return {"class", std::make_shared<SoftmaxLoss>()}; }
   std::string scan(const std::vector<std::string>&, DataRole) const override { return {}; }
   std::unique_ptr<Dataset> open(const std::string&, const std::string&, DataRole) const override {
     return std::make_unique<Data>(8);
   }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset&) const override { return {}; }
+  Augmentation augmentation(const Dataset&) const override { return {}; }
   std::vector<std::string> metrics() const override { return {"skill"}; }
   Evaluation evaluate(const Dataset&, const Predictions&, const std::vector<Estimates>&, Depth) const override {
     Evaluation evaluation;
@@ -55,7 +55,7 @@ struct Run {
   SelfCommunicator comm;
   Job job{app, comm, CommandLine()};
   Data train{16}, validation{8};
-  SoftmaxLoss loss;
+  Objective loss{"class", std::make_shared<SoftmaxLoss>()};
 };
 
 }  // namespace petaflow::tiny

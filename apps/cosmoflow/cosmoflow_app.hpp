@@ -29,9 +29,9 @@ class CosmoflowApplication final : public Application {
     add_network(graph, options_.model, std::ssize(options_.data.parameters));
     return graph;
   }
-  std::unique_ptr<Loss> loss() const override {
-    const bool squared = options_.loss == "mse";
-    return std::make_unique<RegressionLoss>(squared ? RegressionError::kSquared : RegressionError::kAbsolute);
+  Objective objective() const override {
+    const RegressionError error = options_.loss == "mse" ? RegressionError::kSquared : RegressionError::kAbsolute;
+    return {"parameters", std::make_shared<RegressionLoss>(error)};
   }
 
   std::string scan(const std::vector<std::string>& files, DataRole role) const override {
@@ -41,7 +41,7 @@ class CosmoflowApplication final : public Application {
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& /*what*/, DataRole role) const override {
     return std::make_unique<CosmoData>(data_options(options_, role), from_bytes<CosmoIndex>(found));
   }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override {
+  Augmentation augmentation(const Dataset& train) const override {
     if (!options_.symmetries) return {};
     return CubeSymmetry(train.sample_dims());
   }

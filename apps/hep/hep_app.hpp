@@ -23,7 +23,7 @@ class HepApplication final : public Application {
     return {1, data.channels * std::ssize(data.options.transforms), 1, data.height, data.width};
   }
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
-  std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
+  Objective objective() const override { return {"class", std::make_shared<SoftmaxLoss>()}; }
 
   std::string scan(const std::vector<std::string>& files, DataRole role) const override {
     HepIndex index = scan_hep(data_options(options_.data, role), files);
@@ -40,7 +40,7 @@ class HepApplication final : public Application {
     const std::vector<float>& maxima = events(train).maxima();
     if (keys.options.scale == "max") keys.maxima.assign(maxima.begin(), maxima.end());
   }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override {
+  Augmentation augmentation(const Dataset& train) const override {
     return hep::augmentation(options_.augment, events(train));
   }
 

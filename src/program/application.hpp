@@ -14,11 +14,12 @@
 #include "base/random.hpp"
 #include "comm/communicator.hpp"
 #include "config/schema.hpp"
+#include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "metrics/metric.hpp"
 #include "metrics/regression.hpp"
 #include "nn/graph.hpp"
-#include "nn/loss.hpp"
+#include "nn/objective.hpp"
 #include "report/page.hpp"
 #include "report/run_record.hpp"
 #include "run/mllog.hpp"
@@ -76,7 +77,8 @@ class Application {
   /// Of the network's input (n = 1), from the keys alone.
   virtual Shape sample_shape() const = 0;
   virtual Graph model(const Shape& sample) const = 0;
-  virtual std::unique_ptr<Loss> loss() const = 0;
+  /// The losses of the model's outputs, and the targets that they read.
+  virtual Objective objective() const = 0;
 
   /// Looks into files, on rank 0.  Gives what open() must know of them, as bytes for all ranks.  Throws user errors.
   virtual std::string scan(const std::vector<std::string>& files, DataRole role) const = 0;
@@ -85,8 +87,8 @@ class Application {
   virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
   /// What a training set fixes for all others (normalisation) goes into keys, so that it is stored with the run.
   virtual void keep(const Dataset& /*train*/) {}
-  /// Changes a training sample in place; empty: no augmentation.
-  virtual std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const = 0;
+  /// Changes training samples; empty: no augmentation.
+  virtual Augmentation augmentation(const Dataset& train) const = 0;
 
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }

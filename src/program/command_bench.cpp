@@ -93,7 +93,7 @@ int command_bench(Job& job) {
   job.load_input();
   say_binding(job);
   std::unique_ptr<Dataset> made_up, train;
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> loss;
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Loader> loader;
   std::int64_t steps = job.line.steps;
@@ -101,9 +101,9 @@ int command_bench(Job& job) {
   if (job.line.io) train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
   agree(*job.comm, [&] {
     const Graph graph = job.app.model(job.app.sample_shape());
-    loss = job.app.loss();
-    made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
-                                              loss->targets(graph.output()));
+    loss = std::make_unique<Objective>(job.app.objective());
+    made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph,
+                                              loss->targets(output_shapes(graph)));
     step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
     loader = std::make_unique<Loader>(*made_up, loader_options(job.options, step->share()));
   });

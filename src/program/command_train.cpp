@@ -59,7 +59,9 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
   zeros.channels = network.output().shape.sample_size();
   zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
   zeros.scores = zeros.outputs;
-  zeros.targets.resize(static_cast<std::size_t>(zeros.count * validation->targets()));
+  if (const TargetSpec target = validation->targets().front(); target.kind == TargetKind::kNumbers) {
+    zeros.targets.resize(static_cast<std::size_t>(zeros.count * target.count));
+  }
   const auto undefined = job.app.evaluate(*validation, zeros, {}, Depth::kQuick).undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {
     user_error(
@@ -203,7 +205,7 @@ void write_mllog_settings(Job& job, std::int64_t train_samples, const Dataset* v
   });
 }
 
-int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& trainer, const Loss& loss,
+int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& trainer, const Objective& loss,
                   const Dataset* validation, double peak) {
   const Activity activity("last evaluation", result.steps);
   agree(*job.comm, [&] { write_performance(job, result, step, peak); });
@@ -228,7 +230,7 @@ int command_train(Job& job) {
   say_binding(job);
   const std::optional<ResumePoint> resumed = find_resume_point(job);
   std::unique_ptr<Dataset> train, validation;
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> loss;
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<MetricsLog> metrics;
@@ -242,7 +244,7 @@ int command_train(Job& job) {
   }
   agree(*job.comm, [&] {
     check_test_set(job);
-    loss = job.app.loss();
+    loss = std::make_unique<Objective>(job.app.objective());
   });
   tune_convolutions(job, true);
   agree(*job.comm, [&] {

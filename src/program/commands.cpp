@@ -74,7 +74,7 @@ TrainedNetwork load_trained(Job& job) {
   agree(*job.comm, [&] {
     const NetworkOptions options =
         inference_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
-    trained.loss = job.app.loss();
+    trained.loss = std::make_unique<Objective>(job.app.objective());
     trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
     set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
   });
@@ -89,7 +89,7 @@ std::vector<Estimates> classical_estimates(Job& job, const Dataset& data) try {
   return {};
 }
 
-Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data) {
+Predictions predict(Job& job, Network& network, const Objective& loss, const Dataset& data) {
   std::unique_ptr<Predictor> predictor;
   agree(*job.comm, [&] {
     predictor =

@@ -29,7 +29,7 @@ std::vector<std::string> describe_products(const CommonOptions& options);
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
   std::string provenance;  // who trained it, with what
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> loss;
   std::unique_ptr<Network> network;
 };
 TrainedNetwork load_trained(Job& job);
@@ -39,6 +39,6 @@ TrainedNetwork load_trained(Job& job);
 std::vector<Estimates> classical_estimates(Job& job, const Dataset& data);
 
 /// On all ranks: the network applied to all samples of a set.
-Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data);
+Predictions predict(Job& job, Network& network, const Objective& loss, const Dataset& data);
 
 }  // namespace petaflow

@@ -52,7 +52,7 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
   write_file_atomically(job.run_folder() + "/" + kPerformanceFile, json.dump(1) + "\n");
 }
 
-StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
+StopRequest write_evaluation(Job& job, Network& network, const Objective& loss, const Dataset* validation) {
   const bool test = !job.options.data.test.empty();
   if (!test && validation == nullptr) return StopRequest::kNone;
   const Dataset* data = validation;

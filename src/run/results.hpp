@@ -13,6 +13,6 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
 /// On all ranks, evaluation.json: the trained network judged on data.test where its files are there, else on
 /// `validation`; nothing where there is neither.  A test set that cannot be read is a warning: the run itself is done.
 /// @return  the request that ended the judgement before it was through; the file is not written then
-StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation);
+StopRequest write_evaluation(Job& job, Network& network, const Objective& loss, const Dataset* validation);
 
 }  // namespace petaflow

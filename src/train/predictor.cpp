@@ -20,24 +20,31 @@ LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const 
   loader.shuffle = false;
   loader.threads = options.threads;
   loader.prefetch = options.prefetch;
-  if (view) loader.augment = [view](std::span<std::byte> sample, RandomSequence&) { view(sample); };
+  if (view) loader.augment = [view](const SampleBytes& sample, RandomSequence&) { view(sample.input); };
   return loader;
+}
+
+/// How many numbers of a sample there are to predict.
+std::size_t number_targets(const Dataset& data) {
+  const std::vector<TargetSpec> targets = data.targets();
+  const bool numbers = !targets.empty() && targets.front().kind == TargetKind::kNumbers;
+  return numbers ? static_cast<std::size_t>(targets.front().count) : 0;
 }
 
 }  // namespace
 
-Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss,
+Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Objective& objective,
                      const Dataset& data, const DataOptions& options, std::vector<View> views)
     : comm_(comm),
       context_(context),
       network_(network),
-      loss_(loss),
       data_(data),
-      inputs_(network.batch(), data.targets()),
+      losses_(objective, std::vector{network.output().shape}),
+      inputs_(network.batch(), losses_.targets()),
       scores_("petaflow::scores", static_cast<std::size_t>(network.output().shape.elements())),
-      losses_("petaflow::losses", static_cast<std::size_t>(network.batch())),
       options_(options),
       views_(std::move(views)) {
+  check_targets(losses_.targets(), data.targets(), "the data set");
   if (views_.empty()) views_.emplace_back();
   context_.training = false;
   context_.step = inputs_.state();
@@ -48,7 +55,7 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
 double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows) {
   const Tensor output = network_.output();
   const auto channels = static_cast<std::size_t>(output.shape.sample_size());
-  const auto targets = static_cast<std::size_t>(data_.targets());
+  const std::size_t targets = number_targets(data_);
   using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   Loader loader(data_, loader_options(comm_, network_.batch(), options_, view));
   loader.start_epoch(0);
@@ -58,11 +65,11 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
     const Batch& batch = loader.next();
     inputs_.load(context_, batch, 0, network_.input(), StepState{});
     network_.forward(context_);
-    loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
+    loss += losses_.run(context_, inputs_.targets(), std::array{output},
+                        std::array{Tensor::dense(output.shape, DType::kF32, scores_.data())}, {});
     const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
     const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
     const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
-    const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
     for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
       if (batch.indices[slot] < 0) continue;
       const std::size_t row = (2 * channels + targets) * indices.size();
@@ -72,8 +79,9 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
         rows[row + c] += outputs(slot * channels + c);
         rows[row + channels + c] += scores(slot * channels + c);
       }
-      for (std::size_t t = 0; t < targets; ++t) rows[row + 2 * channels + t] += batch.targets[slot * targets + t];
-      loss += static_cast<double>(losses(slot));
+      for (std::size_t t = 0; t < targets; ++t) {
+        rows[row + 2 * channels + t] += reinterpret_cast<const float*>(batch.targets[0].data)[slot * targets + t];
+      }
     }
   }
   return loss;
@@ -81,7 +89,7 @@ double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices,
 
 Predictions Predictor::run() {
   const auto channels = static_cast<std::size_t>(network_.output().shape.sample_size());
-  const auto targets = static_cast<std::size_t>(data_.targets());
+  const std::size_t targets = number_targets(data_);
   std::vector<std::int64_t> indices;
   std::vector<float> rows;
   double loss = 0;

@@ -45,7 +45,7 @@ std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_ep
 
 }  // namespace
 
-Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation)
+Trainer::Trainer(Job& job, TrainStep& step, const Objective& loss, const Dataset& train, const Dataset* validation)
     : job_(job),
       step_(step),
       validation_(validation),
@@ -54,6 +54,7 @@ Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& tra
       schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
       inference_(job, step.network()),
       flop_per_sample_(flop_per_sample(step.network())) {
+  check_targets(step.targets(), train.targets(), "data.train");
   state_.steps_per_epoch = steps_per_epoch();
   if (validation != nullptr) {
     predictor_ = std::make_unique<Predictor>(*job.comm, job.context, inference_.network(), loss, *validation,

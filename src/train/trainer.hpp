@@ -39,7 +39,7 @@ struct FitResult {
 class Trainer {
  public:
   /// @param validation  may be null.  All must outlive the trainer.
-  Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation);
+  Trainer(Job& job, TrainStep& step, const Objective& loss, const Dataset& train, const Dataset* validation);
 
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
