@@ -25,7 +25,7 @@ std::vector<Parameter> tensors() {
     ParamSpec spec{name, {elements}};
     spec.decays = decays;
     spec.running_momentum = running_momentum;
-    parameters.push_back({name, spec, offset});
+    parameters.push_back({name, spec, 0, offset});
     offset += elements;
   };
   add("conv/weight", 40000, true, 0);  // three parts of sums

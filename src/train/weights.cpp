@@ -12,7 +12,7 @@
 namespace petaflow {
 namespace {
 
-std::int64_t elements_of(const std::vector<Parameter>& parameters) {
+std::int64_t elements_of_all(const std::vector<Parameter>& parameters) {
   return parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
 }
 
@@ -74,7 +74,7 @@ Checkpoint load_checkpoint_everywhere(Communicator& comm, const std::string& pat
 std::vector<NamedArray> arrays_of(const std::vector<Parameter>& parameters, const float* flat,
                                   const std::string& prefix) {
   using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-  const Device device(flat, static_cast<std::size_t>(elements_of(parameters)));
+  const Device device(flat, static_cast<std::size_t>(elements_of_all(parameters)));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
   std::vector<NamedArray> arrays;
   for (const Parameter& parameter : parameters) {
@@ -89,7 +89,7 @@ void set_from_arrays(const std::vector<Parameter>& parameters, const std::vector
   std::vector<NamedDims> expected;
   for (const Parameter& parameter : parameters) expected.push_back({prefix + parameter.name, parameter.spec.dims});
   const std::vector<const NamedArray*> matched = match_arrays(arrays, expected, path);
-  std::vector<float> values(static_cast<std::size_t>(elements_of(parameters)));
+  std::vector<float> values(static_cast<std::size_t>(elements_of_all(parameters)));
   for (std::size_t i = 0; i < matched.size(); ++i) {
     std::ranges::copy(matched[i]->values, values.begin() + static_cast<std::ptrdiff_t>(parameters[i].offset));
   }
