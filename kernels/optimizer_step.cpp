@@ -9,8 +9,6 @@ namespace petaflow {
 namespace {
 
 constexpr std::int64_t kChunk = 4096;
-using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-using Team = Policy::member_type;
 
 /// update(i) for the elements of the team's chunk.
 template <class Update>
@@ -82,7 +80,7 @@ struct Sgd {
 template <class Update>
 void run(const Context& context, const std::string& label, const Update& update) {
   const std::int64_t chunks = (update.range.end - update.range.begin + kChunk - 1) / kChunk;
-  if (chunks > 0) Kokkos::parallel_for(label, Policy(context.space, static_cast<int>(chunks), Kokkos::AUTO), update);
+  if (chunks > 0) launch_teams(context, label, chunks, Kokkos::AUTO, update);
 }
 
 }  // namespace

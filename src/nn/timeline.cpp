@@ -7,7 +7,7 @@ namespace petaflow {
 
 namespace {
 
-double bytes_of(const LoweredValue& value) {
+double bytes_to_keep(const LoweredValue& value) {
   return static_cast<double>(value.shape.elements()) * static_cast<double>(size_of(value.type));
 }
 
@@ -25,13 +25,13 @@ std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_
       std::size_t& first = first_write[network.values[y].root];
       first = std::min(first, s);
       last_use[network.values[y].root] = std::max(last_use[network.values[y].root], s);
-      kept[s + 1] += bytes_of(network.values[y]);
+      kept[s + 1] += bytes_to_keep(network.values[y]);
     }
   }
   const auto crossing = [&](std::size_t boundary) {  // bytes alive between the stages boundary - 1 and boundary
     double bytes = 0;
     for (std::size_t v = 0; v < network.values.size(); ++v) {
-      if (first_write[v] < boundary && last_use[v] >= boundary) bytes += bytes_of(network.values[v]);
+      if (first_write[v] < boundary && last_use[v] >= boundary) bytes += bytes_to_keep(network.values[v]);
     }
     return bytes;
   };
