@@ -8,6 +8,11 @@ namespace {
 
 std::string text(const Metric& metric, int digits = 4) { return to_string(metric, digits); }
 
+/// The reason is long, and stands in the report.
+std::string short_text(const Metric& efficiency) {
+  return efficiency.value ? text(efficiency) : "too few events to say";
+}
+
 std::string percent(double rate) { return fmt::format("{:.3g} %", 100 * rate); }
 
 /// The report as lines for people.
@@ -17,13 +22,14 @@ std::string evaluation_table(const ClassificationReport& report) {
                   report.background_events, text(report.accuracy), text(report.auc));
   for (const EfficiencyAtRate& at : report.at_rates) {
     table += fmt::format("\n  signal efficiency at a background rate of {}: {}", percent(at.background_rate),
-                         text(at.signal_efficiency));
+                         short_text(at.signal_efficiency));
   }
   if (report.selection) {
     const SelectionComparison& cuts = *report.selection;
-    table += fmt::format("\n  cut selection: background rate {}, signal efficiency {}", text(cuts.background_rate, 5),
-                         text(cuts.signal_efficiency));
-    table += fmt::format("\n  network at the same background rate: signal efficiency {}", text(cuts.score_efficiency));
+    table += fmt::format("\n  cut selection: background rate {},\n    signal efficiency {}",
+                         text(cuts.background_rate, 5), short_text(cuts.signal_efficiency));
+    table += fmt::format("\n  network at the same background rate:\n    signal efficiency {}",
+                         short_text(cuts.score_efficiency));
     if (cuts.difference.value) table += fmt::format(" (difference {})", text(cuts.difference));
   }
   return table;

@@ -11,6 +11,7 @@ namespace petaflow {
 int command_evaluate(Job& job) {
   const TrainedNetwork trained = load_trained(job);
   const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kEvaluate);
+  for (const std::string& note : data->notes()) job.say("{}", note);
   const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
   const std::vector<Estimates> others = classical_estimates(job, *data);
   agree(*job.comm, [&] {

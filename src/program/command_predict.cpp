@@ -75,6 +75,7 @@ int command_predict(Job& job) {
     }
   });
   const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kPredict);
+  for (const std::string& note : data->notes()) job.say("{}", note);
   const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
   agree(*job.comm, [&] {
     if (!job.is_root()) return;

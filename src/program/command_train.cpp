@@ -12,6 +12,7 @@
 #include "comm/agree.hpp"
 #include "config/document.hpp"
 #include "data/files.hpp"
+#include "io/folder_lock.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "measure/binding.hpp"
@@ -20,6 +21,7 @@
 #include "program/open_data.hpp"
 #include "program/run_report.hpp"
 #include "run/folder.hpp"
+#include "run/manifest.hpp"
 #include "run/results.hpp"
 #include "run/tuning.hpp"
 #include "train/stop_request.hpp"
@@ -29,10 +31,28 @@
 namespace petaflow {
 namespace {
 
-/// The test set is read at the end: it is looked into now, so that its faults are not found then.
-void check_test_set(const Job& job) {
+/// The test set is read at the end: it is looked into now, so that its faults are not found then.  With --check all of
+/// its samples are read.
+void check_test_set(Job& job) {
   const std::vector<std::string>& test = job.options.data.test;
-  if (job.is_root() && !test.empty()) job.app.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+  if (test.empty()) return;
+  if (job.line.check) {
+    const auto data = open_data(*job.comm, job.app, test, "data.test", DataRole::kEvaluate);
+    check_all(*job.comm, *data, "data.test");
+    return;
+  }
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    const std::string found = job.app.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+    check_shape(*job.app.open(found, "data.test", DataRole::kEvaluate), job.app.sample_shape(), "data.test");
+  });
+}
+
+/// A batch that the set cannot fill would be trained on as a smaller one.
+void check_batch(const Job& job, const Dataset& train) {
+  if (job.options.train.batch <= train.size()) return;
+  user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", job.options.train.batch,
+             format_count(train.size(), "sample"), train.size());
 }
 
 void load_initial_weights(Job& job, Network& network) {
@@ -68,8 +88,19 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
   }
 }
 
-// Keys whose values are not those of the checkpoint: the run goes on with the new ones.
-void say_changed_keys(const Job& job, const ResumePoint& point) {
+/// Whether another value of an option makes another network, or shows it other samples.
+bool changes_what_is_learnt(const std::string& option) {
+  static const std::set<std::string> harmless = {"data.threads",  "data.prefetch",   "data.hdf5_locking",
+                                                 "data.cache_gb", "data.validation", "data.test"};
+  if (harmless.contains(option)) return false;
+  return option == "precision" || option == "kernels.f32" || option.starts_with("data.") ||
+         option.starts_with("model.") || option.starts_with("augment.");
+}
+
+/// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
+/// is learnt; otherwise the run goes on with the new values and says so.
+void check_changes(const Job& job, const ResumePoint& point) {
+  std::vector<std::string> refused = changed_data_files(job);
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);
@@ -77,15 +108,31 @@ void say_changed_keys(const Job& job, const ResumePoint& point) {
   for (const Entry& entry : parse_document(job.schema.resolved(), "the input file")) {
     const std::string& before = old[entry.key];
     const std::string now = to_toml(entry.value);
-    if (now != before) job.say("changed since the checkpoint: {} = {} (was {})", entry.key, now, before);
+    if (before.empty() || now == before) continue;  // an option that older versions had not
+    const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
+    if (changes_what_is_learnt(entry.key)) refused.push_back(change);
+    if (!changes_what_is_learnt(entry.key)) job.say("changed since the checkpoint: {}", change);
   }
+  if (refused.empty()) return;
+  if (!job.options.resume.accept_changes) {
+    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", point.path,
+               fmt::join(refused, "; "));
+  }
+  for (const std::string& change : refused) job.say("changed since the checkpoint, and accepted: {}", change);
 }
 
-void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
+void say_what_runs(const Job& job, Dataset& train, const Dataset* validation, TrainStep& step) {
   job.say("{}: {} x {} ({}), {}{}, batch {}{}", job.options.run.name, format_count(job.comm->size(), "rank"),
           format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
           job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
+  for (const std::string& note : train.notes()) job.say("data.train: {}", note);
+  if (train.memory().empty()) {
+    job.say("data.train is read from its files as it is needed");
+  } else {
+    job.say("data.train is held in memory by every rank: {} each (data.cache_gb)",
+            format_bytes(train.memory().size_bytes()));
+  }
   for (const std::string& sentence : describe_products(job.options)) job.say("{}", sentence);
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
@@ -126,16 +173,26 @@ void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t held_
   job.say("everything is in order; nothing was written");
 }
 
-void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) {
+/// Lines of at most 80 characters, broken behind commas.
+std::string wrapped(std::string text) {
+  constexpr std::size_t kWidth = 80;
+  const std::string indent = "\n  ";
+  for (std::size_t begin = 0; text.size() - begin > kWidth;) {
+    const std::size_t comma = text.rfind(", ", begin + kWidth - 1);
+    if (comma == std::string::npos || comma <= begin) break;
+    text.replace(comma + 1, 1, indent);
+    begin = comma + 2;
+  }
+  return text;
+}
+
+void say_rates(Job& job, const FitResult& result) {
   const Rates& rates = result.rates;
-  job.say("{}, {} in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
-          format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
-          rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
-  job.say("time per rank: {}", describe(result.times));
-  job.say("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s in {} ({}):\n{}",
-          format_count(step.network().batch(), "sample"), peak, job.options.precision,
-          format_count(job.context.threads, "thread"),
-          stage_table(step.network(), rates.steps * step.share().passes, peak));
+  job.say("{}, {} in {:.1f} s", format_count(rates.steps, "step"), format_count(rates.samples, "sample"),
+          rates.seconds);
+  job.say("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
+          rates.sustained_gflops, rates.peak_gflops);
+  job.say("{}", wrapped("time per rank: " + describe(result.times)));
 }
 
 int stopped(const Job& job, StopRequest request, std::int64_t steps) {
@@ -208,12 +265,20 @@ int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& t
   const Activity activity("last evaluation", result.steps);
   agree(*job.comm, [&] { write_performance(job, result, step, peak); });
   trainer.inference().update(job.context);
-  const StopRequest request = write_evaluation(job, trainer.inference().network(), loss, validation);
-  if (request != StopRequest::kNone) return stopped(job, request, result.steps);
+  std::optional<AgreedError> failed;  // the report is written all the same
+  try {
+    const StopRequest request = write_evaluation(job, trainer.inference().network(), loss, validation);
+    if (request != StopRequest::kNone) return stopped(job, request, result.steps);
+  } catch (const AgreedError& error) {
+    failed = error;
+  }
   agree(*job.comm, [&] {
     if (job.is_root()) write_report(job.app, job.run_folder());
   });
-  job.say("wrote {}/{}", job.run_folder(), kReportFile);
+  job.say("time by stage, curves and the rest: {}/{}", job.run_folder(), kReportFile);
+  if (failed)
+    throw AgreedError(failed->kind(),
+                      fmt::format("the network is trained, but its evaluation failed: {}", failed->what()));
   return kDone;
 }
 
@@ -224,7 +289,7 @@ int command_train(Job& job) {
   begin_mllog(job);
   if (!job.line.check) watch_stop_signals();
   limit_wall_time(job.options.run.wall_time);
-  check_run_folder(job);
+  std::unique_ptr<FolderLock> lock = check_run_folder(job);
   say_binding(job);
   const std::optional<ResumePoint> resumed = find_resume_point(job);
   std::unique_ptr<Dataset> train, validation;
@@ -240,8 +305,9 @@ int command_train(Job& job) {
   if (!job.options.data.validation.empty()) {
     validation = open_data(*job.comm, job.app, job.options.data.validation, "data.validation", DataRole::kEvaluate);
   }
+  check_test_set(job);
   agree(*job.comm, [&] {
-    check_test_set(job);
+    check_batch(job, *train);
     loss = job.app.loss();
   });
   tune_convolutions(job, true);
@@ -250,17 +316,17 @@ int command_train(Job& job) {
         std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
     check_metric(job, validation.get(), step->network());
   });
-  if (job.is_root()) warn_of_common_files(job);
+  agree(*job.comm, [&] {
+    if (job.is_root() && resumed) check_changes(job, *resumed);
+    if (job.is_root()) warn_of_common_files(job);
+  });
   if (!resumed) load_initial_weights(job, step->network());
   say_what_runs(job, *train, validation.get(), *step);
   agree(*job.comm, [&] {
     trainer = std::make_unique<Trainer>(job, *step, *loss, *train, validation.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
-  if (resumed) {
-    say_changed_keys(job, *resumed);
-    job.say("going on from {}", resumed->path);
-  }
+  if (resumed) job.say("going on from {}", resumed->path);
   if (job.line.check) {
     check_all(*job.comm, *train, "data.train");
     if (validation) check_all(*job.comm, *validation, "data.validation");
@@ -273,12 +339,13 @@ int command_train(Job& job) {
     return kDone;
   }
 
+  take_new_run_folder(job, lock);
   metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
   write_mllog_settings(job, train->size(), validation.get());
   const FitResult result = trainer->fit(metrics.get());
   if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(job.context).of(job.options.precision);
-  if (result.rates.steps > 0) say_rates(job, result, *step, peak);
+  if (result.rates.steps > 0) say_rates(job, result);
   return leave_results(job, result, *step, *trainer, *loss, validation.get(), peak);
 }
 

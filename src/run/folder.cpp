@@ -28,7 +28,8 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 
 }  // namespace
 
-void check_run_folder(Job& job) {
+std::unique_ptr<FolderLock> check_run_folder(Job& job) {
+  std::unique_ptr<FolderLock> lock;
   agree(*job.comm, [&] {
     if (!job.is_root()) return;
     const fs::path folder = job.run_folder();
@@ -42,6 +43,22 @@ void check_run_folder(Job& job) {
                  folder.string());
     }
     check_parent(folder / kConfigFile);
+    if (exists && !job.line.check) lock = std::make_unique<FolderLock>(folder.string());
+  });
+  return lock;
+}
+
+void take_new_run_folder(Job& job, std::unique_ptr<FolderLock>& lock) {
+  agree(*job.comm, [&] {
+    if (!job.is_root() || lock) return;
+    const fs::path folder = job.run_folder();
+    std::error_code status;
+    fs::create_directories(folder, status);
+    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
+    lock = std::make_unique<FolderLock>(folder.string());
+    if (fs::exists(folder / kConfigFile) && !job.line.overwrite) {
+      user_error("{} was made by another run since this one began; give this run another run.name", folder.string());
+    }
   });
 }
 
@@ -97,8 +114,6 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
     const fs::path folder = job.run_folder();
     const std::string log = (folder / kMetricsFile).string();
     std::error_code status;
-    fs::create_directories(folder, status);
-    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
     if (resumed_step) {
       put_in_order(folder.string(), *resumed_step);
       cut_metrics(log, *resumed_step);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "io/checkpoint.hpp"
+#include "io/folder_lock.hpp"
 #include "io/metrics_log.hpp"
 #include "program/job.hpp"
 
@@ -24,9 +25,14 @@ inline constexpr const char* kTuningFile = "tuning.json";             // write_t
 inline constexpr const char* kMllogFile = "mllog.txt";                // MlLog
 inline constexpr const char* kEventsPrefix = "events.out.tfevents.";  // EventFile
 
-/// On all ranks: throws a user error where the folder exists without --overwrite or --resume, or could not be written.
-/// Changes nothing.
-void check_run_folder(Job& job);
+/// On all ranks: throws a user error where the folder exists without --overwrite or --resume, could not be written, or
+/// is being written by another run.  Changes nothing but that it locks a folder that exists (rank 0; null elsewhere,
+/// for a new folder, and with --check).
+std::unique_ptr<FolderLock> check_run_folder(Job& job);
+
+/// On all ranks: makes the folder and locks it where it is not locked yet; throws a user error where another run has
+/// begun in it meanwhile.
+void take_new_run_folder(Job& job, std::unique_ptr<FolderLock>& lock);
 
 /// The checkpoint that a run goes on from.
 struct ResumePoint {
@@ -37,9 +43,9 @@ struct ResumePoint {
 /// On all ranks: with --resume, the newest checkpoint of the run folder that is whole; the others are warned of.
 std::optional<ResumePoint> find_resume_point(Job& job);
 
-/// On all ranks: makes the folder and writes config.toml.  A run from the beginning removes the files of an older
-/// one; one resumed after `resumed_step` steps takes back what was logged after them.  The metrics log is given on rank
-/// 0, null elsewhere.
+/// On all ranks: writes config.toml into the folder, which is locked.  A run from the beginning removes the files of an
+/// older one; one resumed after `resumed_step` steps takes back what was logged after them.  The metrics log is given
+/// on rank 0, null elsewhere.
 std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::int64_t>& resumed_step);
 
 /// Who made a result, with what: a JSON object.

@@ -93,6 +93,32 @@ nlohmann::json describe_process(const Job& job) {
           {"processor", own.processor},       {"time", utc(std::time(nullptr))}};
 }
 
+std::vector<std::string> changed_data_files(const Job& job) {
+  const std::string path = job.run_folder() + "/" + kManifestFile;
+  if (!std::filesystem::exists(path)) return {};
+  const nlohmann::json manifest = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const auto before = manifest.value("/data/train"_json_pointer, nlohmann::json::array());
+  const nlohmann::json now = data_files(job.options.data.train, "data.train");
+  if (before.empty()) return {};
+  if (before.size() != now.size()) {
+    return {fmt::format("data.train has {} files (it had {})", now.size(), before.size())};
+  }
+  std::vector<std::string> changed;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] == before[i]) continue;
+    const auto text = [](const nlohmann::json& file) {
+      return fmt::format("{} bytes of {}", file.value("size_bytes", std::int64_t{-1}),
+                         file.value("modified", "no time"));
+    };
+    const std::string name = now[i].value("path", ""), old_name = before[i].value("path", "");
+    changed.push_back(name != old_name ? fmt::format("{} takes the place of {}", name, old_name)
+                                       : fmt::format("{} is {} (it was {})", name, text(now[i]), text(before[i])));
+    constexpr std::size_t kShown = 5;
+    if (changed.size() == kShown) break;
+  }
+  return changed;
+}
+
 void write_manifest(Job& job) {
   const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
   agree(*job.comm, [&] {

@@ -5,7 +5,6 @@
 #include "comm/agree.hpp"
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
-#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
@@ -57,35 +56,31 @@ StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const
   if (!test && validation == nullptr) return StopRequest::kNone;
   const Dataset* data = validation;
   std::unique_ptr<Dataset> opened;
-  try {
-    if (test) {
-      opened = open_data(*job.comm, job.app, job.options.data.test, "data.test", DataRole::kEvaluate);
-      data = opened.get();
-    }
-    const Predictions predictions = predict(job, network, loss, *data);
-    if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-    const std::vector<Estimates> others = classical_estimates(job, *data);
-    agree(*job.comm, [&] {
-      if (!job.is_root()) return;
-      const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
-      nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
-                             {"files", test ? job.options.data.test : job.options.data.validation},
-                             {"samples", data->size()},
-                             {"loss", predictions.loss},
-                             {"judgement", nlohmann::json::parse(evaluation.json)},
-                             {"curves", nlohmann::json::parse(job.app.curves(*data, predictions))}};
-      json["seen_in_training"] =
-          common_files(job.options.data.train, test ? job.options.data.test : job.options.data.validation);
-      for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
-      write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
-      if (!evaluation.table.empty()) {
-        job.say("on the {} of {}:\n{}", format_count(data->size(), "sample"), test ? "data.test" : "data.validation",
-                evaluation.table);
-      }
-    });
-  } catch (const AgreedError& error) {
-    if (job.is_root()) log_warning("the report has no evaluation: {}", error.what());
+  if (test) {
+    opened = open_data(*job.comm, job.app, job.options.data.test, "data.test", DataRole::kEvaluate);
+    data = opened.get();
   }
+  const Predictions predictions = predict(job, network, loss, *data);
+  if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
+  const std::vector<Estimates> others = classical_estimates(job, *data);
+  agree(*job.comm, [&] {
+    if (!job.is_root()) return;
+    const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
+    nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
+                           {"files", test ? job.options.data.test : job.options.data.validation},
+                           {"samples", data->size()},
+                           {"loss", predictions.loss},
+                           {"judgement", nlohmann::json::parse(evaluation.json)},
+                           {"curves", nlohmann::json::parse(job.app.curves(*data, predictions))}};
+    json["seen_in_training"] =
+        common_files(job.options.data.train, test ? job.options.data.test : job.options.data.validation);
+    for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
+    write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
+    if (!evaluation.table.empty()) {
+      job.say("on the {} of {}:\n{}", format_count(data->size(), "sample"), test ? "data.test" : "data.validation",
+              evaluation.table);
+    }
+  });
   return StopRequest::kNone;
 }
 

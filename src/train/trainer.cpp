@@ -236,7 +236,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   }
   {
     const nlohmann::json line = {{"step", state_.step},
-                                 {"epoch", state_.epoch},
+                                 {"epoch", state_.epoch + 1},  // from 1, as in the log
                                  {"loss", state_.interval_loss / static_cast<double>(state_.interval_steps)},
                                  {"lr", schedule_.rate(state_.step - 1)},
                                  {"samples_per_s", rate},
@@ -292,7 +292,7 @@ StopRequest Trainer::validate() {
       log.point(benchmark.key, values.at(benchmark.metric), epoch_number());
     });
     const nlohmann::json line = {
-        {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
+        {"step", state_.step}, {"epoch", state_.epoch + 1}, {"loss", state_.loss}, {"validation", values}};
     log(line);
   });
   job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
