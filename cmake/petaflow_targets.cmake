@@ -59,6 +59,9 @@ function(petaflow_room name folder)
   set_property(GLOBAL APPEND PROPERTY PETAFLOW_ROOMS ${name})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_FOLDER ${folder})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_PRIVATE ${private})
+  set(modules ${room_PUBLIC} ${room_PRIVATE})
+  list(FILTER modules EXCLUDE REGEX "::")
+  set_property(GLOBAL PROPERTY PETAFLOW_${name}_MODULES ${modules})
 endfunction()
 
 # petaflow_fast_path(room name found [library]): the room's *_<name>.cpp files, their library and PETAFLOW_HAVE_<NAME>, where found.

@@ -26,6 +26,7 @@
 #include "nn/bands.hpp"
 #include "nn/parallel.hpp"
 #include "op_cases.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow::perf {
 namespace {
@@ -370,9 +371,15 @@ class Bench {
       table_.measure(work, [&] { run(gradients.floats(), weights.floats(), first.floats(), second.floats()); });
     };
     const ParameterRange all{0, count};
-    step("adam", 7, [&](const float* g, float* w, float* m, float* v) { adam_step(context_, {}, all, g, w, m, v); });
-    step("sgd", 5,
-         [&](const float* g, float* w, float* m, float*) { sgd_step(context_, {.momentum = 0.9F}, all, g, w, m); });
+    for (const std::string& name : rule_names()) {
+      OptimizerOptions options;
+      options.name = name;
+      const auto rule = make_rule(options);
+      const std::size_t states = rule->states().size();
+      step(name.c_str(), 3 + 2 * static_cast<int>(states), [&](const float* g, float* w, float* m, float* v) {
+        rule->step(context_, all, g, w, states == 2 ? std::vector<float*>{m, v} : std::vector<float*>(states, m));
+      });
+    }
     step("running", 3, [&](const float* g, float* w, float*, float*) { running_step(context_, 0.1F, 0, count, g, w); });
     GradientFactors factors({.clip_norm = 1, .larc = 0.002F}, {all});
     step("clip_and_larc", 2,

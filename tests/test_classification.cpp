@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "metrics/classification.hpp"
+#include "report/metric_json.hpp"
 
 namespace petaflow {
 namespace {

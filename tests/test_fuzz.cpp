@@ -20,9 +20,9 @@
 #include "io/gzip.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
+#include "program/options.hpp"
 #include "read_sample.hpp"
 #include "scratch_folder.hpp"
-#include "train/options.hpp"
 
 /// HDF5 itself loses memory when it meets damaged metadata: not ours to mend.
 extern "C" const char* __lsan_default_suppressions();

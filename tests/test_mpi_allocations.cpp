@@ -25,6 +25,7 @@
 #include "hep/model.hpp"
 #include "measure/synthetic_data.hpp"
 #include "nn/layers/counts.hpp"
+#include "program/options.hpp"
 #include "train/train_step.hpp"
 #include "train/trainer.hpp"
 
@@ -62,10 +63,10 @@ class Uncounted final : public Dataset {
 void expect_none(const CommonOptions& options, const Graph& graph, const Loss& loss) {
   if (!kOnHost) GTEST_SKIP() << "SKIPPED: what CUDA asks for is its own";
   const auto comm = make_communicator();
-  TrainStep step(*comm, Context(), options, graph, loss);
+  TrainStep step(*comm, Context(), step_options(options), graph, loss);
   const SyntheticData made_up(2 * kSteps * options.train.batch, graph, graph.output().c, loss.targets(graph.output()));
   const Uncounted data(made_up);
-  Loader loader(data, loader_options(options, step.share()));
+  Loader loader(data, loader_options(options.train, options.data, step.share()));
   loader.start_epoch(0);
   const auto run = [&] {
     for (int s = 0; s < kSteps; ++s) step.run(loader, 1e-4F);

@@ -10,7 +10,7 @@
 
 #include "comm/agree.hpp"
 #include "comm/self.hpp"
-#include "hep/hep_app.hpp"
+#include "hep/task.hpp"
 #include "hep_files.hpp"
 #include "program/open_data.hpp"
 #include "read_sample.hpp"
@@ -44,12 +44,12 @@ struct Hep {
   explicit Hep(std::vector<std::string> overrides) {
     overrides.insert(overrides.end(), {"data.height=4", "data.width=6"});
     declare(schema, options);
-    app.declare(schema);
+    task.declare(schema);
     schema.load("", overrides);
   }
   CommonOptions options;
   Schema schema;
-  hep::HepApplication app;
+  hep::HepTask task;
 };
 
 /// Five files of ten events, the third one with the largest values.
@@ -76,8 +76,8 @@ TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
   for (const char* cache : {"data.cache_gb=0", "data.cache_gb=1"}) {
     const std::vector<std::string> keys = {cache, "data.loss_weight=weight", "data.transforms=signed_log"};
     Hep a(keys), b(keys);
-    const auto together = open_data(*all, a.app, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
-    const auto single = open_data(alone, b.app, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
+    const auto together = open_data(*all, a.task, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
+    const auto single = open_data(alone, b.task, {folder / "f*.h5"}, "data.train", DataRole::kTrain);
     EXPECT_EQ(a.schema.resolved(), b.schema.resolved());  // maxima and axis
     EXPECT_NE(a.schema.resolved().find("phi_axis = \"columns\""), std::string::npos);
     ASSERT_EQ(together->size(), 50);
@@ -101,7 +101,7 @@ TEST(OpenData, OneRankLooksIntoTheFiles) {
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(all->rank() == 0 ? folder / "." : "/");
   Hep hep({"data.cache_gb=0", "data.normalise=none"});
-  const auto data = open_data(*all, hep.app, {"f*.h5"}, "data.train", DataRole::kTrain);
+  const auto data = open_data(*all, hep.task, {"f*.h5"}, "data.train", DataRole::kTrain);
   EXPECT_EQ(data->size(), 50);
   std::vector<float> pixels(static_cast<std::size_t>(data->sample_elements()));
   if (all->rank() == 0) {
@@ -141,7 +141,7 @@ TEST(OpenData, ABadSampleIsFoundByTheRankWhoseShareItIs) {
   all->barrier();
   const auto open = [&](const std::vector<std::string>& keys) {
     Hep hep(keys);
-    return open_data(*all, hep.app, {folder / "a.h5", folder / "b.h5"}, "data.train", DataRole::kTrain);
+    return open_data(*all, hep.task, {folder / "a.h5", folder / "b.h5"}, "data.train", DataRole::kTrain);
   };
   const int last = all->size() - 1;
   const std::string sentence =
@@ -153,7 +153,7 @@ TEST(OpenData, ABadSampleIsFoundByTheRankWhoseShareItIs) {
   EXPECT_HOLDS(agreed(*all,
                       [&] {
                         Hep hep({});
-                        open_data(*all, hep.app, {folder / "none.h5"}, "data.train", DataRole::kTrain);
+                        open_data(*all, hep.task, {folder / "none.h5"}, "data.train", DataRole::kTrain);
                       }),
                "none.h5 does not exist");
 }

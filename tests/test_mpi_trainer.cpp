@@ -168,25 +168,64 @@ TEST(Trainer, PlainAndDeterministicModeComputeTheSame) {
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5);
 }
 
-TEST(Trainer, PredictionsAreGatheredInTheOrderOfTheData) {
+/// Outputs and scores of all samples.
+class AllRows final : public Evaluator {
+ public:
+  void add(const PredictedBatch& batch) override {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      std::vector<float> row(batch.output(i).begin(), batch.output(i).end());
+      row.insert(row.end(), batch.score(i).begin(), batch.score(i).end());
+      rows_.add(batch.indices[i], row);
+    }
+  }
+  void merge(Communicator& comm) override { merged = rows_.merge(comm); }
+  Evaluation evaluate() override { return {}; }
+
+  std::vector<float> merged;  // (N, 2 x 2)
+
+ private:
+  SampleRows rows_{4};
+};
+
+TEST(Trainer, PredictionsAreMergedInTheOrderOfTheData) {
   const auto all = make_mpi_communicator();
   SelfCommunicator alone;
-  tiny::Training together(*all, options(), 31, 0.5F, true), single(alone, options(), 31, 0.5F, true);
-  DataOptions data;
+  constexpr std::int64_t kSamples = 31;
+  tiny::Training together(*all, options(), kSamples, 0.5F, true), single(alone, options(), kSamples, 0.5F, true);
+  const DataOptions data;
   Predictor predictor(*all, Context(), together.step.network(), together.loss, together.data, data);
   Predictor expected_predictor(alone, Context(), single.step.network(), single.loss, single.data, data);
   for (int run = 0; run < 2; ++run) {
-    const Predictions found = predictor.run(), expected = expected_predictor.run();
-    EXPECT_EQ(found.count, 31);
-    EXPECT_EQ(found.channels, 2);
-    EXPECT_NEAR(found.loss, expected.loss, 1e-6);
-    if (all->rank() != 0) continue;
-    ASSERT_EQ(found.outputs.size(), expected.outputs.size());
-    for (std::size_t i = 0; i < found.outputs.size(); ++i) {
-      EXPECT_NEAR(found.outputs[i], expected.outputs[i], 1e-5);
-      EXPECT_NEAR(found.scores[i], expected.scores[i], 1e-5);
+    AllRows found, expected;
+    const EvaluationRun ours = evaluate(*all, predictor, kSamples, found);
+    EXPECT_NEAR(ours.loss, evaluate(alone, expected_predictor, kSamples, expected).loss, 1e-6);
+    if (all->rank() != 0) {
+      EXPECT_TRUE(found.merged.empty());
+      continue;
+    }
+    ASSERT_EQ(std::ssize(expected.merged), 4 * kSamples);
+    ASSERT_EQ(found.merged.size(), expected.merged.size());
+    for (std::size_t i = 0; i < found.merged.size(); ++i) EXPECT_NEAR(found.merged[i], expected.merged[i], 1e-5);
+  }
+}
+
+TEST(Trainer, BatchesOfAllRanksAreInTheOrderOfTheData) {
+  const auto all = make_mpi_communicator();
+  constexpr std::int64_t kSamples = 31;
+  tiny::Training training(*all, options(), kSamples, 0, false);
+  Predictor predictor(*all, Context(), training.step.network(), training.loss, training.data, DataOptions());
+  std::int64_t next = 0;
+  predictor.start();
+  while (const PredictedBatch* batch = predictor.next()) {
+    for (const std::vector<std::byte>& part : all->gather(std::as_bytes(std::span(batch->indices)))) {
+      for (std::size_t i = 0; i < part.size() / sizeof(std::int64_t); ++i) {
+        std::int64_t index = 0;
+        std::memcpy(&index, &part[i * sizeof index], sizeof index);
+        EXPECT_EQ(index, next++);
+      }
     }
   }
+  EXPECT_EQ(next, all->rank() == 0 ? kSamples : 0);
 }
 
 /// Data of which one sample cannot be read.
@@ -270,7 +309,7 @@ TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
   graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
   const SoftmaxLoss loss;
   const tiny::Data data(48);
-  TrainStep step(*all, Context(), common, graph, loss);
+  TrainStep step(*all, Context(), step_options(common), graph, loss);
   LoaderOptions loader_options;
   loader_options.global_batch = common.train.batch;
   loader_options.begin = step.share().begin;

@@ -7,6 +7,7 @@
 #include "kernels/epilogue.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "kernels/softmax_xent.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow {
 namespace {
@@ -132,6 +133,14 @@ TEST(Golden, Optimizers) {
   for (const Json& g : golden()["optimizer"]) {
     const std::string name = g["name"];
     const std::int64_t size = g["size"];
+    OptimizerOptions options;
+    options.name = name.substr(0, name.find('_'));  // "adam_decay": the rule adam
+    options.momentum = 0;
+    if (name == "adam_decay" || name == "adamw") {
+      options.beta1 = 0.8, options.beta2 = 0.9, options.epsilon = 1e-3, options.weight_decay = 0.1;
+    }
+    if (name == "sgd_momentum") options.momentum = 0.9, options.weight_decay = 0.1;
+    const auto rule = make_rule(options);
     const DeviceArray<float> w(numbers(size, 1)), m(static_cast<std::size_t>(size)), v(static_cast<std::size_t>(size));
     for (int step = 0; step < g["steps"].get<int>(); ++step) {
       StepState state;
@@ -140,14 +149,10 @@ TEST(Golden, Optimizers) {
       const DeviceArray<float> gradient(numbers(size, static_cast<std::uint32_t>(10 + step)));
       Context context = testing_support::context_for(2);
       context.step = device_state.data();
-      const ParameterRange range{0, size};
-      if (name == "adam") adam_step(context, {}, range, gradient.data(), w.data(), m.data(), v.data());
-      if (name == "adam_decay")
-        adam_step(context, {0.8F, 0.9F, 1e-3F, 0.1F}, range, gradient.data(), w.data(), m.data(), v.data());
-      if (name == "adamw")
-        adam_step(context, {0.8F, 0.9F, 1e-3F, 0.1F, true}, range, gradient.data(), w.data(), m.data(), v.data());
-      if (name == "sgd") sgd_step(context, {}, range, gradient.data(), w.data(), nullptr);
-      if (name == "sgd_momentum") sgd_step(context, {0.9F, 0.1F}, range, gradient.data(), w.data(), m.data());
+      std::vector<float*> states;
+      if (!rule->states().empty()) states.push_back(m.data());
+      if (rule->states().size() == 2) states.push_back(v.data());
+      rule->step(context, {0, size}, gradient.data(), w.data(), states);
       Kokkos::fence();
     }
     EXPECT_LE(largest_error(doubles(w.get()), g["w"].get<std::vector<double>>(), 1), 1e-6) << name;

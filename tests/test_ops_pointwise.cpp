@@ -8,6 +8,7 @@
 #include "kernels/softmax_xent.hpp"
 #include "op_cases.hpp"
 #include "op_support.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow {
 namespace {
@@ -208,21 +209,22 @@ void check_optimizer(const cases::MatrixCase& c, bool decays, const Reference& r
 }
 
 TEST(Optimizer, AdamFollowsThePaper) {
-  const AdamOptions options{0.8F, 0.95F, 1e-6F, 0.1F};
+  OptimizerOptions options;
+  options.beta1 = 0.8, options.beta2 = 0.95, options.epsilon = 1e-6, options.weight_decay = 0.1;
+  const auto rule = make_rule(options);
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
     for (const bool decays : {false, true}) {
       check_optimizer(
           c, decays,
           [&](int t, double rate, double g, double& w, double& m, double& v) {
-            const auto beta1 = static_cast<double>(options.beta1), beta2 = static_cast<double>(options.beta2);
-            if (decays) g += static_cast<double>(options.weight_decay) * w;
+            const double beta1 = options.beta1, beta2 = options.beta2;
+            if (decays) g += options.weight_decay * w;
             m = beta1 * m + (1 - beta1) * g;
             v = beta2 * v + (1 - beta2) * g * g;
-            w -= rate * (m / (1 - std::pow(beta1, t))) /
-                 (std::sqrt(v / (1 - std::pow(beta2, t))) + static_cast<double>(options.epsilon));
+            w -= rate * (m / (1 - std::pow(beta1, t))) / (std::sqrt(v / (1 - std::pow(beta2, t))) + options.epsilon);
           },
           [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float* v) {
-            adam_step(context, options, range, g, w, m, v);
+            rule->step(context, range, g, w, {m, v});
           });
     }
   }
@@ -230,16 +232,18 @@ TEST(Optimizer, AdamFollowsThePaper) {
 
 TEST(Optimizer, SgdWithAndWithoutMomentum) {
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
-    for (const float momentum : {0.0F, 0.9F}) {
-      const SgdOptions options{momentum, 0.1F};
+    for (const double momentum : {0.0, 0.9}) {
+      OptimizerOptions options;
+      options.name = "sgd", options.momentum = momentum, options.weight_decay = 0.1;
+      const auto rule = make_rule(options);
       check_optimizer(
           c, true,
           [&](int, double rate, double g, double& w, double& m, double&) {
-            m = static_cast<double>(momentum) * m + g + static_cast<double>(options.weight_decay) * w;
+            m = momentum * m + g + options.weight_decay * w;
             w -= rate * m;
           },
           [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float*) {
-            sgd_step(context, options, range, g, w, momentum == 0 ? nullptr : m);
+            rule->step(context, range, g, w, momentum == 0 ? std::vector<float*>() : std::vector<float*>{m});
           });
     }
   }
@@ -291,8 +295,12 @@ TEST(Optimizer, GradientFactors) {
 
 TEST(Optimizer, EmptyRangeDoesNothing) {
   const DeviceArray<StepState> state(std::vector<StepState>(1));
-  adam_step(context_with(state), {}, {7, 7}, nullptr, nullptr, nullptr, nullptr);
-  sgd_step(context_with(state), {}, {7, 7}, nullptr, nullptr, nullptr);
+  for (const std::string& name : rule_names()) {
+    OptimizerOptions options;
+    options.name = name;
+    const auto rule = make_rule(options);
+    rule->step(context_with(state), {7, 7}, nullptr, nullptr, std::vector<float*>(rule->states().size(), nullptr));
+  }
 }
 
 template <class T>

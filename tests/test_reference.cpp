@@ -4,7 +4,7 @@
 #include "config/reference.hpp"
 #include "cosmoflow/options.hpp"
 #include "hep/options.hpp"
-#include "train/options.hpp"
+#include "program/options.hpp"
 
 namespace petaflow {
 namespace {

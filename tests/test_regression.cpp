@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "metrics/regression.hpp"
+#include "report/metric_json.hpp"
 
 namespace petaflow {
 namespace {

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cosmoflow/cosmoflow_app.hpp"
-#include "hep/hep_app.hpp"
-#include "metrics/metric.hpp"
+#include "cosmoflow/reporter.hpp"
+#include "hep/reporter.hpp"
 #include "program/run_report.hpp"
 #include "report/html.hpp"
+#include "report/metric_json.hpp"
 #include "report/page.hpp"
 #include "report/performance_tables.hpp"
 #include "report/plot.hpp"
@@ -335,6 +335,8 @@ bool is_well_formed(const std::string& html) {
   return open.empty();
 }
 
+const PageHead kHead{"hep", "Tells events apart"};
+
 TEST(RunReport, HasNoPlaceForStrangeNames) {
   const ScratchFolder scratch;
   const RunFolder folder(scratch, "<b>&\"");
@@ -344,9 +346,9 @@ TEST(RunReport, HasNoPlaceForStrangeNames) {
               R"({"command_line": ["hep", "<script>"], "environment": {"OMP_X": "<i>"}, "libraries": {"<u>": "<s>"},
                  "data": {"train": [{"path": "<a>.h5", "size_bytes": 3, "modified": "<td>"}]}, "processor": "<p>",
                  "binding": [{"rank": 0, "host": "<h5>", "cores": "0", "threads": 1}]})");
-  hep::HepApplication app;
-  const std::string one = run_report(app, {read_run(folder.path)});
-  const std::string two = run_report(app, {read_run(folder.path), read_run(folder.path)});
+  const hep::HepReporter reporter;
+  const std::string one = run_report(kHead, reporter, {read_run(folder.path)});
+  const std::string two = run_report(kHead, reporter, {read_run(folder.path), read_run(folder.path)});
   for (const std::string& html : {one, two}) {
     EXPECT_HOLDS(html, "&lt;b&gt;&amp;&quot;");
     for (const char* tag : {"<b>&\"", "<script>", "<i>", "<u>", "<s>", "<a>", "<h5>"}) {
@@ -365,15 +367,16 @@ TEST(RunReport, ShowsSeveralRunsAndUnfinishedOnes) {
   whole.metrics({10, 20, 30, 40});
   write_bytes(whole.path + "/performance.json", kPerformance);
   going.metrics({10, 20}, R"({"step": 3)");
-  hep::HepApplication app;
-  const std::string html = run_report(app, {read_run(whole.path), read_run(going.path), read_run(new_one.path)});
+  const hep::HepReporter reporter;
+  const std::string html =
+      run_report(kHead, reporter, {read_run(whole.path), read_run(going.path), read_run(new_one.path)});
   EXPECT_TRUE(is_well_formed(html));
   EXPECT_HOLDS(html, "3 runs of hep");
   EXPECT_HOLDS(html, "finished after 40 steps");
   EXPECT_HOLDS(html, "not finished: last line at step 20");
   EXPECT_HOLDS(html, "Keys in which the runs differ");
   EXPECT_HOLDS(html, "convolutions, gradient of weights");
-  const std::string alone = run_report(app, {read_run(new_one.path)});
+  const std::string alone = run_report(kHead, reporter, {read_run(new_one.path)});
   EXPECT_HOLDS(alone, "No step has been logged yet");
   EXPECT_TRUE(is_well_formed(alone));
 }
@@ -399,9 +402,9 @@ TEST(RunReport, ShowsTheEstimatesOfRunsWithOtherParameters) {
   write_bytes(second.path + "/evaluation.json",
               estimates_of("<b>", R"(, "slices": {"file": "<i>", "most": 7, "height": 2, "width": 4,
                                        "png": ["data:image/png;base64,", "data:image/png;base64,"]})"));
-  cosmoflow::CosmoflowApplication app;
-  const std::string one = run_report(app, {read_run(second.path)});
-  const std::string two = run_report(app, {read_run(first.path), read_run(second.path)});
+  const cosmoflow::CosmoflowReporter reporter;
+  const std::string one = run_report(kHead, reporter, {read_run(second.path)});
+  const std::string two = run_report(kHead, reporter, {read_run(first.path), read_run(second.path)});
   for (const std::string& html : {one, two}) {
     EXPECT_TRUE(is_well_formed(html));
     EXPECT_HOLDS(html, "2.480 ± 0.060 %");
@@ -419,13 +422,13 @@ TEST(RunReport, NamesTheRunOfADamagedFile) {
   const ScratchFolder scratch;
   const RunFolder folder(scratch, "run");
   write_bytes(folder.path + "/manifest.json", R"({"ranks": "many"})");
-  hep::HepApplication app;
-  EXPECT_HOLDS(test::error_of([&] { run_report(app, {read_run(folder.path)}); }), folder.path);
+  const hep::HepReporter reporter;
+  EXPECT_HOLDS(test::error_of([&] { run_report(kHead, reporter, {read_run(folder.path)}); }), folder.path);
   write_bytes(folder.path + "/manifest.json", "{}");
   write_bytes(folder.path + "/performance.json", R"({"last_step": "ten"})");
   EXPECT_HOLDS(test::error_of([&] { read_run(folder.path); }), folder.path);
   write_bytes(folder.path + "/performance.json", R"({"last_step": 10, "steps": 10})");
-  EXPECT_HOLDS(test::error_of([&] { run_report(app, {read_run(folder.path)}); }), folder.path);
+  EXPECT_HOLDS(test::error_of([&] { run_report(kHead, reporter, {read_run(folder.path)}); }), folder.path);
 }
 
 }  // namespace

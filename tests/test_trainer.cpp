@@ -13,7 +13,6 @@
 #include "measure/peak.hpp"
 #include "read_sample.hpp"
 #include "run/checkpoint_folder.hpp"
-#include "run/results.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
@@ -206,7 +205,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     options.optimizer.larc = name == "larc" ? 0.01 : 0;
     SelfCommunicator comm;
     const SoftmaxLoss loss;
-    TrainStep step(comm, Context(), options, graph, loss);
+    TrainStep step(comm, Context(), step_options(options), graph, loss);
     Network& network = step.network();
     std::vector<float> weights = testing_support::to_host<float>(network.weights(), network.parameter_elements());
     int index = 0;
@@ -313,33 +312,33 @@ TEST(CheckpointFolder, NeverRemovesTheNewestForADamagedOneOfALaterStep) {
 
 // ---- Runs ----
 
-TEST(WriteEvaluation, JudgesNothingWhereItWasStopped) {
+TEST(Evaluate, GivesUpWhereItIsStopped) {
   tiny::Run run({0.5});
-  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
+  TrainStep step(run.comm, Context(), step_options(run.options), tiny::network(0), run.loss);
+  Predictor predictor(run.comm, Context(), step.network(), run.loss, run.validation, run.options.data);
+  class Untouched final : public Evaluator {
+    void add(const PredictedBatch&) override { ADD_FAILURE() << "a batch was predicted"; }
+    void merge(Communicator&) override { ADD_FAILURE() << "half an evaluation was merged"; }
+    Evaluation evaluate() override { return {}; }
+  } evaluator;
   limit_wall_time(1e-9);
-  EXPECT_EQ(write_evaluation(run.job, step.network(), run.loss, &run.validation), StopRequest::kWallTime);
+  EXPECT_EQ(evaluate(run.comm, predictor, run.validation.size(), evaluator).stopped, StopRequest::kWallTime);
   limit_wall_time(0);
-  EXPECT_EQ(run.app.judgements, 0U);
-}
-
-FitResult fit(tiny::Run& run) {
-  TrainStep step(*run.job.comm, run.job.context, run.job.options, run.app.model(tiny::kSample), run.loss);
-  return Trainer(run.job, step, run.loss, run.train, &run.validation).fit(nullptr);
 }
 
 TEST(Fit, RefusesAMetricThatIsNoNumber) {
   tiny::Run run({0.5, NAN});
-  run.job.options.stop.target = 0.9;
-  EXPECT_HOLDS(test::error_of([&] { fit(run); }), "validation after step 4: skill is nan");
+  run.options.stop.target = 0.9;
+  EXPECT_HOLDS(test::error_of([&] { run.fit(); }), "validation after step 4: skill is nan");
 }
 
 TEST(Fit, SaysWhyItEnded) {
   const auto end = [](const std::vector<double>& skills, double target, std::int64_t patience) {
     tiny::Run run(skills);
-    run.job.options.stop.target = target;
-    run.job.options.stop.patience = patience;
-    const FitResult result = fit(run);
-    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.app.judgements);
+    run.options.stop.target = target;
+    run.options.stop.patience = patience;
+    const FitResult result = run.fit();
+    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.judgements);
     return result.end;
   };
   EXPECT_EQ(end({0.5, 0.6, 0.7}, 0.9, 2), FitEnd::kLastStep);

@@ -1,4 +1,4 @@
-// An application of the small network whose judgement the test writes down beforehand.
+// A task of the small network whose metric the test writes down beforehand.
 #pragma once
 
 #include <memory>
@@ -7,53 +7,45 @@
 #include <vector>
 
 #include "comm/self.hpp"
-#include "program/application.hpp"
-#include "program/job.hpp"
+#include "program/options.hpp"
+#include "program/task.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_training.hpp"
+#include "train/validation.hpp"
 
 namespace petaflow::tiny {
 
-class TinyApplication final : public Application {
+class TinyEvaluator final : public Evaluator {
  public:
-  std::string name() const override { return "tiny"; }
-  std::string description() const override { return "tells bright noise from dark"; }
-  void declare(Schema&) override {}
-  Shape sample_shape() const override { return kSample; }
-  Graph model(const Shape&) const override { return network(0); }
-  std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
-  std::string scan(const std::vector<std::string>&, DataRole) const override { return {}; }
-  std::unique_ptr<Dataset> open(const std::string&, const std::string&, DataRole) const override {
-    return std::make_unique<Data>(8);
-  }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset&) const override { return {}; }
-  std::vector<std::string> metrics() const override { return {"skill"}; }
-  Evaluation evaluate(const Dataset&, const Predictions&, const std::vector<Estimates>&, Depth) const override {
-    Evaluation evaluation;
-    evaluation.metrics = {{"skill", skills.at(judgements++), true}};
-    evaluation.json = "{}";
-    return evaluation;
-  }
-  PredictionRows rows(const Dataset&, const Predictions&) const override { return {}; }
-  void generate(const CommonOptions&, Communicator&, bool) const override {}
+  explicit TinyEvaluator(double skill) : skill_(skill) {}
+  void add(const PredictedBatch&) override {}
+  void merge(Communicator&) override {}
+  Evaluation evaluate() override { return {{{"skill", skill_, true}}, {}}; }
 
-  std::vector<double> skills;  // of each judgement
-  mutable std::size_t judgements = 0;
+ private:
+  double skill_;
 };
 
-/// A run of it on one rank, in a folder of its own: epochs of two steps, each judged.
+/// A run of it on one rank, without a folder: epochs of two steps, each judged.
 struct Run {
-  explicit Run(std::vector<double> skills) {
-    app.skills = std::move(skills);
-    job.options.run.folder = folder.path();
-    job.options.log.trace_steps = 0;
-    job.options.train.epochs = static_cast<std::int64_t>(app.skills.size());
+  explicit Run(std::vector<double> values) : skills(std::move(values)) {
+    options.train.epochs = static_cast<std::int64_t>(skills.size());
   }
 
-  test::ScratchFolder folder;
-  TinyApplication app;
+  FitResult fit() {
+    TrainStep step(comm, Context(), step_options(options), network(0), loss);
+    Inference inference(step.network());
+    Predictor predictor(comm, Context(), step.network(), loss, validation, options.data);
+    const Validation judge{inference, predictor, validation.size(),
+                           [&] { return std::make_unique<TinyEvaluator>(skills.at(judgements++)); }};
+    TrainingListener listener;
+    return Trainer(trainer_options(options, "skill"), comm, Context(), step, train, {}, &judge).fit(listener);
+  }
+
+  CommonOptions options;
+  std::vector<double> skills;  // of each judgement
+  std::size_t judgements = 0;
   SelfCommunicator comm;
-  Job job{app, comm, CommandLine()};
   Data train{16}, validation{8};
   SoftmaxLoss loss;
 };

@@ -18,6 +18,7 @@
 #include "nn/layers/dense.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/pool.hpp"
+#include "program/options.hpp"
 #include "train/train_step.hpp"
 
 namespace petaflow::tiny {
@@ -63,7 +64,7 @@ struct Training {
   Training(Communicator& comm, const CommonOptions& options, std::int64_t samples, float dropout, bool augment,
            const Norm& norm = {})
       : data(samples),
-        step(comm, Context(), options, network(dropout, norm), loss),
+        step(comm, Context(), step_options(options), network(dropout, norm), loss),
         loader(data, loader_options(options, augment)) {}
 
   LoaderOptions loader_options(const CommonOptions& options, bool augment) const {

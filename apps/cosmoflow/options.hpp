@@ -10,7 +10,7 @@
 #include "cosmoflow/generate.hpp"
 #include "cosmoflow/model.hpp"
 #include "data/cosmo.hpp"
-#include "program/application.hpp"
+#include "program/task.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -1,8 +1,10 @@
 // hep: the classifier of collision events of "Deep Learning at 15PF" (Kurth et al., SC17).
-#include "hep/hep_app.hpp"
+#include "hep/reporter.hpp"
+#include "hep/task.hpp"
 #include "program/run.hpp"
 
 int main(int argc, char** argv) {
-  petaflow::hep::HepApplication application;
-  return petaflow::run(argc, argv, application);
+  petaflow::hep::HepTask task;
+  const petaflow::hep::HepReporter reporter;
+  return petaflow::run(argc, argv, task, reporter);
 }

@@ -10,7 +10,7 @@
 #include "data/hep.hpp"
 #include "hep/event_generator.hpp"
 #include "hep/model.hpp"
-#include "program/application.hpp"
+#include "program/task.hpp"
 
 namespace petaflow::hep {
 

@@ -14,6 +14,7 @@ namespace {
 struct State {
   std::mutex mutex;  // loader threads warn too
   int rank = 0;
+  bool has_lines = true;
   std::string status;
 };
 
@@ -45,6 +46,8 @@ void write_line(State& s, std::FILE* file, const std::string& line) {
 
 void log_start(int rank) { state().rank = rank; }
 
+void log_nothing_but_warnings() { state().has_lines = false; }
+
 bool log_is_terminal() {
   const char* term = std::getenv("TERM");
   // Open MPI's mpirun hands ranks a terminal of its own, also where the job's output goes to a file.
@@ -54,7 +57,7 @@ bool log_is_terminal() {
 
 void log_line(const std::string& line) {
   State& s = state();
-  if (s.rank != 0) return;
+  if (s.rank != 0 || !s.has_lines) return;
   const std::lock_guard lock(s.mutex);
   write_line(s, stdout, line);
 }

@@ -11,6 +11,9 @@ namespace petaflow {
 /// Says which rank this process is; before it, the process is rank 0.
 void log_start(int rank);
 
+/// From now on log_line() is silent on all ranks: the standard output is for machines.  Warnings are not.
+void log_nothing_but_warnings();
+
 /// Whether this rank's stdout is a terminal that can redraw a line (TERM=dumb cannot).
 bool log_is_terminal();
 

@@ -23,23 +23,12 @@ std::array<std::string, 2> cells(double seconds, double flop, double peak_gflops
 
 }  // namespace
 
-double flop_per_sample(const Network& network) {
-  return (network.forward_flop() + network.backward_flop()) / static_cast<double>(network.batch());
-}
-
 std::vector<std::pair<std::string, double>> parts(const StepTimes& times) {
   return {{"input", times.input},
           {"forward", times.forward},
           {"backward", times.backward},
           {"communication", times.communication},
           {"optimizer", times.optimizer}};
-}
-
-StepTimes mean_times(Communicator& comm, StepTimes times) {
-  std::array<double, 5> all = {times.input, times.forward, times.backward, times.communication, times.optimizer};
-  comm.all_reduce_sum(std::span<double>(all));
-  for (double& value : all) value /= comm.size();
-  return {all[0], all[1], all[2], all[3], all[4]};
 }
 
 std::string describe(const StepTimes& times) {

@@ -1,4 +1,4 @@
-// What a run did and how fast: numbers, and the tables that people read.
+// How fast a run was: tables for people and files.
 #pragma once
 
 #include <cstdint>
@@ -7,29 +7,13 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "comm/communicator.hpp"
 #include "nn/network.hpp"
 #include "train/train_step.hpp"
 
 namespace petaflow {
 
-/// Rates of training over all ranks.  Flop: 2 per multiply-add of convolutions and dense layers, forward and backward,
-/// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).
-struct Rates {
-  std::int64_t steps = 0, samples = 0;
-  double seconds = 0;                  // of steps, without validation
-  double sustained_samples_per_s = 0;  // after the first step
-  double sustained_gflops = 0, peak_gflops = 0;
-};
-
-/// Forward and backward of one sample.
-double flop_per_sample(const Network& network);
-
 /// Parts of the time, in the order of a step: name, seconds.
 std::vector<std::pair<std::string, double>> parts(const StepTimes& times);
-
-/// The mean over ranks.
-StepTimes mean_times(Communicator& comm, StepTimes times);
 
 /// "input 0.1 s (2 %), forward ..."
 std::string describe(const StepTimes& times);

@@ -7,8 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include "base/error.hpp"
 #include "base/random.hpp"
 
@@ -199,25 +197,5 @@ ClassificationReport classify(const ScoredSet& set, const ClassificationOptions&
 }
 
 std::vector<RocPoint> roc_curve(const ScoredSet& set) { return Ranking(set, 0, {}).roc(); }
-
-void to_json(nlohmann::json& json, const ClassificationReport& report) {
-  json = {{"signal_events", report.signal_events}, {"background_events", report.background_events}};
-  put(json, "accuracy", report.accuracy);
-  put(json, "auc", report.auc);
-  json["at_background_rate"] = nlohmann::json::array();
-  for (const EfficiencyAtRate& point : report.at_rates) {
-    nlohmann::json entry = {{"background_rate", point.background_rate}};
-    if (point.threshold && std::isfinite(*point.threshold)) entry["threshold"] = *point.threshold;
-    put(entry, "signal_efficiency", point.signal_efficiency);
-    json["at_background_rate"].push_back(entry);
-  }
-  if (report.selection) {
-    nlohmann::json& entry = json["selection"];
-    put(entry, "background_rate", report.selection->background_rate);
-    put(entry, "signal_efficiency", report.selection->signal_efficiency);
-    put(entry, "score_signal_efficiency", report.selection->score_efficiency);
-    put(entry, "difference", report.selection->difference);
-  }
-}
 
 }  // namespace petaflow

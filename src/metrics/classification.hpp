@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "metrics/metric.hpp"
 
 namespace petaflow {
@@ -68,10 +66,5 @@ ClassificationReport classify(const ScoredSet& set, const ClassificationOptions&
 
 /// One point for each distinct score, from the highest, after the point where no event passes.  Both classes needed.
 std::vector<RocPoint> roc_curve(const ScoredSet& set);
-
-/// {"auc": 0.99, "auc_error": 0.001, ..., "at_background_rate": [{"background_rate": 0.01, "signal_efficiency": 0.9,
-/// "signal_efficiency_error": 0.01, "threshold": 0.7}], "selection": {...}}; what has no value is null, with the reason
-/// in "<name>_reason".
-void to_json(nlohmann::json& json, const ClassificationReport& report);
 
 }  // namespace petaflow

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
@@ -175,26 +174,6 @@ void check(const RegressionSet& set, std::size_t samples) {
   }
 }
 
-nlohmann::json methods_to_json(const std::vector<MethodScores>& methods,
-                               const std::vector<EstimatedParameter>& parameters) {
-  nlohmann::json list = nlohmann::json::array();
-  for (const MethodScores& method : methods) {
-    nlohmann::json entry = {{"method", method.method}, {"parameters", nlohmann::json::array()}};
-    put(entry, "mae", method.mae);
-    for (std::size_t t = 0; t < parameters.size(); ++t) {
-      const ParameterScores& scores = method.parameters[t];
-      nlohmann::json parameter = {{"name", parameters[t].name}, {"unit", parameters[t].unit}};
-      put(parameter, "mean_relative_error", scores.mean_relative_error);
-      put(parameter, "rmse", scores.rmse);
-      put(parameter, "r2", scores.r2);
-      if (scores.ratio) put(parameter, "ratio", *scores.ratio);
-      entry["parameters"].push_back(parameter);
-    }
-    list.push_back(entry);
-  }
-  return list;
-}
-
 // "2.13 +- 0.10 %"
 std::string percent(const Metric& metric) {
   if (!metric.value) return to_string(metric, 2);
@@ -266,12 +245,6 @@ RegressionReport judge_regression(const RegressionSet& given, const RegressionOp
     report.group_means = score(averaged, own, draws, groups);
   }
   return report;
-}
-
-void to_json(nlohmann::json& json, const RegressionReport& report) {
-  json = {{"samples", report.samples}, {"groups", report.groups}};
-  json["single"] = methods_to_json(report.single, report.parameters);
-  if (!report.group_means.empty()) json["group_means"] = methods_to_json(report.group_means, report.parameters);
 }
 
 std::string regression_table(const RegressionReport& report) {

@@ -6,8 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "metrics/metric.hpp"
 
 namespace petaflow {
@@ -67,12 +65,6 @@ struct RegressionReport {
 /// All scores.  Samples of a group are not independent: bootstrap replica r draws as many groups as there are, keyed by
 /// (seed, r) alone.  Throws a failure where an estimate is not finite, a user error where a target is not.
 RegressionReport judge_regression(const RegressionSet& set, const RegressionOptions& options = {});
-
-/// {"samples": 1200, "groups": 150, "single": [{"method": "network", "mae": 0.1, "mae_error": 0.01, "parameters":
-/// [{"name": "H_0", "unit": "km/s/Mpc", "mean_relative_error": 0.02, ..., "rmse": ..., "r2": ..., "ratio": ...}]}],
-/// "group_means":
-/// [...]}
-void to_json(nlohmann::json& json, const RegressionReport& report);
 
 /// The report as lines for people.
 std::string regression_table(const RegressionReport& report);

@@ -89,43 +89,45 @@ std::string io_text(const IoRates& io, std::int64_t steps) {
 
 }  // namespace
 
-int command_bench(Job& job) {
-  job.load_input();
-  say_binding(job);
+int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm) {
+  config.load_input(comm, line);
+  const CommonOptions& options = config.options;
+  const Context context;
+  say_binding(comm, context.threads);
   std::unique_ptr<Dataset> made_up, train;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Loader> loader;
-  std::int64_t steps = job.line.steps;
-  tune_convolutions(job, true);
-  if (job.line.io) train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
-  agree(*job.comm, [&] {
-    const Graph graph = job.app.model(job.app.sample_shape());
-    loss = job.app.loss();
-    made_up = std::make_unique<SyntheticData>(job.options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
+  std::int64_t steps = line.steps;
+  const auto tuning = tune(line, config, task, comm, context, true);
+  if (line.io) train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
+  agree(comm, [&] {
+    const Graph graph = task.model(task.sample_shape());
+    loss = task.loss();
+    made_up = std::make_unique<SyntheticData>(options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
                                               loss->targets(graph.output()));
-    step = std::make_unique<TrainStep>(*job.comm, job.context, job.options, graph, *loss);
-    loader = std::make_unique<Loader>(*made_up, loader_options(job.options, step->share()));
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), graph, *loss);
+    loader = std::make_unique<Loader>(*made_up, loader_options(options.train, options.data, step->share()));
   });
   loader->start_epoch(0);
   for (std::int64_t s = 0; s < kWarmupSteps; ++s) step->run(*loader, 0);  // a rate of 0: the weights stay
   if (train) {
-    agree(*job.comm, [&] {
-      LoaderOptions options = loader_options(job.options, step->share());
-      options.augment = job.app.augmentation(*train);
-      loader = std::make_unique<Loader>(*train, options);
+    agree(comm, [&] {
+      LoaderOptions shuffled = loader_options(options.train, options.data, step->share());
+      shuffled.augment = task.augmentation(*train);
+      loader = std::make_unique<Loader>(*train, shuffled);
     });
     steps = std::min(steps, loader->steps_per_epoch());
   }
-  const Schedule schedule(job.options.schedule, job.options.optimizer.lr, loader->steps_per_epoch(),
-                          job.options.train.epochs * loader->steps_per_epoch());
+  const Schedule schedule(options.schedule, options.optimizer.lr, loader->steps_per_epoch(),
+                          options.train.epochs * loader->steps_per_epoch());
   step->reset_times();
   IoRates io;
   std::vector<double> seconds;
   const Kokkos::Timer whole;
   if (train) loader->start_epoch(0);
   for (std::int64_t s = 0; s < steps; ++s) {
-    job.comm->barrier();
+    comm.barrier();
     const Kokkos::Timer timer;
     io.samples += static_cast<double>(step->run(*loader, schedule.rate(s)).samples);
     seconds.push_back(timer.seconds());
@@ -134,28 +136,28 @@ int command_bench(Job& job) {
   if (train) {
     io.seconds = whole.seconds();
     io.held_bytes = train->memory().size_bytes();
-    finish(io, *job.comm, *loader);
+    finish(io, comm, *loader);
   }
   const Network& network = step->network();
-  const StepTimes times = mean_times(*job.comm, step->times());
+  const StepTimes times = mean_times(comm, step->times());
   const std::size_t resident_bytes = peak_resident_bytes();
-  const Peaks peaks = measure_peaks(job.context);
-  const double median_s = median(seconds), peak = peaks.of(job.options.precision);
-  const double samples_per_s = static_cast<double>(job.options.train.batch) / median_s;
+  const Peaks peaks = measure_peaks(context);
+  const double median_s = median(seconds), peak = peaks.of(options.precision);
+  const double samples_per_s = static_cast<double>(options.train.batch) / median_s;
   const double gflops = 1e-9 * samples_per_s * flop_per_sample(network);
   const std::int64_t passes = steps * step->share().passes;
-  if (job.line.json) {
+  if (line.json) {
     nlohmann::json json = {{"samples_per_s", samples_per_s},
                            {"ms_per_step", 1e3 * median_s},
                            {"gflops", gflops},
-                           {"precision", job.options.precision},
+                           {"precision", options.precision},
                            {"peak_gflops", peak},  // in that precision
                            {"peak_gflops_f32_fma", peaks.f32_fma},
                            {"peak_gflops_bf16_dot", peaks.bf16_dot},
                            {"peak_gflops_bf16_tile", peaks.bf16_tile},
-                           {"batch", job.options.train.batch},
-                           {"ranks", job.comm->size()},
-                           {"threads_per_rank", job.context.threads},
+                           {"batch", options.train.batch},
+                           {"ranks", comm.size()},
+                           {"threads_per_rank", context.threads},
                            {"steps", steps},
                            {"arena_bytes", network.arena_bytes()},
                            {"arena_huge_page_bytes", network.arena_huge_page_bytes()},
@@ -163,17 +165,16 @@ int command_bench(Job& job) {
                            {"stages", stage_json(network, passes, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
     if (train) json["io"] = io_json(io, steps);
-    print(job, json.dump(2));
+    print(comm, json.dump(2));
     return kDone;
   }
-  print(job,
-        fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
-                    "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
-                    "{}\npeak resident memory of rank 0: {}",
-                    samples_per_s, 1e3 * median_s, format_count(job.options.train.batch, "sample"), steps, gflops,
-                    format_count(job.comm->size(), "rank"), format_count(job.context.threads, "thread"),
-                    job.options.precision, peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
-                    stage_table(network, passes, peak), describe_arena(network), format_bytes(resident_bytes)));
+  print(comm, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
+                          "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
+                          "{}\npeak resident memory of rank 0: {}",
+                          samples_per_s, 1e3 * median_s, format_count(options.train.batch, "sample"), steps, gflops,
+                          format_count(comm.size(), "rank"), format_count(context.threads, "thread"), options.precision,
+                          peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
+                          stage_table(network, passes, peak), describe_arena(network), format_bytes(resident_bytes)));
   return kDone;
 }
 

@@ -1,4 +1,4 @@
-// evaluate RUN FILE...: the network of a run judged on files, on all ranks together.
+// evaluate RUN FILE...: the network of a run evaluated on files, on all ranks together.
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
@@ -8,22 +8,27 @@
 
 namespace petaflow {
 
-int command_evaluate(Job& job) {
-  const TrainedNetwork trained = load_trained(job);
-  const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kEvaluate);
-  const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
-  const std::vector<Estimates> others = classical_estimates(job, *data);
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
-    nlohmann::json json = nlohmann::json::parse(evaluation.json);
-    json["run"] = job.line.input;
-    json["files"] = job.line.files;
-    json["samples"] = data->size();
-    json["loss"] = predictions.loss;
-    print(job, job.line.json ? json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
-                             : fmt::format("{} on {}: loss {:.4f}\n{}", job.line.input,
-                                           format_count(data->size(), "sample"), predictions.loss, evaluation.table));
+int command_evaluate(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                     Communicator& comm) {
+  const Context context;
+  const TrainedNetwork trained = load_trained(line, config, task, comm, context);
+  const auto data = open_data(comm, task, line.files, "FILE", DataRole::kEvaluate);
+  const DataOptions& options = config.options.data;
+  const auto predictor = make_predictor(options, task, comm, context, *trained.network, *trained.loss, *data);
+  const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    if (line.json) {
+      nlohmann::json json = reporter.judgement(*full.evaluator);
+      json["run"] = line.input;
+      json["files"] = line.files;
+      json["samples"] = data->size();
+      json["loss"] = full.run.loss;
+      print(comm, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+    } else {
+      print(comm, fmt::format("{} on {}: loss {:.4f}\n{}", line.input, format_count(data->size(), "sample"),
+                              full.run.loss, reporter.table(*full.evaluator)));
+    }
   });
   return kDone;
 }

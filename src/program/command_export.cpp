@@ -5,21 +5,22 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
+#include "io/log.hpp"
 #include "io/safetensors.hpp"
 #include "program/commands.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 
-int command_export(Job& job) {
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    const std::string path = checkpoint_path(job.line.input);
-    if (!job.line.output.ends_with(".safetensors")) {
-      user_error("export writes safetensors: name a file that ends in .safetensors instead of {}", job.line.output);
+int command_export(const CommandLine& line, Communicator& comm) {
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const std::string path = checkpoint_path(line.input);
+    if (!line.output.ends_with(".safetensors")) {
+      user_error("export writes safetensors: name a file that ends in .safetensors instead of {}", line.output);
     }
-    if (std::filesystem::exists(job.line.output) && !job.line.overwrite) {
-      user_error("{} exists; choose another name, or --overwrite to replace it", job.line.output);
+    if (std::filesystem::exists(line.output) && !line.overwrite) {
+      user_error("{} exists; choose another name, or --overwrite to replace it", line.output);
     }
     const Checkpoint checkpoint = load_checkpoint(path);
     std::map<std::string, std::string> metadata = {
@@ -28,10 +29,10 @@ int command_export(Job& job) {
     for (const char* key : {"application", "version", "commit"}) {
       if (made.is_object() && made.contains(key) && made[key].is_string()) metadata[key] = made[key];
     }
-    save_safetensors(job.line.output, checkpoint.weights, metadata);
+    save_safetensors(line.output, checkpoint.weights, metadata);
     std::size_t elements = 0;
     for (const NamedArray& array : checkpoint.weights) elements += array.values.size();
-    job.say("wrote {} weights in {} arrays to {}", elements, checkpoint.weights.size(), job.line.output);
+    log_info("wrote {} weights in {} arrays to {}", elements, checkpoint.weights.size(), line.output);
   });
   return kDone;
 }

@@ -4,11 +4,11 @@
 
 namespace petaflow {
 
-int command_generate(Job& job) {
-  job.load_input();
-  job.comm->watch_hangs({});  // ranks wait for each other, however long it takes
+int command_generate(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm) {
+  config.load_input(comm, line);
+  comm.watch_hangs({});  // ranks wait for each other, however long it takes
   watch_stop_signals();
-  job.app.generate(job.options, *job.comm, job.line.overwrite);
+  task.generate(config.options.data, comm, line.overwrite);
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/build_info.hpp"
+#include "comm/communicator.hpp"
 #include "program/commands.hpp"
 
 namespace petaflow {
@@ -40,14 +41,14 @@ std::string version_text(const std::string& program) {
 
 }  // namespace
 
-ParsedLine parse_command_line(const std::vector<std::string>& arguments, const Application& application) {
+ParsedLine parse_command_line(const std::vector<std::string>& arguments, const std::string& name,
+                              const std::string& description) {
   ParsedLine parsed;
   CommandLine& line = parsed.line;
-  CLI::App program(application.description(), application.name());
+  CLI::App program(description, name);
   program.footer(kFooter);
   program.require_subcommand(0, 1);
-  program.set_version_flag(
-      "--version", [&] { return version_text(application.name()); }, "print what this program was built from");
+  program.set_version_flag("--version", [&] { return version_text(name); }, "print what this program was built from");
 
   CLI::App& generate = add_command(program, "generate", "Write a small valid data set to the files that INPUT names");
   add_input(generate, line);
@@ -98,7 +99,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
     program.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = program.get_subcommands();
-    parsed.text = chosen.empty() ? program.help() : chosen[0]->help(application.name());
+    parsed.text = chosen.empty() ? program.help() : chosen[0]->help(name);
     parsed.exit_code = kDone;
     return parsed;
   } catch (const CLI::CallForVersion& version) {
@@ -108,7 +109,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const A
   } catch (const CLI::ParseError& error) {
     const auto chosen = program.get_subcommands();
     const std::string command = chosen.empty() ? "" : " " + chosen[0]->get_name();
-    parsed.text = fmt::format("{}; see {}{} --help", error.what(), application.name(), command);
+    parsed.text = fmt::format("{}; see {}{} --help", error.what(), name, command);
     parsed.exit_code = kUserErrorCode;
     return parsed;
   }

@@ -1,14 +1,24 @@
 // The arguments of the program.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "program/application.hpp"
-#include "program/job.hpp"
-
 namespace petaflow {
+
+/// What the command line says, of all commands together.
+struct CommandLine {
+  std::string command;                 // "train"
+  std::string input;                   // input file, or run folder or checkpoint
+  std::vector<std::string> overrides;  // option=value
+  std::vector<std::string> files;      // evaluate, predict; report: run folders
+  std::string output;                  // predict, report, export
+  bool check = false, overwrite = false, resume = false, json = false;
+  bool io = false;          // bench: on the training data
+  std::int64_t steps = 20;  // bench
+};
 
 /// What parsing gives: a command to run, or a text (help or a complaint) and the exit code.
 struct ParsedLine {
@@ -17,6 +27,8 @@ struct ParsedLine {
   std::string text;
 };
 
-ParsedLine parse_command_line(const std::vector<std::string>& arguments, const Application& application);
+/// @param program, description  of the application
+ParsedLine parse_command_line(const std::vector<std::string>& arguments, const std::string& program,
+                              const std::string& description);
 
 }  // namespace petaflow

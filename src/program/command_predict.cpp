@@ -1,37 +1,31 @@
-// predict RUN FILE... -o OUT.h5: what the network says of every sample, with where it came from.
+// predict RUN FILE... -o OUT.h5: what the network says of every sample, with where it came from.  Rank 0 writes the
+// batches of all ranks as they are made; no rank ever holds the predictions for more samples than these.
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <optional>
+
+#include <fmt/ranges.h>
 
 #include "comm/agree.hpp"
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
-#include "run/folder.hpp"
 
 namespace petaflow {
 namespace {
 
-void write(Hdf5File& file, const PredictionColumn& column, const std::vector<float>& values) {
-  std::vector<std::int64_t> dims = {std::ssize(values) / column.width};
-  if (column.width > 1) dims.push_back(column.width);
-  file.write<float>(column.name, dims, values, {Hdf5Type::kF32});
-}
-void write(Hdf5File& file, const PredictionColumn& column, const std::vector<std::int32_t>& values) {
-  file.write<std::int32_t>(column.name, {std::ssize(values)}, values, {Hdf5Type::kI32});
-}
-void write(Hdf5File& file, const PredictionColumn& column, const std::vector<std::int64_t>& values) {
-  file.write<std::int64_t>(column.name, {std::ssize(values)}, values, {Hdf5Type::kI64});
-}
-
 /// Where each sample comes from: columns file (position in the attribute files) and index (in the file).
-std::vector<PredictionColumn> origin_columns(const Dataset& data) {
+std::vector<PredictionColumn> origin_columns(const Dataset& data, const PredictedBatch& batch) {
   std::vector<std::int32_t> file;
   std::vector<std::int64_t> index;
-  for (std::int64_t i = 0; i < data.size(); ++i) {
+  for (const std::int64_t i : batch.indices) {
     const SampleOrigin origin = data.origin(i);
     file.push_back(origin.file);
     index.push_back(origin.index);
@@ -39,48 +33,133 @@ std::vector<PredictionColumn> origin_columns(const Dataset& data) {
   return {{"file", file}, {"index", index}};
 }
 
-void write_predictions(const Job& job, const TrainedNetwork& trained, const Dataset& data, PredictionRows rows) {
-  std::ranges::move(origin_columns(data), std::back_inserter(rows.columns));
-  write_hdf5_atomically(job.line.output, [&](Hdf5File& file) {
+/// The file of predictions on rank 0, which grows from the first sample to the last.
+class PredictionFile {
+ public:
+  /// Under a temporary name until publish().
+  PredictionFile(std::string path, std::int64_t samples)
+      : path_(std::move(path)), temporary_(temporary_name(path_)), samples_(samples) {
+    make_parent(path_);
+    file_.emplace(Hdf5File::create(temporary_));
+  }
+  ~PredictionFile() {
+    file_.reset();
+    std::error_code ignored;
+    if (!published_) std::filesystem::remove(temporary_, ignored);
+  }
+  PredictionFile(const PredictionFile&) = delete;
+  PredictionFile& operator=(const PredictionFile&) = delete;
+
+  void append(const PredictionRows& rows, std::int64_t count) {
     for (const PredictionColumn& column : rows.columns) {
-      std::visit([&](const auto& values) { write(file, column, values); }, column.values);
+      std::visit([&](const auto& values) { append(column, values, count); }, column.values);
     }
-    rows.attributes["files"] = fmt::format("{}", fmt::join(data.files(), "\n"));
-    rows.attributes["run"] = job.line.input;
-    rows.attributes["checkpoint"] = std::filesystem::canonical(trained.path).string();
-    rows.attributes["trained_by"] = trained.provenance;
-    rows.attributes["provenance"] = provenance(job);
-    for (const auto& [name, text] : rows.attributes) file.set_attribute("/", name, text);
-  });
+    written_ += count;
+    attributes_ = rows.attributes;
+  }
+  void publish(const std::map<std::string, std::string>& attributes) {
+    attributes_.insert(attributes.begin(), attributes.end());
+    for (const auto& [name, text] : attributes_) file_->set_attribute("/", name, text);
+    columns_.clear();
+    file_->close();
+    publish_file(temporary_, path_);
+    published_ = true;
+  }
+
+ private:
+  static Hdf5Type type_of(float) { return Hdf5Type::kF32; }
+  static Hdf5Type type_of(std::int32_t) { return Hdf5Type::kI32; }
+  static Hdf5Type type_of(std::int64_t) { return Hdf5Type::kI64; }
+
+  template <typename T>
+  void append(const PredictionColumn& column, const std::vector<T>& values, std::int64_t count) {
+    PETAFLOW_REQUIRE(std::ssize(values) == count * column.width, "{} has {} numbers for {} samples", column.name,
+                     values.size(), count);
+    auto found = columns_.find(column.name);
+    if (found == columns_.end()) {
+      std::vector<std::int64_t> dims = {samples_};
+      if (column.width > 1) dims.push_back(column.width);
+      found = columns_.emplace(column.name, file_->create_dataset(column.name, dims, {type_of(T())})).first;
+    }
+    found->second.template write<T>(written_, count, values);
+  }
+
+  std::string path_, temporary_;
+  std::int64_t samples_, written_ = 0;
+  std::optional<Hdf5File> file_;
+  std::map<std::string, Hdf5Dataset> columns_;
+  std::map<std::string, std::string> attributes_;
+  bool published_ = false;
+};
+
+/// The batches of all ranks as one, on rank 0; empty elsewhere.
+PredictedBatch gathered(Communicator& comm, const PredictedBatch& mine) {
+  PredictedBatch all;
+  all.channels = mine.channels;
+  all.targets_per_sample = mine.targets_per_sample;
+  const auto gather = [&]<typename T>(const std::vector<T>& from, std::vector<T>& to) {
+    for (const std::vector<std::byte>& part : comm.gather(std::as_bytes(std::span(from)))) {
+      const std::size_t before = to.size();
+      to.resize(before + part.size() / sizeof(T));
+      if (!part.empty()) std::memcpy(&to[before], part.data(), part.size());
+    }
+  };
+  gather(mine.indices, all.indices);
+  gather(mine.outputs, all.outputs);
+  gather(mine.scores, all.scores);
+  gather(mine.targets, all.targets);
+  return all;
+}
+
+void check_names(const CommandLine& line, const std::string& checkpoint) {
+  check_output(line.output);
+  if (!std::filesystem::exists(line.output)) return;
+  if (!line.overwrite) user_error("{} exists; choose another name, or --overwrite to replace it", line.output);
+  std::vector<std::string> inputs = expand_files(line.files, "FILE");
+  inputs.push_back(checkpoint);
+  for (const std::string& input : inputs) {
+    if (std::filesystem::equivalent(input, line.output)) {
+      user_error("{} is read by this command: the predictions need another file", line.output);
+    }
+  }
 }
 
 }  // namespace
 
-int command_predict(Job& job) {
-  const TrainedNetwork trained = load_trained(job);
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    check_output(job.line.output);
-    if (std::filesystem::exists(job.line.output)) {
-      if (!job.line.overwrite) {
-        user_error("{} exists; choose another name, or --overwrite to replace it", job.line.output);
-      }
-      std::vector<std::string> inputs = expand_files(job.line.files, "FILE");
-      inputs.push_back(trained.path);
-      for (const std::string& input : inputs) {
-        if (std::filesystem::equivalent(input, job.line.output)) {
-          user_error("{} is read by this command: the predictions need another file", job.line.output);
-        }
-      }
-    }
+int command_predict(const CommandLine& line, Configuration& config, Task& task, Communicator& comm) {
+  const Context context;
+  const TrainedNetwork trained = load_trained(line, config, task, comm, context);
+  agree(comm, [&] {
+    if (comm.rank() == 0) check_names(line, trained.path);
   });
-  const auto data = open_data(*job.comm, job.app, job.line.files, "FILE", DataRole::kPredict);
-  const Predictions predictions = predict(job, *trained.network, *trained.loss, *data);
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    make_parent(job.line.output);
-    write_predictions(job, trained, *data, job.app.rows(*data, predictions));
-    job.say("wrote the predictions for {} to {}", format_count(data->size(), "sample"), job.line.output);
+  const auto data = open_data(comm, task, line.files, "FILE", DataRole::kPredict);
+  const auto predictor =
+      make_predictor(config.options.data, task, comm, context, *trained.network, *trained.loss, *data);
+  std::optional<PredictionFile> file;
+  agree(comm, [&] {
+    if (comm.rank() == 0) file.emplace(line.output, data->size());
+    predictor->start();
+  });
+  while (true) {
+    const PredictedBatch* batch = nullptr;
+    agree(comm, [&] { batch = predictor->next(); });
+    if (batch == nullptr) break;
+    const PredictedBatch all = gathered(comm, *batch);
+    agree(comm, [&] {
+      if (!file) return;
+      PredictionRows rows = task.rows(*data, all);
+      std::ranges::move(origin_columns(*data, all), std::back_inserter(rows.columns));
+      file->append(rows, std::ssize(all.indices));
+    });
+  }
+  agree(comm, [&] {
+    if (!file) return;
+    file->publish({{"files", fmt::format("{}", fmt::join(data->files(), "\n"))},
+                   {"run", line.input},
+                   {"checkpoint", std::filesystem::canonical(trained.path).string()},
+                   {"trained_by", trained.provenance},
+                   {"provenance", provenance(run_identity(line, config.options, task), comm, context.threads)}});
+    log_info("wrote the predictions for {} to {}", format_count(data->size(), "sample"), line.output);
   });
   return kDone;
 }

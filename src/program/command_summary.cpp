@@ -144,30 +144,32 @@ std::string tuning_text(int found, int unknown) {
 
 }  // namespace
 
-int command_summary(Job& job) {
-  job.load_input();
-  look_up_tuning(job);
-  agree(*job.comm, [&] {
-    const Graph graph = job.app.model(job.app.sample_shape());
-    NetworkOptions options =
-        network_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
-    options.runs = false;
+int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm) {
+  config.load_input(comm, line);
+  CommonOptions& options = config.options;
+  const Context context;
+  std::unique_ptr<ConvTuning> tuning;
+  if (options.kernels.conv == "tune") tuning = look_up_tuning(comm, context.threads);
+  options.kernels.tuning = tuning.get();
+  agree(comm, [&] {
+    const Graph graph = task.model(task.sample_shape());
+    NetworkOptions not_run = network_options(options, pass_size(options, comm));
+    not_run.runs = false;
     int found = 0;
-    if (job.tuning) job.tuning->on_choice = [&](const auto&...) { ++found; };
-    const Network network(graph, options, job.context);
-    const std::vector<std::string> products = describe_products(job.options);
-    if (job.line.json) {
+    if (tuning) tuning->on_choice = [&](const auto&...) { ++found; };
+    const Network network(graph, not_run, context);
+    const std::vector<std::string> products = describe_products(options);
+    if (line.json) {
       nlohmann::json json = to_json(graph, network);
-      json["precision"] = job.options.precision;
+      json["precision"] = options.precision;
       if (!products.empty()) json["bf16_products"] = bf16_products();
-      if (job.tuning)
-        json["tuning"] = {{"file", tuning_cache_path()}, {"found", found}, {"not_timed", job.tuning->unknown}};
-      return print(job, json.dump(2));
+      if (tuning) json["tuning"] = {{"file", tuning_cache_path()}, {"found", found}, {"not_timed", tuning->unknown}};
+      return print(comm, json.dump(2));
     }
     std::string text = to_text(graph, network);
     for (const std::string& sentence : products) text += "\n" + sentence;
-    if (job.tuning) text += "\n" + tuning_text(found, job.tuning->unknown);
-    print(job, text);
+    if (tuning) text += "\n" + tuning_text(found, tuning->unknown);
+    print(comm, text);
   });
   return kDone;
 }

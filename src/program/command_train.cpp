@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -10,57 +12,75 @@
 
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
+#include "comm/self.hpp"
 #include "config/document.hpp"
 #include "data/files.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "measure/binding.hpp"
 #include "measure/peak.hpp"
+#include "measure/rates.hpp"
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
 #include "program/run_report.hpp"
+#include "run/files.hpp"
 #include "run/folder.hpp"
+#include "run/manifest.hpp"
+#include "run/mllog.hpp"
+#include "run/recorder.hpp"
 #include "run/results.hpp"
 #include "run/tuning.hpp"
 #include "train/stop_request.hpp"
 #include "train/trainer.hpp"
+#include "train/validation.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 namespace {
 
 /// The test set is read at the end: it is looked into now, so that its faults are not found then.
-void check_test_set(const Job& job) {
-  const std::vector<std::string>& test = job.options.data.test;
-  if (job.is_root() && !test.empty()) job.app.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+void check_test_set(const CommonOptions& options, const Task& task, const Communicator& comm) {
+  const std::vector<std::string>& test = options.data.test;
+  if (comm.rank() == 0 && !test.empty()) task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
 }
 
-void load_initial_weights(Job& job, Network& network) {
-  if (job.options.train.init.empty()) return;
-  const std::string path = checkpoint_path(job.options.train.init);
-  const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, path);
-  agree(*job.comm, [&] { set_weights(network, job.context, checkpoint.weights, path); });
-  job.say("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
+void load_initial_weights(const std::string& from, Network& network, Communicator& comm, const Context& context) {
+  if (from.empty()) return;
+  const std::string path = checkpoint_path(from);
+  const Checkpoint checkpoint = load_checkpoint_everywhere(comm, path);
+  agree(comm, [&] { set_weights(network, context, checkpoint.weights, path); });
+  log_info("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
+}
+
+/// That training stops by and keeps the best of.
+std::string stop_metric(const StopOptions& options, const Task& task) {
+  return options.metric.empty() ? task.metrics().front() : options.metric;
 }
 
 // Whether the metric to stop by is one, and on rank 0 whether it has a value on the validation set: that does not
 // depend on the predictions.
-void check_metric(const Job& job, const Dataset* validation, const Network& network) {
-  std::vector<std::string> names = job.app.metrics();
+void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
+                  const Network& network) {
+  std::vector<std::string> names = task.metrics();
   names.emplace_back("loss");
-  const std::string metric = job.stop_metric();
+  const std::string metric = stop_metric(options, task);
   if (std::ranges::find(names, metric) == names.end()) {
-    user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, job.app.name(),
-               fmt::join(names, ", "));
+    user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, task.name(), fmt::join(names, ", "));
   }
-  if (!job.options.stop.needs_metric() || !job.is_root()) return;
-  Predictions zeros;
-  zeros.count = validation->size();
+  if (!options.needs_metric() || comm.rank() != 0) return;
+  PredictedBatch zeros;
+  zeros.indices.resize(static_cast<std::size_t>(validation->size()));
+  std::iota(zeros.indices.begin(), zeros.indices.end(), std::int64_t{0});
   zeros.channels = network.output().shape.sample_size();
-  zeros.outputs.resize(static_cast<std::size_t>(zeros.count * zeros.channels));
+  zeros.targets_per_sample = validation->targets();
+  zeros.outputs.resize(zeros.size() * static_cast<std::size_t>(zeros.channels));
   zeros.scores = zeros.outputs;
-  zeros.targets.resize(static_cast<std::size_t>(zeros.count * validation->targets()));
-  const auto undefined = job.app.evaluate(*validation, zeros, {}, Depth::kQuick).undefined;
+  zeros.targets.resize(zeros.size() * static_cast<std::size_t>(zeros.targets_per_sample));
+  const std::unique_ptr<Evaluator> evaluator = task.evaluator(*validation, Depth::kQuick);
+  evaluator->add(zeros);
+  SelfCommunicator alone;
+  evaluator->merge(alone);
+  const auto undefined = evaluator->evaluate().undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {
     user_error(
         "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",
@@ -69,37 +89,37 @@ void check_metric(const Job& job, const Dataset* validation, const Network& netw
 }
 
 // Keys whose values are not those of the checkpoint: the run goes on with the new ones.
-void say_changed_keys(const Job& job, const ResumePoint& point) {
+void say_changed_keys(const Schema& schema, const ResumePoint& point) {
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);
   }
-  for (const Entry& entry : parse_document(job.schema.resolved(), "the input file")) {
+  for (const Entry& entry : parse_document(schema.resolved(), "the input file")) {
     const std::string& before = old[entry.key];
     const std::string now = to_toml(entry.value);
-    if (now != before) job.say("changed since the checkpoint: {} = {} (was {})", entry.key, now, before);
+    if (now != before) log_info("changed since the checkpoint: {} = {} (was {})", entry.key, now, before);
   }
 }
 
-void say_what_runs(const Job& job, const Dataset& train, const Dataset* validation, TrainStep& step) {
-  job.say("{}: {} x {} ({}), {}{}, batch {}{}", job.options.run.name, format_count(job.comm->size(), "rank"),
-          format_count(job.context.threads, "thread"), job.comm->name(), format_count(train.size(), "training sample"),
-          validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), job.options.train.batch,
-          job.options.train.deterministic ? " in " + format_count(job.options.train.shards, "shard") : "");
-  for (const std::string& sentence : describe_products(job.options)) job.say("{}", sentence);
+void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Dataset& train,
+                   const Dataset* validation, TrainStep& step) {
+  log_info("{}: {} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"),
+           format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
+           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
+           options.train.deterministic ? " in " + format_count(options.train.shards, "shard") : "");
+  for (const std::string& sentence : describe_products(options)) log_info("{}", sentence);
   for (const StageReport& stage : step.network().report()) {
-    for (const std::string& refusal : stage.refusals) job.say("{}", refusal);
+    for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
   }
   const Network& network = step.network();
   if (kOnHost && network.arena_huge_page_bytes() < network.arena_bytes() / 2) {
-    job.say("{}; steps are faster where /sys/kernel/mm/transparent_hugepage/enabled is madvise or always",
-            describe_arena(network));
+    log_info("{}; steps are faster where /sys/kernel/mm/transparent_hugepage/enabled is madvise or always",
+             describe_arena(network));
   }
 }
 
 /// Samples that are learnt from and judged by: a judgement of them says little.
-void warn_of_common_files(const Job& job) {
-  const DataOptions& data = job.options.data;
+void warn_of_common_files(const DataOptions& data) {
   for (const auto& [name, files] :
        {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
     const std::vector<std::string> common = common_files(data.train, *files);
@@ -109,84 +129,84 @@ void warn_of_common_files(const Job& job) {
   }
 }
 
-void say_estimate(Job& job, Trainer& trainer, TrainStep& step, std::size_t held_bytes) {
+void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inference& inference, std::size_t held_bytes) {
   const Network& network = step.network();
   const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
-  job.say(
+  log_info(
       "memory per rank: {} for a pass of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for the "
       "program",
-      format_bytes(network.arena_bytes() + trainer.inference().arena_bytes()), format_count(network.batch(), "sample"),
+      format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
       format_bytes(2 * weights + step.optimizer_bytes()),
       held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
-  job.say("taking a step of {}", format_count(job.options.train.batch, "sample"));
+  log_info("taking a step of {}", format_count(batch, "sample"));
   const double step_s = trainer.measure_step();
-  job.say("time: {:.3f} s per step, {}, {} for all of them (validation comes on top)", step_s,
-          format_count(trainer.total_steps(), "step"),
-          format_duration(step_s * static_cast<double>(trainer.total_steps())));
-  job.say("everything is in order; nothing was written");
+  log_info("time: {:.3f} s per step, {}, {} for all of them (validation comes on top)", step_s,
+           format_count(trainer.total_steps(), "step"),
+           format_duration(step_s * static_cast<double>(trainer.total_steps())));
+  log_info("everything is in order; nothing was written");
 }
 
-void say_rates(Job& job, const FitResult& result, TrainStep& step, double peak) {
+void say_rates(const FitResult& result, TrainStep& step, const std::string& precision, int threads, double peak) {
   const Rates& rates = result.rates;
-  job.say("{}, {} in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
-          format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
-          rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
-  job.say("time per rank: {}", describe(result.times));
-  job.say("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s in {} ({}):\n{}",
-          format_count(step.network().batch(), "sample"), peak, job.options.precision,
-          format_count(job.context.threads, "thread"),
-          stage_table(step.network(), rates.steps * step.share().passes, peak));
+  log_info("{}, {} in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
+           format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
+           rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
+  log_info("time per rank: {}", describe(result.times));
+  log_info("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s in {} ({}):\n{}",
+           format_count(step.network().batch(), "sample"), peak, precision, format_count(threads, "thread"),
+           stage_table(step.network(), rates.steps * step.share().passes, peak));
 }
 
-int stopped(const Job& job, StopRequest request, std::int64_t steps) {
-  job.say("stopped by {} after step {}; --resume goes on from there",
-          request == StopRequest::kSignal ? "a signal" : "run.wall_time", steps);
+int stopped(StopRequest request, std::int64_t steps) {
+  log_info("stopped by {} after step {}; --resume goes on from there",
+           request == StopRequest::kSignal ? "a signal" : "run.wall_time", steps);
   return kStopped;
 }
 
 /// The report is the last file of a run.
-bool has_report(const Job& job) {
-  const bool here = job.is_root() && std::filesystem::exists(job.run_folder() + "/" + kReportFile);
-  return !broadcast_text(*job.comm, here ? "yes" : "").empty();
+bool has_report(Communicator& comm, const std::string& folder) {
+  const bool here = comm.rank() == 0 && std::filesystem::exists(folder + "/" + kReportFile);
+  return !broadcast_text(comm, here ? "yes" : "").empty();
 }
 
 // ---- MLPerf's log ----
 
-void begin_mllog(Job& job) {
-  if (!job.options.mllog) return;
-  agree(*job.comm, [&] {
-    if (job.app.mlperf_benchmark().name.empty())
-      user_error("mllog = true: {} is no benchmark of MLPerf HPC", job.app.name());
-    if (job.line.resume)
-      user_error("mllog = true: the time of a run for MLPerf is that of one training, without --resume");
-    if (job.options.data.validation.empty()) user_error("mllog = true: a run for MLPerf needs data.validation");
+/// On rank 0, where there is to be one.
+std::unique_ptr<MlLog> begin_mllog(const CommandLine& line, const CommonOptions& options, const Task& task,
+                                   Communicator& comm) {
+  if (!options.mllog) return nullptr;
+  agree(comm, [&] {
+    if (task.mlperf_benchmark().name.empty()) user_error("mllog = true: {} is no benchmark of MLPerf HPC", task.name());
+    if (line.resume) user_error("mllog = true: the time of a run for MLPerf is that of one training, without --resume");
+    if (options.data.validation.empty()) user_error("mllog = true: a run for MLPerf needs data.validation");
   });
-  if (job.is_root()) job.mllog = std::make_unique<MlLog>();
+  return comm.rank() == 0 ? std::make_unique<MlLog>() : nullptr;
 }
 
-void write_mllog_settings(Job& job, std::int64_t train_samples, const Dataset* validation) {
-  if (!job.options.mllog) return;
-  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
+void write_mllog_settings(MlLog* log, const std::string& path, const std::string& benchmark,
+                          const CommonOptions& options, Communicator& comm, int threads, std::int64_t train_samples,
+                          const Dataset* validation) {
+  if (!options.mllog) return;
+  const std::vector<Binding> bindings = gather_bindings(comm, threads);
+  agree(comm, [&] {
+    if (log == nullptr) return;
     std::set<std::string> hosts;
     for (const Binding& binding : bindings) hosts.insert(binding.host);
     const auto& [data, train, optimizer, schedule] =
-        std::tie(job.options.data, job.options.train, job.options.optimizer, job.options.schedule);
+        std::tie(options.data, options.train, options.optimizer, options.schedule);
     const std::int64_t steps = (train_samples + train.batch - 1) / train.batch;
     const double warmup =
         schedule.warmup_epochs + static_cast<double>(schedule.warmup_steps) / static_cast<double>(steps);
     const bool decays = schedule.name == "step";
-    MlLog& log = *job.mllog;
-    log.open(job.run_folder() + "/" + kMllogFile);
+    log->open(path);
     const std::vector<std::pair<const char*, nlohmann::json>> settings = {
-        {"submission_benchmark", job.app.mlperf_benchmark().name},
+        {"submission_benchmark", benchmark},
         {"submission_org", "petaflow"},
         {"submission_division", "open"},
         {"submission_status", "research"},
         {"submission_platform", fmt::format("{} x {}", hosts.size(), bindings.front().processor)},
         {"number_of_nodes", hosts.size()},
-        {"accelerators_per_node", kOnHost ? 0 : job.comm->size() / std::ssize(hosts)},
+        {"accelerators_per_node", kOnHost ? 0 : comm.size() / std::ssize(hosts)},
         {"seed", train.seed},
         {"global_batch_size", train.batch},
         {"train_samples", train_samples},
@@ -198,88 +218,177 @@ void write_mllog_settings(Job& job, std::int64_t train_samples, const Dataset* v
         {"opt_learning_rate_warmup_factor", 0},  // of the base rate, where the warm-up begins
         {"opt_learning_rate_decay_boundary_epochs", decays ? schedule.step_epochs : std::vector<double>()},
         {"opt_learning_rate_decay_factor", decays ? schedule.step_factor : 1}};
-    for (const auto& [key, value] : settings) log.point(key, value);
-    log.stop("init_stop");
+    for (const auto& [key, value] : settings) log->point(key, value);
+    log->stop("init_stop");
   });
 }
 
-int leave_results(Job& job, const FitResult& result, TrainStep& step, Trainer& trainer, const Loss& loss,
-                  const Dataset* validation, double peak) {
-  const Activity activity("last evaluation", result.steps);
-  agree(*job.comm, [&] { write_performance(job, result, step, peak); });
-  trainer.inference().update(job.context);
-  const StopRequest request = write_evaluation(job, trainer.inference().network(), loss, validation);
-  if (request != StopRequest::kNone) return stopped(job, request, result.steps);
-  agree(*job.comm, [&] {
-    if (job.is_root()) write_report(job.app, job.run_folder());
-  });
-  job.say("wrote {}/{}", job.run_folder(), kReportFile);
-  return kDone;
+/// Predictions are made by a network of its own where the trained one is in bf16 and there is something to predict.
+std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Task& task, const Context& context,
+                                          Network& trained) {
+  const DataOptions& data = options.data;
+  if (options.precision == "f32" || (data.validation.empty() && data.test.empty())) {
+    return std::make_unique<Inference>(trained);
+  }
+  return std::make_unique<Inference>(trained, task.model(task.sample_shape()),
+                                     inference_options(options, trained.batch()), context);
+}
+
+/// Evaluates the trained network on data.test, else on `validation`; nothing where there is neither.  A test set that
+/// cannot be read is a warning: the run itself is done.
+/// @return  the request that ended the evaluation before it was through; nothing is written then
+StopRequest leave_evaluation(const Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
+                             const Context& context, Network& network, const Loss& loss, const Dataset* validation) {
+  const DataOptions& options = config.options.data;
+  const bool test = !options.test.empty();
+  if (!test && validation == nullptr) return StopRequest::kNone;
+  EvaluationRecord record;
+  record.set = test ? "data.test" : "data.validation";
+  record.files = test ? options.test : options.validation;
+  const Dataset* data = validation;
+  std::unique_ptr<Dataset> opened;
+  try {
+    if (test) {
+      opened = open_data(comm, task, options.test, "data.test", DataRole::kEvaluate);
+      data = opened.get();
+    }
+    const auto predictor = make_predictor(options, task, comm, context, network, loss, *data);
+    const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
+    if (full.run.stopped != StopRequest::kNone) return full.run.stopped;
+    agree(comm, [&] {
+      if (comm.rank() != 0) return;
+      record.seen_in_training = common_files(options.train, record.files);
+      record.samples = data->size();
+      record.loss = full.run.loss;
+      record.evaluation = full.evaluation;
+      record.judgement = reporter.judgement(*full.evaluator);
+      record.curves = reporter.curves(*full.evaluator);
+      write_evaluation(config.run_folder(), record);
+      const std::string table = reporter.table(*full.evaluator);
+      if (!table.empty()) log_info("on the {} of {}:\n{}", format_count(data->size(), "sample"), record.set, table);
+    });
+  } catch (const AgreedError& error) {
+    if (comm.rank() == 0) log_warning("the report has no evaluation: {}", error.what());
+  }
+  return StopRequest::kNone;
+}
+
+/// What writes into the run folder while the training goes on: on rank 0.
+std::unique_ptr<TrainingListener> make_listener(const Configuration& config, const Task& task,
+                                                const RunIdentity& identity, Communicator& comm, int threads,
+                                                std::unique_ptr<MetricsLog> metrics, std::unique_ptr<MlLog> mllog) {
+  if (comm.rank() != 0) return std::make_unique<TrainingListener>();
+  const CommonOptions& options = config.options;
+  RecorderOptions recorder{config.run_folder(),    options.log.trace_steps,  options.checkpoint.keep,
+                           task.description(),     config.schema.resolved(), {},
+                           task.mlperf_benchmark()};
+  recorder.provenance = [identity, &comm, threads] { return provenance(identity, comm, threads); };
+  return std::make_unique<RunRecorder>(std::move(recorder), std::move(metrics), std::move(mllog));
 }
 
 }  // namespace
 
-int command_train(Job& job) {
-  job.load_input();
-  begin_mllog(job);
-  if (!job.line.check) watch_stop_signals();
-  limit_wall_time(job.options.run.wall_time);
-  check_run_folder(job);
-  say_binding(job);
-  const std::optional<ResumePoint> resumed = find_resume_point(job);
+int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                  Communicator& comm) {
+  config.load_input(comm, line);
+  const CommonOptions& options = config.options;
+  const std::string folder = config.run_folder();
+  const Context context;
+  std::unique_ptr<MlLog> mllog = begin_mllog(line, options, task, comm);
+  if (!line.check) watch_stop_signals();
+  limit_wall_time(options.run.wall_time);
+  check_run_folder(comm, folder, line.overwrite, line.resume);
+  say_binding(comm, context.threads);
+  std::optional<ResumePoint> resumed;
+  if (line.resume) resumed = find_resume_point(comm, folder);
   std::unique_ptr<Dataset> train, validation;
-  std::unique_ptr<Loss> loss;
-  std::unique_ptr<TrainStep> step;
-  std::unique_ptr<Trainer> trainer;
-  std::unique_ptr<MetricsLog> metrics;
   const Activity activity("opening data");
-  agree(*job.comm, [&] {
-    if (job.options.data.train.empty()) user_error("data.train is empty: name the files to train on");
+  agree(comm, [&] {
+    if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
   });
-  train = open_data(*job.comm, job.app, job.options.data.train, "data.train", DataRole::kTrain);
-  if (!job.options.data.validation.empty()) {
-    validation = open_data(*job.comm, job.app, job.options.data.validation, "data.validation", DataRole::kEvaluate);
+  train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
+  if (!options.data.validation.empty()) {
+    validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
   }
-  agree(*job.comm, [&] {
-    check_test_set(job);
-    loss = job.app.loss();
+  std::unique_ptr<Loss> loss;
+  agree(comm, [&] {
+    check_test_set(options, task, comm);
+    loss = task.loss();
   });
-  tune_convolutions(job, true);
-  agree(*job.comm, [&] {
-    step =
-        std::make_unique<TrainStep>(*job.comm, job.context, job.options, job.app.model(job.app.sample_shape()), *loss);
-    check_metric(job, validation.get(), step->network());
+  const auto tuning = tune(line, config, task, comm, context, true);
+  std::unique_ptr<TrainStep> step;
+  agree(comm, [&] {
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()), *loss);
+    check_metric(options.stop, task, comm, validation.get(), step->network());
   });
-  if (job.is_root()) warn_of_common_files(job);
-  if (!resumed) load_initial_weights(job, step->network());
-  say_what_runs(job, *train, validation.get(), *step);
-  agree(*job.comm, [&] {
-    trainer = std::make_unique<Trainer>(job, *step, *loss, *train, validation.get());
+  if (comm.rank() == 0) warn_of_common_files(options.data);
+  if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
+  say_what_runs(options, comm, context.threads, *train, validation.get(), *step);
+
+  std::unique_ptr<Inference> inference;
+  std::unique_ptr<Predictor> predictor;
+  std::unique_ptr<Validation> judge;
+  std::unique_ptr<Trainer> trainer;
+  agree(comm, [&] {
+    inference = make_inference(options, task, context, step->network());
+    if (validation) {
+      predictor = std::make_unique<Predictor>(comm, context, inference->network(), *loss, *validation, options.data,
+                                              task.views(*validation));
+      judge = std::make_unique<Validation>(Validation{*inference, *predictor, validation->size(),
+                                                      [&] { return task.evaluator(*validation, Depth::kQuick); }});
+    }
+    trainer = std::make_unique<Trainer>(trainer_options(options, stop_metric(options.stop, task)), comm, context, *step,
+                                        *train, task.augmentation(*train), judge.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
   if (resumed) {
-    say_changed_keys(job, *resumed);
-    job.say("going on from {}", resumed->path);
+    say_changed_keys(config.schema, *resumed);
+    log_info("going on from {}", resumed->path);
   }
-  if (job.line.check) {
-    check_all(*job.comm, *train, "data.train");
-    if (validation) check_all(*job.comm, *validation, "data.validation");
-    say_estimate(job, *trainer, *step,
+  if (line.check) {
+    check_all(comm, *train, "data.train");
+    if (validation) check_all(comm, *validation, "data.validation");
+    say_estimate(options.train.batch, *trainer, *step, *inference,
                  train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
     return kDone;
   }
-  if (resumed && trainer->finished() && has_report(job)) {
-    job.say("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
+  if (resumed && trainer->finished() && has_report(comm, folder)) {
+    log_info("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
     return kDone;
   }
 
-  metrics = open_run_folder(job, resumed ? std::optional(trainer->steps()) : std::nullopt);
-  write_mllog_settings(job, train->size(), validation.get());
-  const FitResult result = trainer->fit(metrics.get());
-  if (result.stopped != StopRequest::kNone) return stopped(job, result.stopped, result.steps);  // nobody waits for more
-  const double peak = measure_peaks(job.context).of(job.options.precision);
-  if (result.rates.steps > 0) say_rates(job, result, *step, peak);
-  return leave_results(job, result, *step, *trainer, *loss, validation.get(), peak);
+  const RunIdentity identity = run_identity(line, options, task);
+  std::unique_ptr<MetricsLog> metrics =
+      open_run_folder(comm, folder, resumed ? std::optional(trainer->steps()) : std::nullopt, config.schema.resolved());
+  agree(comm, [&] {
+    if (tuning && comm.rank() == 0) {
+      write_tuning(folder + "/" + kTuningFile, machine_text(context.threads), tuning->table);
+    }
+  });
+  write_manifest(comm, context.threads, identity, options.data, folder);
+  write_mllog_settings(mllog.get(), folder + "/" + kMllogFile, task.mlperf_benchmark().name, options, comm,
+                       context.threads, train->size(), validation.get());
+  const auto listener =
+      make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
+  const FitResult result = trainer->fit(*listener);
+  if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
+  const double peak = measure_peaks(context).of(options.precision);
+  if (result.rates.steps > 0) say_rates(result, *step, options.precision, context.threads, peak);
+
+  const Activity last("last evaluation", result.steps);
+  agree(comm, [&] {
+    if (comm.rank() != 0 || result.rates.steps == 0) return;  // no step: all were done before a resume
+    write_performance(folder, result, *step, {comm.size(), context.threads, options.train.batch, peak});
+  });
+  inference->update(context);
+  const StopRequest request =
+      leave_evaluation(config, task, reporter, comm, context, inference->network(), *loss, validation.get());
+  if (request != StopRequest::kNone) return stopped(request, result.steps);
+  agree(comm, [&] {
+    if (comm.rank() == 0) write_report({task.name(), task.description()}, reporter, folder);
+  });
+  log_info("wrote {}/{}", folder, kReportFile);
+  return kDone;
 }
 
 }  // namespace petaflow

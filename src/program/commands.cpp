@@ -7,21 +7,45 @@
 #include "io/log.hpp"
 #include "kernels/conv.hpp"
 #include "measure/binding.hpp"
+#include "run/files.hpp"
 #include "run/tuning.hpp"
 #include "train/sync.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 
-void print(const Job& job, const std::string& text) {
-  if (!job.is_root()) return;
+void print(const Communicator& comm, const std::string& text) {
+  if (comm.rank() != 0) return;
   if (std::puts(text.c_str()) == EOF || std::fflush(stdout) != 0) failure("cannot write to the standard output");
 }
 
-void say_binding(Job& job) {
-  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
-  if (bindings.size() > 1) job.say_line(binding_table(bindings));
-  for (const std::string& warning : binding_warnings(bindings)) job.say_line(warning);
+void say_binding(Communicator& comm, int threads) {
+  const std::vector<Binding> bindings = gather_bindings(comm, threads);
+  if (bindings.size() > 1) log_line(binding_table(bindings));
+  for (const std::string& warning : binding_warnings(bindings)) log_line(warning);
+}
+
+RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, const Task& task) {
+  return {task.name(), options.run.name, line.input, line.overrides, options.train.seed};
+}
+
+std::int64_t pass_size(const CommonOptions& options, const Communicator& comm) {
+  return share_of_batch(options.train, comm.rank(), comm.size()).pass;
+}
+
+std::unique_ptr<ConvTuning> tune(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
+                                 const Context& context, bool backward) {
+  CommonOptions& options = config.options;
+  if (options.kernels.conv != "tune") return nullptr;
+  std::vector<NetworkOptions> networks;
+  const std::int64_t pass = pass_size(options, comm);
+  if (backward) networks.push_back(network_options(options, pass));
+  if (!backward || options.precision != "f32") networks.push_back(inference_options(options, pass));
+  // A run that goes on keeps the choices that it began with.
+  const TuningFiles files{line.resume ? config.run_folder() + "/" + kTuningFile : "", !line.check};
+  auto tuning = tune_convolutions(comm, context, task.model(task.sample_shape()), networks, files);
+  options.kernels.tuning = tuning.get();
+  return tuning;
 }
 
 std::vector<std::string> describe_products(const CommonOptions& options) {
@@ -41,26 +65,27 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
 
 namespace {
 
-// Overrides (key=value), which other commands take, would be looked for as data files.
-void refuse_overrides(const Job& job) {
-  for (const std::string& file : job.line.files) {
+// Overrides (option=value), which other commands take, would be looked for as data files.
+void refuse_overrides(const CommandLine& line) {
+  for (const std::string& file : line.files) {
     const std::size_t key = file.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.");
     if (key == 0 || key == std::string::npos || file[key] != '=' || std::filesystem::exists(file)) continue;
     user_error("{} is no file, and {} takes no keys: the run's own hold, which its checkpoint keeps", file,
-               job.line.command);
+               line.command);
   }
 }
 
 }  // namespace
 
-TrainedNetwork load_trained(Job& job) {
-  agree(*job.comm, [&] {
-    if (job.is_root()) refuse_overrides(job);
+TrainedNetwork load_trained(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
+                            const Context& context) {
+  agree(comm, [&] {
+    if (comm.rank() == 0) refuse_overrides(line);
   });
   TrainedNetwork trained;
-  trained.path = checkpoint_path(job.line.input);
-  const Checkpoint checkpoint = load_checkpoint_everywhere(*job.comm, trained.path);
-  agree(*job.comm, [&] {
+  trained.path = checkpoint_path(line.input);
+  const Checkpoint checkpoint = load_checkpoint_everywhere(comm, trained.path);
+  agree(comm, [&] {
     if (checkpoint.config.empty()) {
       user_error(
           "{} holds weights but no configuration, so its network is not known; start a run with it instead: "
@@ -69,33 +94,43 @@ TrainedNetwork load_trained(Job& job) {
     }
   });
   trained.provenance = checkpoint.provenance;
-  job.load_text(checkpoint.config, trained.path);
-  tune_convolutions(job, false);
-  agree(*job.comm, [&] {
-    const NetworkOptions options =
-        inference_options(job.options, share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass);
-    trained.loss = job.app.loss();
-    trained.network = std::make_unique<Network>(job.app.model(job.app.sample_shape()), options, job.context);
-    set_weights(*trained.network, job.context, checkpoint.weights, trained.path);
+  config.load_text(comm, checkpoint.config, trained.path);
+  trained.tuning = tune(line, config, task, comm, context, false);
+  agree(comm, [&] {
+    const NetworkOptions options = inference_options(config.options, pass_size(config.options, comm));
+    trained.loss = task.loss();
+    trained.network = std::make_unique<Network>(task.model(task.sample_shape()), options, context);
+    set_weights(*trained.network, context, checkpoint.weights, trained.path);
   });
   return trained;
 }
 
-std::vector<Estimates> classical_estimates(Job& job, const Dataset& data) try {
-  return job.app.classical_estimates(job.options, *job.comm, data);
-} catch (const AgreedError& error) {
-  if (error.kind() != ErrorKind::kUser) throw;
-  if (job.is_root()) log_warning("the classical estimates are left out: {}", error.what());
-  return {};
+std::unique_ptr<Predictor> make_predictor(const DataOptions& options, const Task& task, Communicator& comm,
+                                          const Context& context, Network& network, const Loss& loss,
+                                          const Dataset& data) {
+  std::unique_ptr<Predictor> predictor;
+  agree(comm, [&] {
+    predictor = std::make_unique<Predictor>(comm, context, network, loss, data, options, task.views(data));
+  });
+  return predictor;
 }
 
-Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data) {
-  std::unique_ptr<Predictor> predictor;
-  agree(*job.comm, [&] {
-    predictor =
-        std::make_unique<Predictor>(*job.comm, job.context, network, loss, data, job.options.data, job.app.views(data));
+FullEvaluation evaluate_in_full(const DataOptions& options, Task& task, Communicator& comm, Predictor& predictor,
+                                const Dataset& data) {
+  FullEvaluation full;
+  agree(comm, [&] { full.evaluator = task.evaluator(data, Depth::kFull); });
+  full.run = evaluate(comm, predictor, data.size(), *full.evaluator);
+  if (full.run.stopped != StopRequest::kNone) return full;
+  try {
+    full.evaluator->add_baselines(comm, options.train);
+  } catch (const AgreedError& error) {
+    if (error.kind() != ErrorKind::kUser) throw;
+    if (comm.rank() == 0) log_warning("the classical estimates are left out: {}", error.what());
+  }
+  agree(comm, [&] {
+    if (comm.rank() == 0) full.evaluation = full.evaluator->evaluate();
   });
-  return predictor->run();
+  return full;
 }
 
 }  // namespace petaflow

@@ -1,44 +1,79 @@
 // The sub-commands: each runs on all ranks, throws what goes wrong, and returns the exit code.
 #pragma once
 
-#include "program/job.hpp"
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/context.hpp"
+#include "comm/communicator.hpp"
+#include "nn/conv_tuning.hpp"
+#include "nn/network.hpp"
+#include "program/command_line.hpp"
+#include "program/configuration.hpp"
+#include "program/task.hpp"
+#include "report/reporter.hpp"
+#include "run/manifest.hpp"
 
 namespace petaflow {
 
 inline constexpr int kDone = 0, kUserErrorCode = 1, kFailureCode = 2, kStopped = 3;
 
-int command_generate(Job& job);
-int command_train(Job& job);
-int command_evaluate(Job& job);
-int command_predict(Job& job);
-int command_summary(Job& job);
-int command_bench(Job& job);
-int command_report(Job& job);
-int command_export(Job& job);
+int command_generate(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
+int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                  Communicator& comm);
+int command_evaluate(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                     Communicator& comm);
+int command_predict(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
+int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
+int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
+int command_report(const CommandLine& line, const Task& task, const Reporter& reporter, Communicator& comm);
+int command_export(const CommandLine& line, Communicator& comm);
 
 /// Text to stdout on rank 0: what a command is for, printed where log lines are off, too.
-void print(const Job& job, const std::string& text);
+void print(const Communicator& comm, const std::string& text);
 
 /// On all ranks: the table of hosts, threads and cores where there are several ranks, and warnings of too few cores.
-void say_binding(Job& job);
+void say_binding(Communicator& comm, int threads);
 
 /// How convolutions multiply, where that is not plain f32: sentences without a full stop.
 std::vector<std::string> describe_products(const CommonOptions& options);
+
+RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, const Task& task);
+
+/// Slots of a pass of this rank.
+std::int64_t pass_size(const CommonOptions& options, const Communicator& comm);
+
+/// On all ranks, with kernels.conv = "tune": what is known of the convolutions of the task's network is read, the rest
+/// is timed (tuning.hpp), and the options name the table, which must outlive the networks.  Null with another choice.
+/// @param backward  the network is to be trained
+std::unique_ptr<ConvTuning> tune(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
+                                 const Context& context, bool backward);
 
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
   std::string provenance;  // who trained it, with what
+  std::unique_ptr<ConvTuning> tuning;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<Network> network;
 };
-TrainedNetwork load_trained(Job& job);
+TrainedNetwork load_trained(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
+                            const Context& context);
 
-/// On all ranks: Application::classical_estimates, none and a warning where there can be none: judging needs no
-/// training set.
-std::vector<Estimates> classical_estimates(Job& job, const Dataset& data);
+/// On all ranks: the predictor of a set.  Throws on all ranks where one fails.
+std::unique_ptr<Predictor> make_predictor(const DataOptions& options, const Task& task, Communicator& comm,
+                                          const Context& context, Network& network, const Loss& loss,
+                                          const Dataset& data);
 
-/// On all ranks: the network applied to all samples of a set.
-Predictions predict(Job& job, Network& network, const Loss& loss, const Dataset& data);
+/// On all ranks: an evaluation in full, with errors and beside methods without a network; these are left out with a
+/// warning where there can be none, as without the training set.
+struct FullEvaluation {
+  EvaluationRun run;
+  std::unique_ptr<Evaluator> evaluator;  // merged
+  Evaluation evaluation;                 // on rank 0
+};
+FullEvaluation evaluate_in_full(const DataOptions& options, Task& task, Communicator& comm, Predictor& predictor,
+                                const Dataset& data);
 
 }  // namespace petaflow

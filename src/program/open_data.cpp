@@ -21,11 +21,11 @@ void check_shape(const Dataset& data, const Shape& expected, const std::string& 
 }
 
 /// What rank 0 finds in the files.
-std::string scan(Communicator& comm, const Application& app, const std::vector<std::string>& files,
-                 const std::string& what, DataRole role) {
+std::string scan(Communicator& comm, const Task& task, const std::vector<std::string>& files, const std::string& what,
+                 DataRole role) {
   std::string found;
   agree(comm, [&] {
-    if (comm.rank() == 0) found = app.scan(expand_files(files, what), role);
+    if (comm.rank() == 0) found = task.scan(expand_files(files, what), role);
   });
   return broadcast_text(comm, found);
 }
@@ -36,16 +36,16 @@ SampleRange share(const Communicator& comm, const Dataset& data) {
 
 }  // namespace
 
-std::unique_ptr<Dataset> open_data(Communicator& comm, Application& app, const std::vector<std::string>& files,
+std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role) {
-  std::string found = scan(comm, app, files, what, role);
+  std::string found = scan(comm, task, files, what, role);
   std::unique_ptr<Dataset> data;
   agree(comm, [&] {
-    data = app.open(std::exchange(found, {}), what, role);
-    check_shape(*data, app.sample_shape(), what);
+    data = task.open(std::exchange(found, {}), what, role);
+    check_shape(*data, task.sample_shape(), what);
   });
   complete(comm, *data);
-  if (role == DataRole::kTrain) app.keep(*data);
+  if (role == DataRole::kTrain) task.keep(*data);
   return data;
 }
 

@@ -7,14 +7,14 @@
 
 #include "comm/communicator.hpp"
 #include "data/dataset.hpp"
-#include "program/application.hpp"
+#include "program/task.hpp"
 
 namespace petaflow {
 
 /// On all ranks: opens files or patterns, named `what` in errors ("data.train"), ready to be read.  Rank 0 alone scans
 /// them; the others open files only to read samples.  Throws on all ranks alike; user errors where files or samples are
 /// not as they must be, or have not the shape of the application's keys.
-std::unique_ptr<Dataset> open_data(Communicator& comm, Application& app, const std::vector<std::string>& files,
+std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role);
 
 /// On all ranks: completes a set that was just opened (dataset.hpp).  Each rank reads its share of the samples.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <map>
 #include <optional>
 
 #include <Kokkos_Core.hpp>
@@ -29,12 +28,18 @@ void complain(const std::string& program, const std::string& text) {
   std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
 }
 
-int run_command(Job& job) {
-  static const std::map<std::string, int (*)(Job&)> commands = {
-      {"generate", command_generate}, {"train", command_train},     {"evaluate", command_evaluate},
-      {"predict", command_predict},   {"summary", command_summary}, {"bench", command_bench},
-      {"report", command_report},     {"export", command_export}};
-  return commands.at(job.line.command)(job);
+int run_command(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                Communicator& comm) {
+  if (line.json) log_nothing_but_warnings();
+  if (line.command == "generate") return command_generate(line, config, task, comm);
+  if (line.command == "train") return command_train(line, config, task, reporter, comm);
+  if (line.command == "evaluate") return command_evaluate(line, config, task, reporter, comm);
+  if (line.command == "predict") return command_predict(line, config, task, comm);
+  if (line.command == "summary") return command_summary(line, config, task, comm);
+  if (line.command == "bench") return command_bench(line, config, task, comm);
+  if (line.command == "report") return command_report(line, task, reporter, comm);
+  PETAFLOW_REQUIRE(line.command == "export", "the command line knows a command {}", line.command);
+  return command_export(line, comm);
 }
 
 extern "C" void end_without_the_others(int) {
@@ -52,17 +57,16 @@ void limit_finalize(double seconds) {
 
 /// What all ranks know, rank 0 says.  What one rank alone knows ends all of them: the others wait in some operation and
 /// cannot be told.
-int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given,
-               Application& application, char* program) {
+int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given, Task& task,
+               const Reporter& reporter, char* program) {
   const std::unique_ptr<Communicator> world = make_communicator();
   std::optional<Kokkos::ScopeGuard> kokkos;
-  std::unique_ptr<Job> job;  // holds memory of Kokkos: dies before it
   try {
     log_start(world->rank());
-    const ParsedLine parsed = parse_command_line(arguments, application);
+    const ParsedLine parsed = parse_command_line(arguments, task.name(), task.description());
     if (parsed.exit_code) {
       if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
-      if (world->rank() == 0 && *parsed.exit_code != kDone) complain(application.name(), parsed.text);
+      if (world->rank() == 0 && *parsed.exit_code != kDone) complain(task.name(), parsed.text);
       return *parsed.exit_code;
     }
     agree(*world, [] { prepare_kokkos_tools(); });
@@ -72,19 +76,19 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     int count = static_cast<int>(pointers.size());
     pointers.push_back(nullptr);
     agree(*world, [&] { kokkos.emplace(count, pointers.data()); });
-    agree(*world, [&] { job = std::make_unique<Job>(application, *world, parsed.line); });
-    const int code = run_command(*job);
+    Configuration config(task);
+    const int code = run_command(parsed.line, config, task, reporter, *world);
     const Activity activity("ending");
     world->barrier();
-    if (world->size() > 1) limit_finalize(job->options.run.hang_timeout);
+    if (world->size() > 1) limit_finalize(config.options.run.hang_timeout);
     return code;
   } catch (const AgreedError& error) {
-    if (world->rank() == 0) complain(application.name(), error.what());
+    if (world->rank() == 0) complain(task.name(), error.what());
     return exit_code(error);
   } catch (...) {
     const Error error = to_error(std::current_exception());
     const bool alone = world->size() == 1;
-    complain(application.name(), alone ? error.what() : fmt::format("rank {}: {}", world->rank(), error.what()));
+    complain(task.name(), alone ? error.what() : fmt::format("rank {}: {}", world->rank(), error.what()));
     if (!alone) world->abort(exit_code(error));
     return exit_code(error);
   }
@@ -92,7 +96,7 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
 
 }  // namespace
 
-int run(int argc, char** argv, Application& application) {
+int run(int argc, char** argv, Task& task, const Reporter& reporter) {
   try {
     const MpiSession mpi(&argc, &argv);
     std::vector<std::string> arguments, kokkos;
@@ -100,10 +104,10 @@ int run(int argc, char** argv, Application& application) {
       const std::string argument = argv[i];
       (argument.starts_with("--kokkos-") ? kokkos : arguments).push_back(argument);
     }
-    return run_in_mpi(arguments, kokkos, application, argv[0]);
+    return run_in_mpi(arguments, kokkos, task, reporter, argv[0]);
   } catch (...) {
     const Error error = to_error(std::current_exception());
-    complain(application.name(), error.what());
+    complain(task.name(), error.what());
     return exit_code(error);
   }
 }

@@ -14,7 +14,7 @@
 #include "report/json_values.hpp"
 #include "report/page.hpp"
 #include "report/performance_tables.hpp"
-#include "run/folder.hpp"
+#include "run/files.hpp"
 #include "run/record.hpp"
 
 namespace petaflow {
@@ -88,7 +88,7 @@ std::vector<KeyNumber> common_numbers(const RunRecord& run) {
   return numbers;
 }
 
-std::string comparison(const Application& app, const Runs& runs) {
+std::string comparison(const Reporter& reporter, const Runs& runs) {
   std::vector<std::string> names;
   for (const RunRecord& run : runs) names.push_back(html_escape(run.name));
   ComparisonRows rows(names);
@@ -101,7 +101,7 @@ std::string comparison(const Application& app, const Runs& runs) {
   add("started", date_of);
   std::vector<std::string> labels;  // of all runs, in their order
   const auto numbers_of = [&](const RunRecord& run) {
-    std::vector<KeyNumber> numbers = app.key_numbers(run);
+    std::vector<KeyNumber> numbers = reporter.key_numbers(run);
     for (KeyNumber& number : common_numbers(run)) numbers.push_back(std::move(number));
     return numbers;
   };
@@ -410,24 +410,24 @@ std::string configuration_section(const Runs& runs) {
 
 }  // namespace
 
-std::string run_report(const Application& app, const Runs& runs) try {
+std::string run_report(const PageHead& head, const Reporter& reporter, const Runs& runs) try {
   const bool one = runs.size() == 1;
   const RunRecord& first = runs.front();
-  std::string subtitle = app.description();
+  std::string subtitle = head.description;
   if (one) {
     for (const std::string& part : {state_of(first), date_of(first), hardware(first)}) {
       if (!part.empty()) subtitle += " · " + part;
     }
   }
-  Page page(one ? first.name : fmt::format("{} runs of {}", runs.size(), app.name()), subtitle);
+  Page page(one ? first.name : fmt::format("{} runs of {}", runs.size(), head.application), subtitle);
   if (one) {
-    std::vector<KeyNumber> numbers = app.key_numbers(first);
+    std::vector<KeyNumber> numbers = reporter.key_numbers(first);
     for (KeyNumber& number : common_numbers(first)) numbers.push_back(std::move(number));
     page.key_numbers(numbers);
   } else {
-    page.add(comparison(app, runs));
+    page.add(comparison(reporter, runs));
   }
-  app.add_sections(page, runs);
+  reporter.add_sections(page, runs);
   page.section("Training", training_section(runs));
   const std::string performance = performance_section(runs);
   if (!performance.empty()) page.section("Where the time went", performance);
@@ -441,8 +441,8 @@ std::string run_report(const Application& app, const Runs& runs) try {
              error.what());
 }
 
-void write_report(const Application& app, const std::string& folder) {
-  write_file_atomically(folder + "/" + kReportFile, run_report(app, {read_run(folder)}));
+void write_report(const PageHead& head, const Reporter& reporter, const std::string& folder) {
+  write_file_atomically(folder + "/" + kReportFile, run_report(head, reporter, {read_run(folder)}));
 }
 
 }  // namespace petaflow

@@ -10,7 +10,7 @@
 
 namespace petaflow {
 
-/// "judgement" (Evaluation::json) or "curves" (Application::curves) of a run's evaluation; null: it has none.
+/// "judgement" or "curves" (Reporter) of a run's evaluation; null: it has none.
 const nlohmann::json* evaluation_part(const RunRecord& run, const char* part);
 
 /// "test set" or "validation set": what the run was judged on.

@@ -8,9 +8,9 @@
 
 #include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
+#include "io/log.hpp"
 #include "run/checkpoint_folder.hpp"
-#include "run/manifest.hpp"
-#include "run/tuning.hpp"
+#include "run/files.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -28,16 +28,16 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 
 }  // namespace
 
-void check_run_folder(Job& job) {
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    const fs::path folder = job.run_folder();
+void check_run_folder(Communicator& comm, const std::string& name, bool overwrite, bool resume) {
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const fs::path folder = name;
     const bool exists = fs::exists(folder) || fs::is_symlink(folder);
     if (exists && !fs::is_directory(folder)) {
       user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
                  folder.string());
     }
-    if (exists && !fs::is_empty(folder) && !job.line.overwrite && !job.line.resume) {
+    if (exists && !fs::is_empty(folder) && !overwrite && !resume) {
       user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
                  folder.string());
     }
@@ -45,33 +45,32 @@ void check_run_folder(Job& job) {
   });
 }
 
-std::optional<ResumePoint> find_resume_point(Job& job) {
-  if (!job.line.resume) return std::nullopt;
+std::optional<ResumePoint> find_resume_point(Communicator& comm, const std::string& folder) {
   ResumePoint point;
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    for (const std::string& path : checkpoints_in(job.run_folder())) {
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    for (const std::string& path : checkpoints_in(folder)) {
       try {
         point.checkpoint = load_checkpoint(path);
         point.path = path;
         return;
       } catch (const Error& error) {
-        job.say("warning: passed over: {}", error.what());
+        log_info("warning: passed over: {}", error.what());
       }
     }
-    if (fs::exists(fs::path(job.run_folder()) / "checkpoint.h5")) {
+    if (fs::exists(fs::path(folder) / "checkpoint.h5")) {
       user_error(
           "{} holds a checkpoint.h5 that cannot be gone on from, and no other checkpoint that is whole; start a "
           "new run, with its weights (train.init) or with --overwrite",
-          job.run_folder());
+          folder);
     }
   });
-  point.path = broadcast_text(*job.comm, point.path);
+  point.path = broadcast_text(comm, point.path);
   if (point.path.empty()) {
-    job.say("{} holds no checkpoint to go on from: the run starts from the beginning", job.run_folder());
+    log_info("{} holds no checkpoint to go on from: the run starts from the beginning", folder);
     return std::nullopt;
   }
-  broadcast_checkpoint(*job.comm, point.checkpoint);
+  broadcast_checkpoint(comm, point.checkpoint);
   return point;
 }
 
@@ -90,11 +89,13 @@ void cut_metrics(const std::string& path, std::int64_t step) {
 
 }  // namespace
 
-std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::int64_t>& resumed_step) {
+std::unique_ptr<MetricsLog> open_run_folder(Communicator& comm, const std::string& name,
+                                            const std::optional<std::int64_t>& resumed_step,
+                                            const std::string& config) {
   std::unique_ptr<MetricsLog> metrics;
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    const fs::path folder = job.run_folder();
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const fs::path folder = name;
     const std::string log = (folder / kMetricsFile).string();
     std::error_code status;
     fs::create_directories(folder, status);
@@ -114,16 +115,10 @@ std::unique_ptr<MetricsLog> open_run_folder(Job& job, const std::optional<std::i
         if (status) user_error("cannot remove {}: {}", events.string(), status.message());
       }
     }
-    write_file_atomically((folder / kConfigFile).string(), job.schema.resolved());
-    if (job.tuning) write_tuning((folder / kTuningFile).string(), machine_text(job.context.threads), job.tuning->table);
+    write_file_atomically((folder / kConfigFile).string(), config);
     metrics = std::make_unique<MetricsLog>(log, folder.string());
   });
-  write_manifest(job);
   return metrics;
-}
-
-std::string provenance(const Job& job) {
-  return describe_process(job).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace petaflow

@@ -16,7 +16,7 @@
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
 #include "measure/binding.hpp"
-#include "run/folder.hpp"
+#include "run/files.hpp"
 
 namespace petaflow {
 namespace {
@@ -74,36 +74,50 @@ nlohmann::json data_files(const std::vector<std::string>& names, const std::stri
 
 }  // namespace
 
-nlohmann::json describe_process(const Job& job) {
+nlohmann::json describe_process(const RunIdentity& run, const Communicator& comm, int threads) {
   const BuildInfo& build = build_info();
   nlohmann::json libraries = {{"Kokkos", build.kokkos}, {"MPI", mpi_library()}, {"HDF5", build.hdf5}};
   if (*build.onednn != '\0') libraries["oneDNN"] = build.onednn;
   if (*build.kokkos_kernels != '\0') libraries["Kokkos Kernels"] = build.kokkos_kernels;
   std::error_code ignored;
-  const Binding own = own_binding(job.comm->rank(), job.context.threads);
-  return {{"application", job.app.name()},    {"run", job.options.run.name},
-          {"version", build.version},         {"commit", build.commit},
-          {"compiler", build.compiler},       {"flags", build.flags},
-          {"build_type", build.build_type},   {"libraries", libraries},
-          {"command_line", command_line()},   {"working_folder", std::filesystem::current_path(ignored).string()},
-          {"input", job.line.input},          {"overrides", job.line.overrides},
-          {"environment", environment()},     {"seed", job.options.train.seed},
-          {"ranks", job.comm->size()},        {"threads_per_rank", job.context.threads},
-          {"communicator", job.comm->name()}, {"host", own.host},
-          {"processor", own.processor},       {"time", utc(std::time(nullptr))}};
+  const Binding own = own_binding(comm.rank(), threads);
+  return {{"application", run.application},
+          {"run", run.run},
+          {"version", build.version},
+          {"commit", build.commit},
+          {"compiler", build.compiler},
+          {"flags", build.flags},
+          {"build_type", build.build_type},
+          {"libraries", libraries},
+          {"command_line", command_line()},
+          {"working_folder", std::filesystem::current_path(ignored).string()},
+          {"input", run.input},
+          {"overrides", run.overrides},
+          {"environment", environment()},
+          {"seed", run.seed},
+          {"ranks", comm.size()},
+          {"threads_per_rank", threads},
+          {"communicator", comm.name()},
+          {"host", own.host},
+          {"processor", own.processor},
+          {"time", utc(std::time(nullptr))}};
 }
 
-void write_manifest(Job& job) {
-  const std::vector<Binding> bindings = gather_bindings(*job.comm, job.context.threads);
-  agree(*job.comm, [&] {
-    if (!job.is_root()) return;
-    nlohmann::json manifest = describe_process(job);
+std::string provenance(const RunIdentity& run, const Communicator& comm, int threads) {
+  return describe_process(run, comm, threads).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void write_manifest(Communicator& comm, int threads, const RunIdentity& run, const DataOptions& data,
+                    const std::string& folder) {
+  const std::vector<Binding> bindings = gather_bindings(comm, threads);
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    nlohmann::json manifest = describe_process(run, comm, threads);
     manifest["binding"] = bindings;
-    const DataOptions& data = job.options.data;
     manifest["data"] = {{"train", data_files(data.train, "data.train")},
                         {"validation", data_files(data.validation, "data.validation")},
                         {"test", data_files(data.test, "data.test")}};
-    const std::string path = job.run_folder() + "/" + kManifestFile;
+    const std::string path = folder + "/" + kManifestFile;
     if (std::filesystem::exists(path)) {  // a resumed run: what went before stays
       nlohmann::json before = nlohmann::json::parse(read_text_file(path), nullptr, false);
       if (before.is_object()) {

@@ -12,7 +12,7 @@ namespace petaflow {
 /// What MLPerf calls an application's benchmark.
 struct MlperfBenchmark {
   std::string name;    // "cosmoflow"; empty: it is none
-  std::string metric;  // of Application::metrics()
+  std::string metric;  // of Task::metrics()
   std::string key;     // of its events: "eval_error"
 };
 

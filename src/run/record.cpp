@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "config/document.hpp"
 #include "report/json_values.hpp"
-#include "run/folder.hpp"
+#include "run/files.hpp"
 
 namespace petaflow {
 namespace {

@@ -2,14 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "comm/agree.hpp"
-#include "data/files.hpp"
 #include "io/atomic_file.hpp"
-#include "io/log.hpp"
-#include "io/progress.hpp"
-#include "program/commands.hpp"
-#include "program/open_data.hpp"
-#include "run/folder.hpp"
+#include "measure/rates.hpp"
+#include "run/files.hpp"
 
 namespace petaflow {
 namespace {
@@ -22,8 +17,7 @@ nlohmann::json to_json(const StepTimes& times) {
 
 }  // namespace
 
-void write_performance(const Job& job, const FitResult& result, TrainStep& step, double peak_gflops) {
-  if (!job.is_root() || result.rates.steps == 0) return;  // no step: all were done before a resume
+void write_performance(const std::string& folder, const FitResult& result, TrainStep& step, const Trainers& trainers) {
   static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
@@ -36,10 +30,10 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
       {"samples_per_s", rates.sustained_samples_per_s},
       {"gflops", rates.sustained_gflops},
       {"best_gflops", rates.peak_gflops},
-      {"peak_gflops_per_rank", peak_gflops},
-      {"ranks", job.comm->size()},
-      {"threads_per_rank", job.context.threads},
-      {"batch", job.options.train.batch},
+      {"peak_gflops_per_rank", trainers.peak_gflops},
+      {"ranks", trainers.ranks},
+      {"threads_per_rank", trainers.threads_per_rank},
+      {"batch", trainers.batch},
       {"pass", network.batch()},
       {"passes_per_step", step.share().passes},
       {"parameters", network.trained_elements()},
@@ -48,45 +42,20 @@ void write_performance(const Job& job, const FitResult& result, TrainStep& step,
       {"peak_resident_bytes", peak_resident_bytes()},
       {"time", to_json(result.times)},  // of all steps, mean over ranks
       {"time_of_rank_0", to_json(step.times())},
-      {"stages", stage_json(network, rates.steps * step.share().passes, peak_gflops)}};  // per pass, on rank 0
-  write_file_atomically(job.run_folder() + "/" + kPerformanceFile, json.dump(1) + "\n");
+      {"stages", stage_json(network, rates.steps * step.share().passes, trainers.peak_gflops)}};  // per pass, on rank 0
+  write_file_atomically(folder + "/" + kPerformanceFile, json.dump(1) + "\n");
 }
 
-StopRequest write_evaluation(Job& job, Network& network, const Loss& loss, const Dataset* validation) {
-  const bool test = !job.options.data.test.empty();
-  if (!test && validation == nullptr) return StopRequest::kNone;
-  const Dataset* data = validation;
-  std::unique_ptr<Dataset> opened;
-  try {
-    if (test) {
-      opened = open_data(*job.comm, job.app, job.options.data.test, "data.test", DataRole::kEvaluate);
-      data = opened.get();
-    }
-    const Predictions predictions = predict(job, network, loss, *data);
-    if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-    const std::vector<Estimates> others = classical_estimates(job, *data);
-    agree(*job.comm, [&] {
-      if (!job.is_root()) return;
-      const Evaluation evaluation = job.app.evaluate(*data, predictions, others, Depth::kFull);
-      nlohmann::json json = {{"set", test ? "data.test" : "data.validation"},
-                             {"files", test ? job.options.data.test : job.options.data.validation},
-                             {"samples", data->size()},
-                             {"loss", predictions.loss},
-                             {"judgement", nlohmann::json::parse(evaluation.json)},
-                             {"curves", nlohmann::json::parse(job.app.curves(*data, predictions))}};
-      json["seen_in_training"] =
-          common_files(job.options.data.train, test ? job.options.data.test : job.options.data.validation);
-      for (const NamedMetric& metric : evaluation.metrics) json["metrics"][metric.name] = metric.value;
-      write_file_atomically(job.run_folder() + "/" + kEvaluationFile, json.dump() + "\n");
-      if (!evaluation.table.empty()) {
-        job.say("on the {} of {}:\n{}", format_count(data->size(), "sample"), test ? "data.test" : "data.validation",
-                evaluation.table);
-      }
-    });
-  } catch (const AgreedError& error) {
-    if (job.is_root()) log_warning("the report has no evaluation: {}", error.what());
-  }
-  return StopRequest::kNone;
+void write_evaluation(const std::string& folder, const EvaluationRecord& record) {
+  nlohmann::json json = {{"set", record.set},
+                         {"files", record.files},
+                         {"samples", record.samples},
+                         {"loss", record.loss},
+                         {"judgement", record.judgement},
+                         {"curves", record.curves},
+                         {"seen_in_training", record.seen_in_training}};
+  for (const NamedMetric& metric : record.evaluation.metrics) json["metrics"][metric.name] = metric.value;
+  write_file_atomically(folder + "/" + kEvaluationFile, json.dump() + "\n");
 }
 
 }  // namespace petaflow

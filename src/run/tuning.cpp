@@ -19,8 +19,6 @@
 #include "io/progress.hpp"
 #include "measure/binding.hpp"
 #include "nn/network.hpp"
-#include "run/folder.hpp"
-#include "train/sync.hpp"
 
 namespace petaflow {
 
@@ -152,29 +150,22 @@ std::string busy_warning(const Table& table) {
 
 namespace {
 
-// Makes networks that are not to run, which ask for each of their passes: one to train, one to predict with.
-void visit_passes(const Job& job, bool backward) {
-  const std::int64_t batch = share_of_batch(job.options.train, job.comm->rank(), job.comm->size()).pass;
-  const auto visit = [&](NetworkOptions options) {
+// Makes networks that are not to run, which ask for each of their passes.
+void visit_passes(ConvTuning& tuning, const Graph& graph, std::vector<NetworkOptions>& networks,
+                  const Context& context) {
+  for (NetworkOptions& options : networks) {
+    options.kernels.tuning = &tuning;
     options.runs = false;
-    const Network network(job.app.model(job.app.sample_shape()), options, job.context);
-  };
-  if (backward) visit(network_options(job.options, batch));
-  if (!backward || job.options.precision != "f32") visit(inference_options(job.options, batch));
-}
-
-void start(Job& job) {
-  job.tuning = std::make_unique<ConvTuning>();
-  job.options.kernels.tuning = job.tuning.get();
+    const Network network(graph, options, context);
+  }
 }
 
 // The work of rank 0.
-void read_and_measure(Job& job, bool backward) {
-  ConvTuning& tuning = *job.tuning;
-  const std::string cache = tuning_cache_path(), own = job.run_folder() + "/" + kTuningFile,
-                    machine = machine_text(job.context.threads);
+void read_and_measure(ConvTuning& tuning, const Context& context, const Graph& graph,
+                      std::vector<NetworkOptions>& networks, const TuningFiles& files) {
+  const std::string cache = tuning_cache_path(), machine = machine_text(context.threads);
   read_tuning(cache, machine, tuning.table);
-  if (job.line.resume) read_tuning(own, machine, tuning.table);  // it goes on with the choices that it began with
+  if (!files.run_file.empty()) read_tuning(files.run_file, machine, tuning.table);
   Table used;
   int timed = 0;
   std::map<std::string, int> found;  // by file
@@ -182,31 +173,32 @@ void read_and_measure(Job& job, bool backward) {
     const bool is_new = used.insert_or_assign(problem, tuned).second;  // several layers may be alike
     timed += is_new && tuned.source.empty() ? 1 : 0;
     if (tuned.source.empty()) {
-      job.say("{} {}: {} (timed now)", layer, name_of(pass), describe(tuned));
+      log_info("{} {}: {} (timed now)", layer, name_of(pass), describe(tuned));
     } else {
       ++found[tuned.source];
     }
   };
   const Kokkos::Timer timer;
-  visit_passes(job, backward);
+  visit_passes(tuning, graph, networks, context);
   tuning.on_choice = nullptr;
   tuning.table = std::move(used);
   for (const auto& [file, choices] : found)
-    job.say("{} of convolutions from {}", format_count(choices, "choice"), file);
+    log_info("{} of convolutions from {}", format_count(choices, "choice"), file);
   if (timed == 0) return;
   const std::string done =
       fmt::format("timed {} passes of convolutions in {}", timed, format_duration(timer.seconds()));
   std::string redo;  // with what is not kept, starting again does it
-  if (job.line.check) {
-    job.say("{}; not kept", done);
+  if (!files.keeps_times) {
+    log_info("{}; not kept", done);
   } else {
     try {
       if (cache.empty()) user_error("neither XDG_CACHE_HOME nor HOME is set");
       share_tuning(cache, machine, tuning.table);
-      job.say("{}; kept in {}", done, cache);
-      redo = fmt::format("; delete {}{} to time again on a quiet machine", cache, job.line.resume ? " and " + own : "");
+      log_info("{}; kept in {}", done, cache);
+      redo = fmt::format("; delete {}{} to time again on a quiet machine", cache,
+                         files.run_file.empty() ? "" : " and " + files.run_file);
     } catch (const Error& error) {
-      job.say("{}", done);
+      log_info("{}", done);
       log_warning("the times of convolutions cannot be kept for other runs: {}", error.what());
     }
   }
@@ -215,23 +207,24 @@ void read_and_measure(Job& job, bool backward) {
 
 }  // namespace
 
-void tune_convolutions(Job& job, bool backward) {
-  if (job.options.kernels.conv != "tune") return;
+std::unique_ptr<ConvTuning> tune_convolutions(Communicator& comm, const Context& context, const Graph& graph,
+                                              std::vector<NetworkOptions> networks, const TuningFiles& files) {
   const Activity activity("tuning convolutions");
-  start(job);
-  agree(*job.comm, [&] {
-    if (job.is_root()) read_and_measure(job, backward);
+  auto tuning = std::make_unique<ConvTuning>();
+  agree(comm, [&] {
+    if (comm.rank() == 0) read_and_measure(*tuning, context, graph, networks, files);
   });
-  const std::string all = broadcast_text(*job.comm, job.is_root() ? to_json(job.tuning->table).dump() : "");
-  if (!job.is_root()) add_to(job.tuning->table, nlohmann::json::parse(all), "rank 0");
-  job.tuning->measures = false;
+  const std::string all = broadcast_text(comm, comm.rank() == 0 ? to_json(tuning->table).dump() : "");
+  if (comm.rank() != 0) add_to(tuning->table, nlohmann::json::parse(all), "rank 0");
+  tuning->measures = false;
+  return tuning;
 }
 
-void look_up_tuning(Job& job) {
-  if (job.options.kernels.conv != "tune") return;
-  start(job);
-  job.tuning->measures = false;
-  if (job.is_root()) read_tuning(tuning_cache_path(), machine_text(job.context.threads), job.tuning->table);
+std::unique_ptr<ConvTuning> look_up_tuning(const Communicator& comm, int threads) {
+  auto tuning = std::make_unique<ConvTuning>();
+  tuning->measures = false;
+  if (comm.rank() == 0) read_tuning(tuning_cache_path(), machine_text(threads), tuning->table);
+  return tuning;
 }
 
 }  // namespace petaflow

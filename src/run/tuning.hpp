@@ -1,10 +1,16 @@
 // What kernels.conv = "tune" has found out: where it is kept, for which machine, and how all ranks come to use it.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "base/context.hpp"
+#include "comm/communicator.hpp"
 #include "nn/conv_tuning.hpp"
-#include "program/job.hpp"
+#include "nn/graph.hpp"
+#include "nn/network_options.hpp"
 
 namespace petaflow {
 
@@ -32,13 +38,19 @@ void share_tuning(const std::string& path, const std::string& machine, const std
 /// times of what is kept differed by more than 25 % between rounds (TunedPass::spread); empty: it was quiet.
 std::string busy_warning(const std::map<std::string, TunedPass>& table);
 
-/// On all ranks, before a network of job.app is made from job.options: with kernels.conv = "tune", rank 0 reads what is
-/// known, times the rest and keeps it, and all ranks get its table (job.tuning).  A file that cannot be read or written
-/// is warned of.
-/// @param backward  the network is to be trained
-void tune_convolutions(Job& job, bool backward);
+/// Where choices are kept beside the cache of the user.
+struct TuningFiles {
+  std::string run_file;     // of a run that goes on, whose choices come before those of the cache; empty: none
+  bool keeps_times = true;  // what is timed goes to the cache
+};
 
-/// On all ranks: the same from the cache alone, without timing anything.
-void look_up_tuning(Job& job);
+/// On all ranks, before networks with kernels.conv = "tune" are made: rank 0 reads what is known, times the rest of
+/// what these networks ask for and keeps it, and all ranks get its table.  A file that cannot be read or written is
+/// warned of.
+std::unique_ptr<ConvTuning> tune_convolutions(Communicator& comm, const Context& context, const Graph& graph,
+                                              std::vector<NetworkOptions> networks, const TuningFiles& files);
+
+/// What the cache holds, on rank 0, without timing anything.
+std::unique_ptr<ConvTuning> look_up_tuning(const Communicator& comm, int threads);
 
 }  // namespace petaflow

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "nn/graph.hpp"
 #include "nn/network.hpp"
-#include "program/job.hpp"
 
 namespace petaflow {
 
@@ -12,10 +12,12 @@ namespace petaflow {
 /// trained network more than gradients in bf16 cost its training.
 class Inference {
  public:
-  /// Both must outlive the object.
-  Inference(const Job& job, Network& trained);
+  /// The trained network itself, which must outlive the object.
+  explicit Inference(Network& trained) : trained_(trained) {}
+  /// A network of its own, with the weights that the trained one had in the last update().
+  Inference(Network& trained, const Graph& graph, const NetworkOptions& options, const Context& context)
+      : trained_(trained), own_(std::make_unique<Network>(graph, options, context)) {}
 
-  /// The trained network itself, or one in f32 with the weights that the trained one had in the last update().
   Network& network() { return own_ ? *own_ : trained_; }
   void update(const Context& context);
   /// Memory beside that of the trained network.
@@ -23,7 +25,7 @@ class Inference {
 
  private:
   Network& trained_;
-  std::unique_ptr<Network> own_;  // where the trained one is in bf16 and there is something to predict
+  std::unique_ptr<Network> own_;
 };
 
 }  // namespace petaflow

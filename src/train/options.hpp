@@ -1,22 +1,11 @@
-// The keys that every application has, as one struct per table of the input file.
+// The options of a training, as one struct per table of the input file.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "config/schema.hpp"
-#include "nn/network_options.hpp"
-#include "update/optimizer_options.hpp"
-
 namespace petaflow {
-
-struct RunOptions {
-  std::string name;  // folder below `folder`; empty: the input file's name
-  std::string folder = "runs";
-  double hang_timeout = 900;  // s that a rank waits for others before it ends the run; 0: for ever
-  double wall_time = 0;       // s after which the run ends with a checkpoint; 0: no limit
-};
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files or patterns
@@ -50,7 +39,7 @@ struct ScheduleOptions {
 
 /// Ends training early, by a metric of the validation set.
 struct StopOptions {
-  std::string metric;         // "auc", "loss", ...; empty: the first of Application::metrics()
+  std::string metric;         // "auc", "loss", ...; empty: the first of Task::metrics()
   double target = 0;          // ends as soon as it is reached; 0: off
   std::int64_t patience = 0;  // validations without a better value before the end; 0: off
   bool keep_best = false;     // the checkpoint holds the weights of the best validation, not the last
@@ -58,45 +47,8 @@ struct StopOptions {
   bool needs_metric() const { return target != 0 || patience > 0 || keep_best; }
 };
 
-struct LogOptions {
-  std::int64_t interval = 10;    // steps between lines
-  std::int64_t trace_steps = 3;  // steps in trace.json; 0: none
-};
-
-struct CheckpointOptions {
-  std::int64_t interval = 1000;  // steps between checkpoints; 0: only at the end
-  std::int64_t keep = 2;         // the newest of them
-};
-
 struct CommOptions {
   double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
 };
-
-struct CommonOptions {
-  RunOptions run;
-  DataOptions data;
-  TrainOptions train;
-  OptimizerOptions optimizer;
-  ScheduleOptions schedule;
-  StopOptions stop;
-  LogOptions log;
-  CheckpointOptions checkpoint;
-  CommOptions comm;
-  std::string precision = "f32";  // or "bf16"
-  bool mllog = false;             // event lines of MLPerf in the run folder
-  KernelOptions kernels;
-};
-
-/// Binds the keys to the options, which must outlive the schema.
-void declare(Schema& schema, CommonOptions& options);
-
-/// @param batch  slots of a pass
-NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
-/// Of a network for predictions, which is in f32.
-NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);
-
-/// What the checks of single keys cannot see; throws user errors.
-/// @param ranks that train together
-void check(const CommonOptions& options, int ranks);
 
 }  // namespace petaflow

@@ -1,8 +1,7 @@
 #include "train/predictor.hpp"
 
-#include <algorithm>
 #include <array>
-#include <cstring>
+#include <cstddef>
 #include <span>
 #include <utility>
 
@@ -43,86 +42,98 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
   context_.step = inputs_.state();
 }
 
-// Adds the outputs and scores of this rank's samples to `rows` (output, score and targets of one sample after the
-// other); returns the sum of its losses.
-double Predictor::add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows) {
-  const Tensor output = network_.output();
-  const auto channels = static_cast<std::size_t>(output.shape.sample_size());
-  const auto targets = static_cast<std::size_t>(data_.targets());
-  using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-  Loader loader(data_, loader_options(comm_, network_.batch(), options_, view));
-  loader.start_epoch(0);
-  indices.clear();
-  double loss = 0;
-  for (std::int64_t step = 0; step < loader.steps_per_epoch() && stop_request() == StopRequest::kNone; ++step) {
-    const Batch& batch = loader.next();
-    inputs_.load(context_, batch, 0, network_.input(), StepState{});
-    network_.forward(context_);
-    loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
-    const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
-    const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
-    const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
-    const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
-    for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
-      if (batch.indices[slot] < 0) continue;
-      const std::size_t row = (2 * channels + targets) * indices.size();
-      indices.push_back(batch.indices[slot]);
-      rows.resize(std::max(rows.size(), row + 2 * channels + targets), 0.0F);
-      for (std::size_t c = 0; c < channels; ++c) {
-        rows[row + c] += outputs(slot * channels + c);
-        rows[row + channels + c] += scores(slot * channels + c);
-      }
-      for (std::size_t t = 0; t < targets; ++t) rows[row + 2 * channels + t] += batch.targets[slot * targets + t];
-      loss += static_cast<double>(losses(slot));
-    }
+void Predictor::start() {
+  loaders_.clear();
+  for (const View& view : views_) {
+    loaders_.push_back(std::make_unique<Loader>(data_, loader_options(comm_, network_.batch(), options_, view)));
+    loaders_.back()->start_epoch(0);
   }
-  return loss;
+  view_losses_.assign(views_.size(), 0);
+  left_ = loaders_.front()->steps_per_epoch();
 }
 
-Predictions Predictor::run() {
-  const auto channels = static_cast<std::size_t>(network_.output().shape.sample_size());
-  const auto targets = static_cast<std::size_t>(data_.targets());
-  std::vector<std::int64_t> indices;
-  std::vector<float> rows;
-  double loss = 0;
-  agree(comm_, [&] {
-    const auto count = static_cast<float>(views_.size());
-    for (const View& view : views_) loss += add_view(view, indices, rows) / static_cast<double>(count);
-    for (float& value : rows) value /= count;
-  });
-  const StopRequest request = stop_request();
-  std::array<double, 3> sums = {loss, request == StopRequest::kSignal ? 1.0 : 0.0,
-                                request == StopRequest::kWallTime ? 1.0 : 0.0};
-  comm_.all_reduce_sum(std::span<double>(sums));
-
-  Predictions predictions;
-  if (sums[2] > 0) predictions.stopped = StopRequest::kWallTime;
-  if (sums[1] > 0) predictions.stopped = StopRequest::kSignal;
-  if (predictions.stopped != StopRequest::kNone) return predictions;
-  predictions.count = data_.size();
-  predictions.channels = static_cast<std::int64_t>(channels);
-  predictions.loss = sums[0] / static_cast<double>(data_.size());
-  const auto all_indices = comm_.gather(std::as_bytes(std::span(indices)));
-  const auto all_rows = comm_.gather(std::as_bytes(std::span(rows)));
-  if (comm_.rank() != 0) return predictions;
-  predictions.outputs.resize(static_cast<std::size_t>(data_.size()) * channels);
-  predictions.scores.resize(predictions.outputs.size());
-  predictions.targets.resize(static_cast<std::size_t>(data_.size()) * targets);
-  for (std::size_t rank = 0; rank < all_indices.size(); ++rank) {
-    const std::size_t count = all_indices[rank].size() / sizeof(std::int64_t);
-    for (std::size_t i = 0; i < count; ++i) {
-      std::int64_t index = 0;
-      std::memcpy(&index, all_indices[rank].data() + i * sizeof index, sizeof index);
-      const auto at = static_cast<std::size_t>(index);
-      const std::size_t bytes = channels * sizeof(float);
-      const std::byte* row = all_rows[rank].data() + i * (2 * channels + targets) * sizeof(float);
-      std::memcpy(predictions.outputs.data() + at * channels, row, bytes);
-      std::memcpy(predictions.scores.data() + at * channels, row + bytes, bytes);
-      if (targets == 0) continue;
-      std::memcpy(predictions.targets.data() + at * targets, row + 2 * bytes, targets * sizeof(float));
-    }
+const PredictedBatch* Predictor::next() {
+  if (left_ == 0) {
+    loaders_.clear();  // and with them the threads that read ahead
+    return nullptr;
   }
-  return predictions;
+  --left_;
+  batch_ = {};
+  batch_.channels = network_.output().shape.sample_size();
+  batch_.targets_per_sample = data_.targets();
+  for (std::size_t view = 0; view < views_.size(); ++view) add_view(view);
+  const auto count = static_cast<float>(views_.size());
+  for (std::vector<float>* rows : {&batch_.outputs, &batch_.scores}) {
+    for (float& value : *rows) value /= count;
+  }
+  return &batch_;
+}
+
+// Adds its outputs and scores to the batch.
+void Predictor::add_view(std::size_t view) {
+  const Tensor output = network_.output();
+  const auto channels = static_cast<std::size_t>(batch_.channels);
+  const auto targets = static_cast<std::size_t>(batch_.targets_per_sample);
+  using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  const Batch& batch = loaders_[view]->next();
+  inputs_.load(context_, batch, 0, network_.input(), StepState{});
+  network_.forward(context_);
+  loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
+  const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
+  const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+  const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
+  const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
+  std::size_t sample = 0;
+  for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
+    if (batch.indices[slot] < 0) continue;
+    if (view == 0) {
+      batch_.indices.push_back(batch.indices[slot]);
+      batch_.outputs.resize(batch_.outputs.size() + channels, 0.0F);
+      batch_.scores.resize(batch_.scores.size() + channels, 0.0F);
+      const auto first = batch.targets.begin() + static_cast<std::ptrdiff_t>(slot * targets);
+      batch_.targets.insert(batch_.targets.end(), first, first + static_cast<std::ptrdiff_t>(targets));
+    }
+    for (std::size_t c = 0; c < channels; ++c) {
+      batch_.outputs[sample * channels + c] += outputs(slot * channels + c);
+      batch_.scores[sample * channels + c] += scores(slot * channels + c);
+    }
+    view_losses_[view] += static_cast<double>(losses(slot));
+    ++sample;
+  }
+}
+
+double Predictor::loss() const {
+  double sum = 0;
+  for (const double loss : view_losses_) sum += loss / static_cast<double>(views_.size());
+  return sum;
+}
+
+StopRequest agreed_stop_request(Communicator& comm) {
+  const StopRequest request = stop_request();
+  std::array<double, 2> asked = {request == StopRequest::kSignal ? 1.0 : 0.0,
+                                 request == StopRequest::kWallTime ? 1.0 : 0.0};
+  comm.all_reduce_sum(std::span<double>(asked));
+  if (asked[0] > 0) return StopRequest::kSignal;
+  return asked[1] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
+}
+
+EvaluationRun evaluate(Communicator& comm, Predictor& predictor, std::int64_t samples, Evaluator& evaluator) {
+  agree(comm, [&] {
+    predictor.start();
+    while (stop_request() == StopRequest::kNone) {
+      const PredictedBatch* batch = predictor.next();
+      if (batch == nullptr) break;
+      evaluator.add(*batch);
+    }
+  });
+  EvaluationRun run;
+  run.stopped = agreed_stop_request(comm);
+  if (run.stopped != StopRequest::kNone) return run;
+  double loss = predictor.loss();
+  comm.all_reduce_sum(std::span<double>(&loss, 1));
+  run.loss = loss / static_cast<double>(samples);
+  evaluator.merge(comm);
+  return run;
 }
 
 }  // namespace petaflow

@@ -1,8 +1,9 @@
-// The network applied to a whole data set by all ranks together.
+// The network applied to a whole data set by all ranks together, batch by batch.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
 #include "data/loader.hpp"
+#include "metrics/evaluator.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
 #include "train/options.hpp"
@@ -19,32 +21,28 @@
 
 namespace petaflow {
 
-/// On rank 0, in the order of the data set; the arrays are empty elsewhere.
-struct Predictions {
-  std::int64_t count = 0, channels = 0;
-  std::vector<float> outputs;                // (count, channels) of the network
-  std::vector<float> scores;                 // (count, channels) of the loss: probabilities, estimates
-  std::vector<float> targets;                // (count, Dataset::targets()) of the data set
-  double loss = 0;                           // mean of weight x loss, on all ranks
-  StopRequest stopped = StopRequest::kNone;  // on all ranks; then nothing else is valid
-};
-
+/// Gives predictions in batches of a pass on every rank: batch b of rank r of R holds the samples from (b R + r) x pass
+/// on, so that the batches b of all ranks, one after the other, are in the order of the data set.
 class Predictor {
  public:
   using View = std::function<void(std::span<std::byte>)>;
 
-  /// All references must outlive the object; the network is used as it is when run() is called.
+  /// All references must outlive the object; the network is used as it is when next() is called.
   /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and
-  /// loss
-  ///               are means over them; none: the image as it is
+  ///               loss are means over them; none: the image as it is
   Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
             const DataOptions& options, std::vector<View> views = {});
 
-  /// Gives up where any rank is requested to stop.  Throws on all ranks where one fails.
-  Predictions run();
+  /// Goes to the first sample.
+  void start();
+  /// The next batch of this rank, which may be empty where other ranks have the last samples; null after the last one,
+  /// on all ranks at the same call.  Does not communicate.  Valid until the next call.
+  const PredictedBatch* next();
+  /// Of this rank's batches since start(): sum of weight x loss, mean over views.
+  double loss() const;
 
  private:
-  double add_view(const View& view, std::vector<std::int64_t>& indices, std::vector<float>& rows);
+  void add_view(std::size_t view);
 
   Communicator& comm_;
   Context context_;
@@ -55,6 +53,23 @@ class Predictor {
   Kokkos::View<float*, MemorySpace> scores_, losses_;
   DataOptions options_;
   std::vector<View> views_;
+  std::vector<std::unique_ptr<Loader>> loaders_;  // one for each view
+  std::vector<double> view_losses_;
+  std::int64_t left_ = 0;  // batches
+  PredictedBatch batch_;
 };
+
+/// What came of an evaluation, on all ranks.
+struct EvaluationRun {
+  double loss = 0;                           // mean of weight x loss
+  StopRequest stopped = StopRequest::kNone;  // then nothing else is valid
+};
+
+/// On all ranks: gives all predictions to the evaluator, and merges it.  Gives up where any rank is requested to stop.
+/// Throws on all ranks where one fails.
+EvaluationRun evaluate(Communicator& comm, Predictor& predictor, std::int64_t samples, Evaluator& evaluator);
+
+/// On all ranks: what any of them is requested.
+StopRequest agreed_stop_request(Communicator& comm);
 
 }  // namespace petaflow

@@ -113,12 +113,12 @@ BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
   return share;
 }
 
-std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const CommonOptions& options,
-                                                         const std::vector<Parameter>& parameters) {
-  if (options.train.deterministic) {
-    return std::make_unique<TreeExchange>(comm, parameters, static_cast<int>(options.train.shards));
+std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const TrainOptions& options,
+                                                         double bucket_mb, const std::vector<Parameter>& parameters) {
+  if (options.deterministic) {
+    return std::make_unique<TreeExchange>(comm, parameters, static_cast<int>(options.shards));
   }
-  return std::make_unique<OverlappedExchange>(comm, parameters, options.comm.bucket_mb);
+  return std::make_unique<OverlappedExchange>(comm, parameters, bucket_mb);
 }
 
 }  // namespace petaflow

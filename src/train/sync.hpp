@@ -45,8 +45,9 @@ class GradientExchange {
 };
 
 /// deterministic: the passes are numbered shards, summed in a fixed tree: the same bits on any number of ranks.
-/// Otherwise: one pass per rank, summed in buckets while the backward pass goes on.
-std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const CommonOptions& options,
-                                                         const std::vector<Parameter>& parameters);
+/// Otherwise: one pass per rank, summed in buckets of bucket_mb (MiB) or more while the
+/// backward pass goes on.
+std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const TrainOptions& options,
+                                                         double bucket_mb, const std::vector<Parameter>& parameters);
 
 }  // namespace petaflow

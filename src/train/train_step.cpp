@@ -1,6 +1,7 @@
 #include "train/train_step.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 #include <iterator>
@@ -45,7 +46,14 @@ std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("
 
 }  // namespace
 
-TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
+StepTimes mean_times(Communicator& comm, StepTimes times) {
+  std::array<double, 5> all = {times.input, times.forward, times.backward, times.communication, times.optimizer};
+  comm.all_reduce_sum(std::span<double>(all));
+  for (double& value : all) value /= comm.size();
+  return {all[0], all[1], all[2], all[3], all[4]};
+}
+
+TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
                      const Loss& loss)
     : comm_(comm),
       context_(context),
@@ -55,10 +63,12 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const CommonOpt
       inputs_(share_.pass, loss.targets(graph.output())) {
   context_.training = true;
   context_.step = inputs_.state();
-  network_ = std::make_unique<Network>(graph, network_options(options, share_.pass), context_);
+  NetworkOptions network = options.network;
+  network.batch = share_.pass;
+  network_ = std::make_unique<Network>(graph, network, context_);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
-  exchange_ = make_gradient_exchange(comm, options, network_->parameters());
+  exchange_ = make_gradient_exchange(comm, options.train, options.bucket_mb, network_->parameters());
   rank_sums_ = network_->rank_sums();
   if (!rank_sums_.empty() && options.train.deterministic && options.train.shards > comm.size()) {
     user_error(

@@ -31,16 +31,26 @@ struct StepTimes {
   double total() const { return input + forward + backward + communication + optimizer; }
 };
 
+/// The mean over ranks.
+StepTimes mean_times(Communicator& comm, StepTimes times);
+
 struct StepResult {
   double loss = 0;           // sum of weight x loss over the real samples of the global batch / their number
   std::int64_t samples = 0;  // real ones of the global batch
   StopRequest stop = StopRequest::kNone;  // of any rank
 };
 
+struct StepOptions {
+  TrainOptions train;
+  OptimizerOptions optimizer;
+  double bucket_mb = 1;    // smallest sum over ranks that starts during the backward pass
+  NetworkOptions network;  // its batch is that of a pass, which the step finds out
+};
+
 class TrainStep {
  public:
   /// The weights are drawn from train.seed.
-  TrainStep(Communicator& comm, const Context& context, const CommonOptions& options, const Graph& graph,
+  TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
             const Loss& loss);
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;

@@ -5,34 +5,34 @@
 #include <cmath>
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
 #include "base/activity.hpp"
 #include "base/region.hpp"
 #include "comm/agree.hpp"
 #include "io/log.hpp"
-#include "run/checkpoint_folder.hpp"
-#include "run/folder.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
 
-LoaderOptions loader_options(const CommonOptions& options, const BatchShare& share) {
+LoaderOptions loader_options(const TrainOptions& train, const DataOptions& data, const BatchShare& share) {
   LoaderOptions loader;
-  loader.global_batch = options.train.batch;
+  loader.global_batch = train.batch;
   loader.begin = share.begin;
   loader.end = share.end;
-  loader.shuffle = options.data.shuffle;
-  loader.seed = static_cast<std::uint64_t>(options.train.seed);
-  loader.threads = options.data.threads;
-  loader.prefetch = options.data.prefetch;
+  loader.shuffle = data.shuffle;
+  loader.seed = static_cast<std::uint64_t>(train.seed);
+  loader.threads = data.threads;
+  loader.prefetch = data.prefetch;
   return loader;
+}
+
+double flop_per_sample(const Network& network) {
+  return (network.forward_flop() + network.backward_flop()) / static_cast<double>(network.batch());
 }
 
 namespace {
 
-LoaderOptions augmented(LoaderOptions options, const Application& app, const Dataset& train) {
-  options.augment = app.augmentation(train);
+LoaderOptions augmented(LoaderOptions options, const Augmentation& augment) {
+  options.augment = augment;
   return options;
 }
 
@@ -45,20 +45,18 @@ std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_ep
 
 }  // namespace
 
-Trainer::Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation)
-    : job_(job),
+Trainer::Trainer(const TrainerOptions& options, Communicator& comm, const Context& context, TrainStep& step,
+                 const Dataset& train, const Augmentation& augment, const Validation* validation)
+    : options_(options),
+      comm_(comm),
+      context_(context),
       step_(step),
       validation_(validation),
-      loader_(train, augmented(loader_options(job.options, step.share()), job.app, train)),
-      total_steps_(steps_of_run(job.options.train, loader_.steps_per_epoch())),
-      schedule_(job.options.schedule, job.options.optimizer.lr, loader_.steps_per_epoch(), total_steps_),
-      inference_(job, step.network()),
+      loader_(train, augmented(loader_options(options.train, options.data, step.share()), augment)),
+      total_steps_(steps_of_run(options.train, loader_.steps_per_epoch())),
+      schedule_(options.schedule, options.learning_rate, loader_.steps_per_epoch(), total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
   state_.steps_per_epoch = steps_per_epoch();
-  if (validation != nullptr) {
-    predictor_ = std::make_unique<Predictor>(*job.comm, job.context, inference_.network(), loss, *validation,
-                                             job.options.data, job.app.views(*validation));
-  }
 }
 
 double Trainer::measure_step() {
@@ -69,7 +67,7 @@ double Trainer::measure_step() {
     const Kokkos::Timer timer;
     step_.run(loader_, schedule_.rate(0));
     seconds[0] = timer.seconds();
-    job_.comm->all_reduce_max(seconds);
+    comm_.all_reduce_max(seconds);
   }
   return seconds[0];
 }
@@ -87,11 +85,11 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
     (array.name.starts_with(kLatest) ? latest : optimizer).push_back(array);
   }
   step_.restore(state.step, optimizer, path);
-  set_weights(step_.network(), job_.context, checkpoint.weights, path);
+  set_weights(step_.network(), context_, checkpoint.weights, path);
   if (!latest.empty()) {
     best_weights_ = checkpoint.weights;
     set_from_arrays(step_.network().parameters(), latest, kLatest, path, step_.network().weights());
-    step_.network().refresh(job_.context);
+    step_.network().refresh(context_);
   }
   state_ = state;
   saved_ = checkpoint.training;
@@ -99,32 +97,27 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
 
 bool Trainer::finished() const { return state_.ended || (state_.step >= total_steps_ && !state_.validation_due); }
 
-FitResult Trainer::fit(MetricsLog* metrics) {
-  metrics_ = metrics;
+FitResult Trainer::fit(TrainingListener& listener) {
+  listener_ = &listener;
   step_.reset_times();
   ProgressOptions options;
   options.total = total_steps_;
   options.first = state_.step;
-  options.interval = job_.options.log.interval;
-  start_trace();
-  const auto progress = job_.is_root() && !job_.line.json ? std::make_unique<Progress>(options) : nullptr;
-  mllog([](MlLog& log) { log.start("run_start"); });
-  const auto end_mllog = [&](bool reached) {
-    mllog([&](MlLog& log) { log.stop("run_stop", {{"status", reached ? "success" : "aborted"}}); });
-  };
+  options.interval = options_.log_interval;
+  listener_->begin();
+  const auto progress = comm_.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
   try {
     while (result_.stopped == StopRequest::kNone && !finished()) {
       if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
       if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
     }
   } catch (...) {
-    end_mllog(false);
+    listener_->end(false);
     throw;
   }
-  end_mllog(result_.end == FitEnd::kTarget && result_.stopped == StopRequest::kNone);
-  trace([&] { trace_->finish(); });
+  listener_->end(result_.end == FitEnd::kTarget && result_.stopped == StopRequest::kNone);
   save_at_end();
-  if (!best_weights_.empty()) set_weights(step_.network(), job_.context, best_weights_, "the best validation");
+  if (!best_weights_.empty()) set_weights(step_.network(), context_, best_weights_, "the best validation");
 
   result_.steps = state_.step;
   Rates& rates = result_.rates;
@@ -134,53 +127,19 @@ FitResult Trainer::fit(MetricsLog* metrics) {
     rates.sustained_gflops = 1e-9 * rates.sustained_samples_per_s * flop_per_sample_;
     rates.peak_gflops = std::max(rates.peak_gflops, rates.sustained_gflops);
   }
-  result_.times = mean_times(*job_.comm, step_.times());
+  result_.times = mean_times(comm_, step_.times());
   return result_;
 }
 
-// On rank 0, where there is no other tool that listens to Kokkos.
-void Trainer::start_trace() {
-  if (!job_.is_root() || job_.options.log.trace_steps == 0) return;
-  if (StepTrace::tool_is_loaded()) {
-    job_.say("no {}: a tool of Kokkos is loaded and takes its calls", kTraceFile);
-    return;
-  }
-  trace_ = std::make_unique<StepTrace>(job_.options.log.trace_steps, job_.run_folder() + "/" + kTraceFile);
-}
-
-// A run is not lost because its trace cannot be written.
-void Trainer::trace(const std::function<void()>& call) {
-  if (!trace_) return;
-  try {
-    call();
-  } catch (const Error& error) {
-    job_.say("warning: {}; the run goes on", error.what());
-    trace_.reset();
-  }
-}
-
-// A run is not lost because MLPerf's log cannot be written.
-void Trainer::mllog(const std::function<void(MlLog&)>& call) {
-  if (!job_.mllog) return;
-  try {
-    call(*job_.mllog);
-  } catch (const Error& error) {
-    job_.say("warning: {}; the run goes on", error.what());
-    job_.mllog.reset();
-  }
-}
-
-nlohmann::json Trainer::epoch_number() const { return {{"epoch_num", state_.epoch + 1}}; }
-
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
-  mllog([&](MlLog& log) { log.start("epoch_start", epoch_number()); });
+  listener_->begin_epoch(state_.epoch);
   loader_.start_epoch(state_.epoch, state_.epoch_step);
   while (!state_.validation_due) {
     const Kokkos::Timer timer;
-    trace([&] { trace_->begin_step(state_.step); });
+    listener_->begin_step(state_.step);
     const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
-    trace([&] { trace_->end_step(); });
+    listener_->end_step();
     after_step(step, timer.seconds());
     if (progress != nullptr) {
       progress->update(state_.step, result_.rates.samples,
@@ -193,14 +152,14 @@ StopRequest Trainer::train_epoch(Progress* progress) {
 }
 
 StopRequest Trainer::end_epoch() {
-  const std::int64_t between = job_.options.train.validate_epochs;
+  const std::int64_t between = options_.train.validate_epochs;
   const bool last = state_.step == total_steps_;
   if (validation_ != nullptr && (last || (between > 0 && (state_.epoch + 1) % between == 0))) {
-    mllog([&](MlLog& log) { log.start("eval_start", epoch_number()); });
+    listener_->begin_validation(state_.epoch);
     if (const StopRequest stop = validate(); stop != StopRequest::kNone) return stop;
-    mllog([&](MlLog& log) { log.stop("eval_stop", epoch_number()); });
+    listener_->end_validation(state_.epoch);
   }
-  mllog([&](MlLog& log) { log.stop("epoch_stop", epoch_number()); });
+  listener_->end_epoch(state_.epoch);
   state_.validation_due = false;
   if (state_.epoch_step == steps_per_epoch()) {
     state_.epoch += 1;
@@ -227,75 +186,51 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.interval_loss += step.loss;
   interval_samples_ += step.samples;
   interval_s_ += seconds;
-  if (state_.step % job_.options.log.interval != 0 && state_.step != total_steps_) return;
+  if (state_.step % options_.log_interval != 0 && state_.step != total_steps_) return;
 
   const double rate = static_cast<double>(interval_samples_) / interval_s_, gflops = 1e-9 * rate * flop_per_sample_;
   const bool has_first = result_.rates.samples == interval_samples_;  // it pays for page faults and plans
   if (!has_first || interval_samples_ > step.samples) {
     result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
   }
-  {
-    const nlohmann::json line = {{"step", state_.step},
-                                 {"epoch", state_.epoch},
-                                 {"loss", state_.interval_loss / static_cast<double>(state_.interval_steps)},
-                                 {"lr", schedule_.rate(state_.step - 1)},
-                                 {"samples_per_s", rate},
-                                 {"gflops", gflops}};
-    log(line);
-  }
+  listener_->interval({state_.step, state_.epoch, state_.interval_loss / static_cast<double>(state_.interval_steps),
+                       static_cast<double>(schedule_.rate(state_.step - 1)), rate, gflops});
   state_.interval_steps = interval_samples_ = 0;
   state_.interval_loss = interval_s_ = 0;
 }
 
-// A run is not lost because a line cannot be written: the log tries it again with the next one.
-void Trainer::log(const nlohmann::json& line) {
-  if (metrics_ == nullptr) return;
-  try {
-    metrics_->write(line);
-    log_failed_ = false;
-  } catch (const Error& error) {
-    if (!log_failed_) job_.say("warning: {}; the run goes on", error.what());
-    log_failed_ = true;
+// Of the metric to stop by: value (NaN: none), whether higher is better.  On rank 0.
+std::array<double, 2> Trainer::judge(Evaluation& evaluation, double loss) {
+  evaluation.metrics.push_back({"loss", loss, false});
+  std::string text;
+  for (const NamedMetric& m : evaluation.metrics) {
+    if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
+    text += fmt::format(" {} {:.4f}", m.name, m.value);
   }
+  for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
+  log_info("epoch {} validation:{}", state_.epoch + 1, text);
+  listener_->validated({state_.step, state_.epoch, state_.loss, evaluation});
+  const NamedMetric* metric = evaluation.find(options_.stop.metric);
+  if (metric == nullptr) return {NAN, 0};
+  return {metric->value, metric->higher_is_better ? 1.0 : 0.0};
 }
 
 // Judges the weights, and ends the run where the target is reached or patience ended.
 StopRequest Trainer::validate() {
-  const StopOptions& options = job_.options.stop;
+  const StopOptions& options = options_.stop;
   const Activity activity("validation", state_.step);
-  inference_.update(job_.context);
-  const Predictions predictions = predictor_->run();
-  if (predictions.stopped != StopRequest::kNone) return predictions.stopped;
-  // Of the metric to stop by, from rank 0 to all: value (NaN: none), whether higher is better.
+  validation_->inference.update(context_);
+  const std::unique_ptr<Evaluator> evaluator = validation_->evaluator();
+  const EvaluationRun run = evaluate(comm_, validation_->predictor, validation_->samples, *evaluator);
+  if (run.stopped != StopRequest::kNone) return run.stopped;
   std::array<double, 2> decisive = {NAN, 0};
   Evaluation evaluation;
-  agree(*job_.comm, [&] {
-    if (!job_.is_root()) return;
-    evaluation = job_.app.evaluate(*validation_, predictions, {}, Depth::kQuick);
-    evaluation.metrics.push_back({"loss", predictions.loss, false});
-    for (const NamedMetric& m : evaluation.metrics) {
-      if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
-    }
-    if (const NamedMetric* metric = evaluation.find(job_.stop_metric())) {
-      decisive = {metric->value, metric->higher_is_better ? 1.0 : 0.0};
-    }
-    nlohmann::json values;
-    std::string text;
-    for (const NamedMetric& m : evaluation.metrics) {
-      values[m.name] = m.value;
-      text += fmt::format(" {} {:.4f}", m.name, m.value);
-    }
-    for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
-    job_.say("epoch {} validation:{}", state_.epoch + 1, text);
-    mllog([&](MlLog& log) {
-      const MlperfBenchmark benchmark = job_.app.mlperf_benchmark();
-      log.point(benchmark.key, values.at(benchmark.metric), epoch_number());
-    });
-    const nlohmann::json line = {
-        {"step", state_.step}, {"epoch", state_.epoch}, {"loss", state_.loss}, {"validation", values}};
-    log(line);
+  agree(comm_, [&] {
+    if (comm_.rank() != 0) return;
+    evaluation = evaluator->evaluate();
+    decisive = judge(evaluation, run.loss);
   });
-  job_.comm->broadcast(std::as_writable_bytes(std::span(decisive)), 0);
+  comm_.broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
   if (std::isnan(decisive[0])) {  // and nothing is to stop by it
     result_.validation = std::move(evaluation);
@@ -311,8 +246,8 @@ StopRequest Trainer::validate() {
   const bool patience_ended = options.patience > 0 && state_.since_best >= options.patience;
   state_.ended = target_reached || patience_ended;
   if (state_.ended) result_.end = target_reached ? FitEnd::kTarget : FitEnd::kPatience;
-  if (target_reached) job_.say("target {} reached", options.target);
-  if (patience_ended) job_.say("no better value in {}", format_count(options.patience, "validation"));
+  if (target_reached) log_info("target {} reached", options.target);
+  if (patience_ended) log_info("no better value in {}", format_count(options.patience, "validation"));
   return StopRequest::kNone;
 }
 
@@ -322,9 +257,6 @@ StopRequest Trainer::validate() {
 Checkpoint Trainer::checkpoint() const {
   const Network& network = step_.network();
   Checkpoint checkpoint;
-  checkpoint.model = job_.app.description();
-  checkpoint.config = job_.schema.resolved();
-  checkpoint.provenance = provenance(job_);
   checkpoint.training = to_text(state_);
   checkpoint.training_arrays = step_.optimizer_arrays();
   for (const NamedArray& array : arrays_of(network.parameters(), network.weights())) {
@@ -345,24 +277,24 @@ Checkpoint Trainer::checkpoint() const {
 
 // A run is not lost because a checkpoint cannot be written: it goes on, and tries again at the next one.
 void Trainer::save_if_due() {
-  const CheckpointOptions& options = job_.options.checkpoint;
-  if (options.interval == 0 || state_.step % options.interval != 0 || finished() || !job_.is_root()) return;
+  const std::int64_t interval = options_.checkpoint_interval;
+  if (interval == 0 || state_.step % interval != 0 || finished() || comm_.rank() != 0) return;
   const Region region("petaflow::checkpoint");
   try {
-    save_to_folder(job_.run_folder(), state_.step, checkpoint(), options.keep);
+    listener_->save(state_.step, checkpoint());
     saved_ = to_text(state_);
   } catch (const Error& error) {
-    job_.say("warning: no checkpoint after step {}: {}; the run goes on", state_.step, error.what());
+    log_info("warning: no checkpoint after step {}: {}; the run goes on", state_.step, error.what());
   }
 }
 
 void Trainer::save_at_end() {
   const Activity activity("writing the last checkpoint");
-  agree(*job_.comm, [&] {
-    if (!job_.is_root() || saved_ == to_text(state_)) return;
-    const std::string path = save_to_folder(job_.run_folder(), state_.step, checkpoint(), job_.options.checkpoint.keep);
-    job_.say("wrote {}", path);
-    if (!best_weights_.empty()) job_.say("its weights are those of the best validation ({:.4f})", *state_.best);
+  agree(comm_, [&] {
+    if (comm_.rank() != 0 || saved_ == to_text(state_)) return;
+    const std::string path = listener_->save(state_.step, checkpoint());
+    if (!path.empty()) log_info("wrote {}", path);
+    if (!best_weights_.empty()) log_info("its weights are those of the best validation ({:.4f})", *state_.best);
   });
 }
 

@@ -1,31 +1,42 @@
 // The training loop: epochs of steps, validation between them, and when to stop.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include "io/checkpoint.hpp"
-#include "io/metrics_log.hpp"
 #include "io/progress.hpp"
-#include "measure/rates.hpp"
-#include "measure/trace.hpp"
-#include "program/job.hpp"
-#include "train/inference.hpp"
-#include "train/predictor.hpp"
+#include "train/listener.hpp"
+#include "train/options.hpp"
 #include "train/schedule.hpp"
 #include "train/stop_request.hpp"
 #include "train/train_step.hpp"
 #include "train/training_state.hpp"
+#include "train/validation.hpp"
 
 namespace petaflow {
 
 /// Why a training is over.
 enum class FitEnd { kLastStep, kTarget, kPatience };
+
+/// Rates of training over all ranks.  Flop: 2 per multiply-add of convolutions and dense layers, forward and backward,
+/// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).
+struct Rates {
+  std::int64_t steps = 0, samples = 0;
+  double seconds = 0;                  // of steps, without validation
+  double sustained_samples_per_s = 0;  // after the first step
+  double sustained_gflops = 0, peak_gflops = 0;
+};
+
+/// Forward and backward of one sample.
+double flop_per_sample(const Network& network);
 
 struct FitResult {
   std::int64_t steps = 0;  // done in all, those before a resume included
@@ -36,16 +47,29 @@ struct FitResult {
   StepTimes times;                       // mean over ranks
 };
 
+/// Changes a training sample in place.
+using Augmentation = std::function<void(std::span<std::byte>, RandomSequence&)>;
+
+struct TrainerOptions {
+  TrainOptions train;
+  DataOptions data;
+  ScheduleOptions schedule;
+  StopOptions stop;  // with the name of a metric, or "loss"
+  double learning_rate = 1e-3;
+  std::int64_t log_interval = 10;           // steps between lines
+  std::int64_t checkpoint_interval = 1000;  // steps between checkpoints; 0: only at the end
+};
+
 class Trainer {
  public:
-  /// @param validation  may be null.  All must outlive the trainer.
-  Trainer(Job& job, TrainStep& step, const Loss& loss, const Dataset& train, const Dataset* validation);
+  /// @param augment     of training samples, in place; may be empty
+  /// @param validation  may be null.  All references must outlive the trainer.
+  Trainer(const TrainerOptions& options, Communicator& comm, const Context& context, TrainStep& step,
+          const Dataset& train, const Augmentation& augment, const Validation* validation);
 
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
-  /// To predict with, by the present weights after an update().
-  Inference& inference() { return inference_; }
 
   /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
   /// belongs to another network, optimizer, or division of the data into steps.
@@ -53,10 +77,9 @@ class Trainer {
   /// Whether nothing is left to do.
   bool finished() const;
 
-  /// Trains to the end, the target, or a request to stop; writes a checkpoint every checkpoint.interval steps and at
+  /// Trains to the end, the target, or a request to stop; a checkpoint is saved every checkpoint_interval steps and at
   /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
-  /// @param metrics  on rank 0; null elsewhere
-  FitResult fit(MetricsLog* metrics);
+  FitResult fit(TrainingListener& listener);
   /// The wall time in seconds of one step from the beginning of the data, after one to warm up unless that takes long;
   /// changes the weights.
   double measure_step();
@@ -66,32 +89,26 @@ class Trainer {
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
-  void log(const nlohmann::json& line);
-  void start_trace();
-  void trace(const std::function<void()>& call);
-  void mllog(const std::function<void(MlLog&)>& call);
-  nlohmann::json epoch_number() const;
+  std::array<double, 2> judge(Evaluation& evaluation, double loss);
   Checkpoint checkpoint() const;
   void save_if_due();
   void save_at_end();
 
-  Job& job_;
+  TrainerOptions options_;
+  Communicator& comm_;
+  Context context_;
   TrainStep& step_;
-  const Dataset* validation_;
-  MetricsLog* metrics_ = nullptr;
+  const Validation* validation_;
+  TrainingListener* listener_ = nullptr;  // of fit()
   Loader loader_;
   std::int64_t total_steps_;
   Schedule schedule_;
-  Inference inference_;
-  std::unique_ptr<Predictor> predictor_;
   double flop_per_sample_ = 0;
 
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best
   std::string saved_;                     // the state in the newest checkpoint, as text
-  bool log_failed_ = false;               // the last line could not be written
   FitResult result_;
-  std::unique_ptr<StepTrace> trace_;   // null: none
   std::int64_t interval_samples_ = 0;  // of this process since the last line of metrics
   double interval_s_ = 0;
   double first_step_s_ = 0;
@@ -99,6 +116,6 @@ class Trainer {
 };
 
 /// The loader of a rank's share of the training set.
-LoaderOptions loader_options(const CommonOptions& options, const BatchShare& share);
+LoaderOptions loader_options(const TrainOptions& train, const DataOptions& data, const BatchShare& share);
 
 }  // namespace petaflow

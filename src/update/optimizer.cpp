@@ -9,7 +9,8 @@ float f32(double value) { return static_cast<float>(value); }
 
 }  // namespace
 
-Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters) : options_(options) {
+Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters)
+    : options_(options), rule_(make_rule(options)) {
   std::int64_t end = 0;
   std::vector<ParameterRange> tensors;
   for (const Parameter& parameter : parameters) {
@@ -29,23 +30,30 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
     }
   }
   if (options.larc > 0 || options.clip_norm > 0) {
-    const double decay = decouples_decay() ? 0 : options.weight_decay;
     factors_ = std::make_unique<GradientFactors>(
-        GradientFactorOptions{f32(options.clip_norm), f32(options.larc), f32(decay)}, tensors);
+        GradientFactorOptions{f32(options.clip_norm), f32(options.larc), rule_->l2_decay()}, tensors);
     for (std::size_t i = 0; i < ranges_.size(); ++i) {
       ranges_[i].clip = factors_->clip();
       if (options.larc > 0) ranges_[i].trust = factors_->trust(i);
     }
   }
-  const auto count = static_cast<std::size_t>(end);
-  if (is_adam() || options.momentum != 0) first_ = decltype(first_)("petaflow::optimizer::first", count);
-  if (is_adam()) second_ = decltype(second_)("petaflow::optimizer::second", count);
+  for (const char* name : rule_->states()) {
+    arrays_.emplace_back(fmt::format("petaflow::optimizer::{}", name), static_cast<std::size_t>(end));
+    states_.push_back(arrays_.back().data());
+  }
 }
 
 std::vector<OptimizerState> Optimizer::states() const {
-  if (is_adam()) return {{"exp_avg", first_.data()}, {"exp_avg_sq", second_.data()}};
-  if (options_.momentum != 0) return {{"momentum_buffer", first_.data()}};
-  return {};
+  const std::vector<const char*> names = rule_->states();
+  std::vector<OptimizerState> states;
+  for (std::size_t i = 0; i < names.size(); ++i) states.push_back({names[i], states_[i]});
+  return states;
+}
+
+std::size_t Optimizer::state_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& array : arrays_) bytes += array.size() * sizeof(float);
+  return bytes;
 }
 
 void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient,
@@ -55,14 +63,7 @@ void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t en
     range.begin = std::max(range.begin, begin);
     range.end = std::min(range.end, end);
     if (range.begin >= range.end) continue;
-    if (is_adam()) {
-      const AdamOptions adam{f32(options_.beta1), f32(options_.beta2), f32(options_.epsilon),
-                             f32(options_.weight_decay), decouples_decay()};
-      adam_step(context, adam, range, gradient, weights, first_.data(), second_.data());
-    } else {
-      const SgdOptions sgd{f32(options_.momentum), f32(options_.weight_decay)};
-      sgd_step(context, sgd, range, gradient, weights, first_.data());
-    }
+    rule_->step(context, range, gradient, weights, states_);
   }
   for (const Running& running : running_) {
     if (running.begin < begin || running.end > end) continue;

@@ -11,6 +11,7 @@
 #include "kernels/optimizer_step.hpp"
 #include "nn/network.hpp"
 #include "update/optimizer_options.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow {
 
@@ -20,8 +21,8 @@ struct OptimizerState {
   float* values;     // in MemorySpace
 };
 
-/// Adam, AdamW or SGD with momentum; the formulas are at the kernels.  State is f32 and starts at zero.  Running
-/// statistics follow those of the batches, whatever the optimizer.
+/// A rule (rule.hpp) with clipping and LARC before it.  State is f32 and starts at zero.  Running statistics follow
+/// those of the batches, whatever the rule.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
@@ -34,7 +35,7 @@ class Optimizer {
   bool needs_whole_gradient() const { return options_.clip_norm > 0; }
 
   std::vector<OptimizerState> states() const;
-  std::size_t state_bytes() const { return (first_.size() + second_.size()) * sizeof(float); }
+  std::size_t state_bytes() const;
 
  private:
   struct Running {
@@ -42,14 +43,13 @@ class Optimizer {
     float momentum = 0;
   };
 
-  bool is_adam() const { return options_.name != "sgd"; }
-  bool decouples_decay() const { return options_.name == "adamw"; }
-
   OptimizerOptions options_;
+  std::unique_ptr<OptimizerRule> rule_;
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
-  Kokkos::View<float*, MemorySpace> first_, second_;  // Adam's moments; SGD's velocity and nothing
+  std::vector<Kokkos::View<float*, MemorySpace>> arrays_;  // of the rule
+  std::vector<float*> states_;                             // the same
 };
 
 }  // namespace petaflow

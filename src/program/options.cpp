@@ -1,6 +1,7 @@
-#include "train/options.hpp"
+#include "program/options.hpp"
 
 #include "base/error.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow {
 
@@ -34,7 +35,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.validate_epochs", train.validate_epochs, at_least(0));
 
   OptimizerOptions& optimizer = options.optimizer;
-  schema.add("optimizer.name", optimizer.name, one_of({"adam", "adamw", "sgd"}));
+  schema.add("optimizer.name", optimizer.name, one_of(rule_names()));
   schema.add("optimizer.lr", optimizer.lr, in_range(0, 1e30));
   schema.add("optimizer.momentum", optimizer.momentum, from_to_below(0, 1));
   schema.add("optimizer.beta1", optimizer.beta1, from_to_below(0, 1));
@@ -88,6 +89,18 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
   network.precision = DType::kF32;
   network.backward = false;
   return network;
+}
+
+StepOptions step_options(const CommonOptions& options) {
+  return {options.train, options.optimizer, options.comm.bucket_mb, network_options(options, 0)};
+}
+
+TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric) {
+  TrainerOptions trainer{options.train, options.data, options.schedule, options.stop, options.optimizer.lr};
+  trainer.stop.metric = metric;
+  trainer.log_interval = options.log.interval;
+  trainer.checkpoint_interval = options.checkpoint.interval;
+  return trainer;
 }
 
 void check(const CommonOptions& options, int ranks) {

@@ -1,4 +1,4 @@
-#include "program/job.hpp"
+#include "program/configuration.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,25 +12,24 @@
 
 namespace petaflow {
 
-Job::Job(Application& application, Communicator& communicator, CommandLine command_line)
-    : app(application), comm(&communicator), line(std::move(command_line)) {
+Configuration::Configuration(Task& task) : program_(task.name()) {
   declare(schema, options);
-  app.declare(schema);
+  task.declare(schema);
 }
 
-void Job::watch_hangs() {
+void Configuration::watch_hangs(Communicator& comm) const {
   HangOptions hangs;
   hangs.limit_s = options.run.hang_timeout;
   hangs.interrupted = [] { return stop_request() == StopRequest::kSignal; };
-  hangs.say = [this](const std::string& text) {
+  hangs.say = [program = program_](const std::string& text) {
     log_status("");
-    std::fprintf(stderr, "%s: %s\n", app.name().c_str(), text.c_str());
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
   };
-  comm->watch_hangs(std::move(hangs));
+  comm.watch_hangs(std::move(hangs));
 }
 
-void Job::load_input() {
-  agree(*comm, [&] {
+void Configuration::load_input(Communicator& comm, const CommandLine& line) {
+  agree(comm, [&] {
     schema.load(line.input, line.overrides);
     if (options.run.name.empty()) options.run.name = std::filesystem::path(line.input).stem().string();
     const std::string& name = options.run.name;
@@ -38,14 +37,14 @@ void Job::load_input() {
       user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
-    check(options, comm->size());
+    check(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
-    watch_hangs();
+    watch_hangs(comm);
   });
 }
 
-void Job::load_text(const std::string& config, const std::string& where) {
-  agree(*comm, [&] {
+void Configuration::load_text(Communicator& comm, const std::string& config, const std::string& where) {
+  agree(comm, [&] {
     std::vector<std::string> overrides;
     for (const Entry& entry : parse_document(config, where))
       overrides.push_back(entry.key + "=" + to_toml(entry.value));
@@ -56,15 +55,11 @@ void Job::load_text(const std::string& config, const std::string& where) {
     }
     // The run's own ranks do not bind those who use it.
     options.train.deterministic = false;
-    options.train.batch = std::max<std::int64_t>(options.train.batch, comm->size());
-    check(options, comm->size());
+    options.train.batch = std::max<std::int64_t>(options.train.batch, comm.size());
+    check(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
   });
-  watch_hangs();
-}
-
-void Job::say_line(const std::string& text) const {
-  if (!line.json) log_line(text);
+  watch_hangs(comm);
 }
 
 }  // namespace petaflow

@@ -1,17 +1,14 @@
-// The CosmoFlow application: cosmological parameters from cubes of the dark-matter distribution.
+// The task of the CosmoFlow application: cosmological parameters from cubes of the dark-matter distribution.
 #pragma once
 
-#include "cosmoflow/baselines.hpp"
-#include "cosmoflow/cosmoflow_report.hpp"
-#include "cosmoflow/judgement.hpp"
+#include "cosmoflow/evaluator.hpp"
 #include "cosmoflow/options.hpp"
 #include "data/bytes.hpp"
 #include "nn/layers/counts.hpp"
-#include "program/open_data.hpp"
 
 namespace petaflow::cosmoflow {
 
-class CosmoflowApplication final : public Application {
+class CosmoflowTask final : public Task {
  public:
   std::string name() const override { return "cosmoflow"; }
   std::string description() const override {
@@ -41,39 +38,25 @@ class CosmoflowApplication final : public Application {
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& /*what*/, DataRole role) const override {
     return std::make_unique<CosmoData>(data_options(options_, role), from_bytes<CosmoIndex>(found));
   }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override {
+  Augmentation augmentation(const Dataset& train) const override {
     if (!options_.symmetries) return {};
     return CubeSymmetry(train.sample_dims());
   }
 
   MlperfBenchmark mlperf_benchmark() const override { return {"cosmoflow", "mae", "eval_error"}; }
   std::vector<std::string> metrics() const override { return metric_names(options_); }
-  std::vector<Estimates> classical_estimates(const CommonOptions& common, Communicator& comm,
-                                             const Dataset& data) override {
-    if (options_.evaluate.baseline_samples == 0) return {};
-    const auto train = open_data(comm, *this, common.data.train, "data.train", DataRole::kTrain);
-    return cosmoflow::classical_estimates(comm, cubes(*train), cubes(data), options_.evaluate.baseline_samples);
+  std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) override {
+    return std::make_unique<CosmoflowEvaluator>(*this, dynamic_cast<const CosmoData&>(data), options_, depth);
   }
-  Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& others,
-                      Depth depth) const override {
-    return judge(options_, cubes(data), predictions, others, depth);
+  PredictionRows rows(const Dataset& /*data*/, const PredictedBatch& batch) const override {
+    return prediction_rows(options_, batch);
   }
-  PredictionRows rows(const Dataset& /*data*/, const Predictions& predictions) const override {
-    return prediction_rows(options_, predictions);
-  }
-  std::string curves(const Dataset& data, const Predictions& predictions) const override {
-    return report_curves(estimated_parameters(options_), cubes(data), predictions).dump();
-  }
-  std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }
-  void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
 
-  void generate(const CommonOptions& /*options*/, Communicator& comm, bool overwrite) const override {
+  void generate(const DataOptions& /*data*/, Communicator& comm, bool overwrite) const override {
     generate_sets(options_.generator, comm, overwrite);
   }
 
  private:
-  static const CosmoData& cubes(const Dataset& data) { return dynamic_cast<const CosmoData&>(data); }
-
   Options options_;
 };
 

@@ -1,15 +1,17 @@
-#include "cosmoflow/cosmoflow_report.hpp"
+#include "cosmoflow/reporter.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
 
+#include "cosmoflow/evaluator.hpp"
 #include "cosmoflow/universe.hpp"
 #include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/json_values.hpp"
 #include "report/judged_runs.hpp"
+#include "report/metric_json.hpp"
 #include "report/plot.hpp"
 #include "report/png.hpp"
 
@@ -17,6 +19,10 @@ namespace petaflow::cosmoflow {
 namespace {
 
 using nlohmann::json;
+
+const CosmoflowEvaluator& of_cosmoflow(const Evaluator& evaluator) {
+  return dynamic_cast<const CosmoflowEvaluator&>(evaluator);
+}
 
 /// The middle slice of the first sample in each of at most four channels.
 json slices_json(const CosmoData& data) {
@@ -182,28 +188,36 @@ std::string slices_figure(const json& slices) {
 
 }  // namespace
 
-json report_curves(const std::vector<EstimatedParameter>& parameters, const CosmoData& data,
-                   const Predictions& predictions) {
+std::string CosmoflowReporter::table(const Evaluator& evaluator) const {
+  return regression_table(of_cosmoflow(evaluator).report());
+}
+
+json CosmoflowReporter::judgement(const Evaluator& evaluator) const { return of_cosmoflow(evaluator).report(); }
+
+json CosmoflowReporter::curves(const Evaluator& evaluator) const {
+  const CosmoData& data = of_cosmoflow(evaluator).data();
+  const RegressionSet& set = of_cosmoflow(evaluator).set();
+  const std::vector<EstimatedParameter>& parameters = set.parameters;
   constexpr std::int64_t kShown = 1200;
   constexpr int kDigits = 5;
-  const std::int64_t step = std::max<std::int64_t>(1, (predictions.count + kShown - 1) / kShown);
+  const std::int64_t step = std::max<std::int64_t>(1, (data.size() + kShown - 1) / kShown);
   json curves = {{"parameters", json::array()}, {"slices", slices_json(data)}};
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const EstimatedParameter& parameter = parameters[p];
     json of = {{"name", parameter.name},        {"unit", parameter.unit}, {"low", parameter.physical(-1)},
                {"high", parameter.physical(1)}, {"true", json::array()},  {"estimate", json::array()}};
     const auto physical = [&](float label) { return rounded(parameter.physical(static_cast<double>(label)), kDigits); };
-    for (std::int64_t i = 0; i < predictions.count; i += step) {
+    for (std::int64_t i = 0; i < data.size(); i += step) {
       const std::size_t at = static_cast<std::size_t>(i) * parameters.size() + p;
-      of["true"].push_back(physical(predictions.targets[at]));
-      of["estimate"].push_back(physical(predictions.outputs[at]));
+      of["true"].push_back(physical(set.target[at]));
+      of["estimate"].push_back(physical(set.methods.front().values[at]));
     }
     curves["parameters"].push_back(of);
   }
   return curves;
 }
 
-std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
+std::vector<KeyNumber> CosmoflowReporter::key_numbers(const RunRecord& run) const {
   const json* judgement = evaluation_part(run, "judgement");
   if (judgement == nullptr) return {};
   std::vector<KeyNumber> numbers;
@@ -229,7 +243,7 @@ std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
   return numbers;
 }
 
-void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
+void CosmoflowReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
   const std::vector<JudgedRun> judged = judged_runs(runs);
   if (judged.empty()) return;
   const bool several = runs.size() > 1;

@@ -1,4 +1,4 @@
-#include "hep/hep_report.hpp"
+#include "hep/reporter.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,12 @@
 
 #include <fmt/format.h>
 
+#include "hep/evaluator.hpp"
 #include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/json_values.hpp"
 #include "report/judged_runs.hpp"
+#include "report/metric_json.hpp"
 #include "report/png.hpp"
 
 namespace petaflow::hep {
@@ -19,6 +21,39 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kClasses[2] = {"background", "signal"};
+
+const HepEvaluator& of_hep(const Evaluator& evaluator) { return dynamic_cast<const HepEvaluator&>(evaluator); }
+
+std::string metric_text(const Metric& metric, int digits = 4) { return to_string(metric, digits); }
+
+std::string rate_text(double rate) { return fmt::format("{:.3g} %", 100 * rate); }
+
+/// The report as lines for people.
+std::string evaluation_table(const ClassificationReport& report) {
+  std::string table =
+      fmt::format("  {} signal and {} background events\n  accuracy {}\n  AUC      {}", report.signal_events,
+                  report.background_events, metric_text(report.accuracy), metric_text(report.auc));
+  for (const EfficiencyAtRate& at : report.at_rates) {
+    table += fmt::format("\n  signal efficiency at a background rate of {}: {}", rate_text(at.background_rate),
+                         metric_text(at.signal_efficiency));
+  }
+  if (report.selection) {
+    const SelectionComparison& cuts = *report.selection;
+    table += fmt::format("\n  cut selection: background rate {}, signal efficiency {}",
+                         metric_text(cuts.background_rate, 5), metric_text(cuts.signal_efficiency));
+    table += fmt::format("\n  network at the same background rate: signal efficiency {}",
+                         metric_text(cuts.score_efficiency));
+    if (cuts.difference.value) table += fmt::format(" (difference {})", metric_text(cuts.difference));
+  }
+  return table;
+}
+
+/// Images of the first channel in the quantity of the file, from what the network sees.
+struct ImageScale {
+  std::string transform = "none";
+  double unit = 1;     // of the transform
+  double maximum = 1;  // that the images were divided by
+};
 
 /// Neighbours that a plot could not tell apart are left out.
 json roc_json(const ScoredSet& set) {
@@ -262,7 +297,17 @@ std::string events_figure(const RunRecord& run, std::size_t on_page) {
 
 }  // namespace
 
-nlohmann::json report_curves(const HepData& data, const ScoredSet& set, const ImageScale& scale) {
+std::string HepReporter::table(const Evaluator& evaluator) const {
+  return evaluation_table(of_hep(evaluator).report());
+}
+
+json HepReporter::judgement(const Evaluator& evaluator) const { return of_hep(evaluator).report(); }
+
+json HepReporter::curves(const Evaluator& evaluator) const {
+  const HepData& data = of_hep(evaluator).data();
+  const ScoredSet& set = of_hep(evaluator).scores();
+  const HepDataOptions& options = of_hep(evaluator).options().data.options;
+  const ImageScale scale{options.transforms.front(), options.units.front(), static_cast<double>(data.maxima().front())};
   const auto [background, signal] = data.class_counts();
   json curves = json::object();
   if (set.score.empty()) return curves;
@@ -287,7 +332,7 @@ nlohmann::json report_curves(const HepData& data, const ScoredSet& set, const Im
   return curves;
 }
 
-std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
+std::vector<KeyNumber> HepReporter::key_numbers(const RunRecord& run) const {
   const json* judgement = evaluation_part(run, "judgement");
   if (judgement == nullptr) return {};
   std::vector<KeyNumber> numbers;
@@ -306,7 +351,7 @@ std::vector<KeyNumber> report_key_numbers(const RunRecord& run) {
   return numbers;
 }
 
-void add_report_sections(Page& page, const std::vector<RunRecord>& runs) {
+void HepReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
   const Judged judged = judged_runs(runs);
   if (judged.empty()) return;
   const std::string about = judged_sets(judged, "events", [](const json& judgement) {

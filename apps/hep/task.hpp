@@ -1,17 +1,16 @@
-// The HEP application: new physics against background in calorimeter images.
+// The task of the HEP application: new physics against background in calorimeter images.
 #pragma once
 
 #include "comm/agree.hpp"
 #include "data/bytes.hpp"
+#include "hep/evaluator.hpp"
 #include "hep/generate.hpp"
-#include "hep/hep_report.hpp"
-#include "hep/judgement.hpp"
 #include "hep/options.hpp"
 #include "hep/phi.hpp"
 
 namespace petaflow::hep {
 
-class HepApplication final : public Application {
+class HepTask final : public Task {
  public:
   std::string name() const override { return "hep"; }
   std::string description() const override {
@@ -40,7 +39,7 @@ class HepApplication final : public Application {
     const std::vector<float>& maxima = events(train).maxima();
     if (keys.options.scale == "max") keys.maxima.assign(maxima.begin(), maxima.end());
   }
-  std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(const Dataset& train) const override {
+  Augmentation augmentation(const Dataset& train) const override {
     return hep::augmentation(options_.augment, events(train));
   }
 
@@ -48,33 +47,21 @@ class HepApplication final : public Application {
     return options_.evaluate.mirrors ? mirrored_views(data.sample_dims()) : std::vector<Predictor::View>();
   }
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
-  Evaluation evaluate(const Dataset& data, const Predictions& predictions, const std::vector<Estimates>& /*others*/,
-                      Depth depth) const override {
-    return judge(events(data), scores(data, predictions), options_.evaluate, depth);
+  std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) override {
+    return std::make_unique<HepEvaluator>(events(data), options_, depth);
   }
-  PredictionRows rows(const Dataset& data, const Predictions& predictions) const override {
-    return {prediction_columns(events(data), predictions), {}};
+  PredictionRows rows(const Dataset& data, const PredictedBatch& batch) const override {
+    return {prediction_columns(events(data), batch), {}};
   }
-  std::string curves(const Dataset& data, const Predictions& predictions) const override {
-    const HepDataOptions& keys = options_.data.options;
-    const auto maximum = static_cast<double>(events(data).maxima().front());
-    const ImageScale scale{keys.transforms.front(), keys.units.front(), maximum};
-    return report_curves(events(data), scores(data, predictions), scale).dump();
-  }
-  std::vector<KeyNumber> key_numbers(const RunRecord& run) const override { return report_key_numbers(run); }
-  void add_sections(Page& page, const std::vector<RunRecord>& runs) const override { add_report_sections(page, runs); }
 
-  void generate(const CommonOptions& options, Communicator& comm, bool overwrite) const override {
+  void generate(const DataOptions& data, Communicator& comm, bool overwrite) const override {
     agree(comm, [&] {
-      if (comm.rank() == 0) write_sets(options.data, options_, overwrite);
+      if (comm.rank() == 0) write_sets(data, options_, overwrite);
     });
   }
 
  private:
   static const HepData& events(const Dataset& data) { return dynamic_cast<const HepData&>(data); }
-  ScoredSet scores(const Dataset& data, const Predictions& predictions) const {
-    return scored(events(data), predictions, options_.evaluate.weighted);
-  }
 
   Options options_;
 };

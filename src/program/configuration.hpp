@@ -1,0 +1,36 @@
+// The options of the program and of its application, as the input file and the command line give them.
+#pragma once
+
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "config/schema.hpp"
+#include "program/command_line.hpp"
+#include "program/options.hpp"
+#include "program/task.hpp"
+
+namespace petaflow {
+
+/// Bound to its schema and to the task's options, so it stays where it is.
+struct Configuration {
+  explicit Configuration(Task& task);
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+
+  /// Reads the input file and the overrides, checks them, names the run; on all ranks.
+  void load_input(Communicator& comm, const CommandLine& line);
+  /// Takes the options from a resolved configuration.  Those that this version does not know are refused.
+  void load_text(Communicator& comm, const std::string& config, const std::string& where);
+
+  std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
+
+  CommonOptions options;
+  Schema schema;
+
+ private:
+  void watch_hangs(Communicator& comm) const;
+
+  std::string program_;
+};
+
+}  // namespace petaflow

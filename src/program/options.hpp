@@ -1,0 +1,65 @@
+// The options that every application has, as one struct per table of the input file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "config/schema.hpp"
+#include "nn/network_options.hpp"
+#include "train/options.hpp"
+#include "train/train_step.hpp"
+#include "train/trainer.hpp"
+#include "update/optimizer_options.hpp"
+
+namespace petaflow {
+
+struct RunOptions {
+  std::string name;  // folder below `folder`; empty: the input file's name
+  std::string folder = "runs";
+  double hang_timeout = 900;  // s that a rank waits for others before it ends the run; 0: for ever
+  double wall_time = 0;       // s after which the run ends with a checkpoint; 0: no limit
+};
+
+struct LogOptions {
+  std::int64_t interval = 10;    // steps between lines
+  std::int64_t trace_steps = 3;  // steps in trace.json; 0: none
+};
+
+struct CheckpointOptions {
+  std::int64_t interval = 1000;  // steps between checkpoints; 0: only at the end
+  std::int64_t keep = 2;         // the newest of them
+};
+
+struct CommonOptions {
+  RunOptions run;
+  DataOptions data;
+  TrainOptions train;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  StopOptions stop;
+  LogOptions log;
+  CheckpointOptions checkpoint;
+  CommOptions comm;
+  std::string precision = "f32";  // or "bf16"
+  bool mllog = false;             // event lines of MLPerf in the run folder
+  KernelOptions kernels;
+};
+
+/// Binds the keys to the options, which must outlive the schema.
+void declare(Schema& schema, CommonOptions& options);
+
+/// What a module takes of them.
+/// @param batch  slots of a pass
+NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
+/// Of a network for predictions, which is in f32.
+NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);
+
+StepOptions step_options(const CommonOptions& options);
+/// @param metric  that training stops by
+TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
+
+/// What the checks of single keys cannot see; throws user errors.
+/// @param ranks that train together
+void check(const CommonOptions& options, int ranks);
+
+}  // namespace petaflow

@@ -1,0 +1,45 @@
+// Those who follow a training: logs, traces, checkpoints.
+#pragma once
+
+#include <cstdint>
+
+#include "io/checkpoint.hpp"
+#include "metrics/evaluator.hpp"
+
+namespace petaflow {
+
+/// Means over the steps of an interval.
+struct IntervalLine {
+  std::int64_t step = 0, epoch = 0;  // steps done; from 0
+  double loss = 0, lr = 0, samples_per_s = 0, gflops = 0;
+};
+
+struct ValidationLine {
+  std::int64_t step = 0, epoch = 0;
+  double loss = 0;  // of the last step
+  const Evaluation& evaluation;
+};
+
+/// Called by the thread that computes, on every rank unless said otherwise; no call communicates.  Only save() throws:
+/// a run is not lost because something cannot be logged.
+class TrainingListener {
+ public:
+  virtual ~TrainingListener() = default;
+  /// Around all steps of this process; end() also where they fail.
+  virtual void begin() {}
+  virtual void end(bool /*reached_target*/) {}
+  virtual void begin_epoch(std::int64_t /*epoch*/) {}
+  virtual void end_epoch(std::int64_t /*epoch*/) {}
+  virtual void begin_step(std::int64_t /*step*/) {}
+  virtual void end_step() {}
+  virtual void begin_validation(std::int64_t /*epoch*/) {}
+  virtual void end_validation(std::int64_t /*epoch*/) {}
+  virtual void interval(const IntervalLine& /*line*/) {}
+  /// On rank 0.
+  virtual void validated(const ValidationLine& /*line*/) {}
+  /// On rank 0: keeps weights and state of a training after `step` steps; what else a checkpoint holds is added.
+  /// Gives where they are kept; empty: nowhere.  Throws Error where that fails.
+  virtual std::string save(std::int64_t /*step*/, Checkpoint /*checkpoint*/) { return {}; }
+};
+
+}  // namespace petaflow

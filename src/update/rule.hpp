@@ -1,0 +1,35 @@
+// Optimizer rules: how a gradient changes weights, and the arrays that a rule keeps for that.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/context.hpp"
+#include "kernels/optimizer_step.hpp"
+#include "update/optimizer_options.hpp"
+
+namespace petaflow {
+
+class OptimizerRule {
+ public:
+  virtual ~OptimizerRule() = default;
+  /// PyTorch's names for the arrays that it keeps: f32, one element per element of a parameter, 0 at the start.
+  virtual std::vector<const char*> states() const = 0;
+  /// What of weight_decay is added to the gradient (as weight_decay * w) before LARC takes its norm: all of it, or none
+  /// where the rule shrinks the weights itself.
+  virtual float l2_decay() const = 0;
+  /// One pass over the range: reads learning_rate and step of *context.step (t = step + 1: the caller counts steps
+  /// after the update).  Gradients are read; weights and states, one array each, are updated in place.  All flat, in
+  /// MemorySpace, indexed by the range.
+  virtual void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
+                    const std::vector<float*>& states) const = 0;
+};
+
+/// The rule of options.name.  Throws a user error where there is none.
+std::unique_ptr<OptimizerRule> make_rule(const OptimizerOptions& options);
+
+/// "adam", "adamw", ...
+std::vector<std::string> rule_names();
+
+}  // namespace petaflow

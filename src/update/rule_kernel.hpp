@@ -1,0 +1,103 @@
+// The kernel of an optimizer rule: teams take chunks, so that what depends on the step alone is computed once per
+// chunk.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/error.hpp"
+#include "base/label.hpp"
+#include "update/rule.hpp"
+
+namespace petaflow {
+
+/// What a rule sees of one parameter element, and changes.
+template <int kStates>
+struct RuleElement {
+  float direction;  // gradient, clipped, with its L2 decay, times LARC's factor
+  float weight;
+  float state[kStates > 0 ? kStates : 1];
+};
+
+/// Rule is a struct of plain numbers, which kernels copy:
+///   static constexpr int kStates, static std::vector<const char*> states(), static const std::string& label()
+///   float l2_decay() const
+///   AtStep at(const StepState& step, bool decays) const   what depends on the step alone; on the device
+///   AtStep::apply(RuleElement<kStates>&) const            the update of an element; on the device
+///   AtStep::l2_decay                                      of this range
+template <class Rule>
+class RuleKernel {
+ public:
+  using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  using Team = typename Policy::member_type;
+  static constexpr std::int64_t kChunk = 4096;
+
+  RuleKernel(const Rule& rule, const ParameterRange& range, const StepState* step, const float* gradients,
+             float* weights, const std::vector<float*>& states)
+      : rule_(rule), range_(range), step_(step), gradients_(gradients), weights_(weights) {
+    PETAFLOW_REQUIRE(states.size() == static_cast<std::size_t>(Rule::kStates), "{} arrays of state, not {}",
+                     states.size(), Rule::kStates);
+    for (std::size_t k = 0; k < states.size(); ++k) states_[k] = states[k];
+  }
+
+  void run(const Context& context) const {
+    const std::int64_t chunks = (range_.end - range_.begin + kChunk - 1) / kChunk;
+    if (chunks == 0) return;
+    Kokkos::parallel_for(Rule::label(), Policy(context.space, static_cast<int>(chunks), Kokkos::AUTO), *this);
+  }
+
+  KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
+    const auto rule = rule_.at(*step_, range_.decays);
+    const float clip = range_.clip == nullptr ? 1.0F : *range_.clip;
+    const float trust = range_.trust == nullptr ? 1.0F : *range_.trust;
+    const float* const gradient = gradients_;
+    float* const weight = weights_;
+    const Kokkos::Array<float*, kArrays> states = states_;
+    const std::int64_t begin = range_.begin + static_cast<std::int64_t>(team.league_rank()) * kChunk;
+    const std::int64_t left = range_.end - begin, count = left < kChunk ? left : std::int64_t{kChunk};
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), [=](const std::int64_t at) {
+      const std::int64_t i = begin + at;
+      RuleElement<Rule::kStates> element{(gradient[i] * clip + rule.l2_decay * weight[i]) * trust, weight[i], {}};
+      for (int k = 0; k < Rule::kStates; ++k) element.state[k] = states[k][i];
+      rule.apply(element);
+      for (int k = 0; k < Rule::kStates; ++k) states[k][i] = element.state[k];
+      weight[i] = element.weight;
+    });
+  }
+
+ private:
+  static constexpr std::size_t kArrays = Rule::kStates > 0 ? Rule::kStates : 1;
+
+  Rule rule_;
+  ParameterRange range_;
+  const StepState* step_;
+  const float* gradients_;
+  float* weights_;
+  Kokkos::Array<float*, kArrays> states_;
+};
+
+template <class Rule>
+class RuleOf final : public OptimizerRule {
+ public:
+  explicit RuleOf(const Rule& rule) : rule_(rule) {}
+  std::vector<const char*> states() const override { return Rule::states(); }
+  float l2_decay() const override { return rule_.l2_decay(); }
+  void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
+            const std::vector<float*>& states) const override {
+    RuleKernel<Rule>(rule_, range, context.step, gradients, weights, states).run(context);
+  }
+
+ private:
+  Rule rule_;
+};
+
+template <class Rule>
+std::unique_ptr<OptimizerRule> rule_of(const Rule& rule) {
+  return std::make_unique<RuleOf<Rule>>(rule);
+}
+
+}  // namespace petaflow
