@@ -13,6 +13,7 @@
 #include "hep/task.hpp"
 #include "hep_files.hpp"
 #include "program/open_data.hpp"
+#include "program/options.hpp"
 #include "read_sample.hpp"
 #include "scratch_folder.hpp"
 
