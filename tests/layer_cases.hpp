@@ -92,6 +92,28 @@ inline DeconvOptions deconv(const ConvOptions& of, Extent output_padding = {0, 0
   return options;
 }
 
+/// Two levels down by pooling and up by deconvolutions, each level beside what went down (Ronneberger et al. 2015,
+/// arXiv:1505.04597).
+inline void u_net(Graph& g, std::int64_t filters) {
+  const auto pair = [&](const std::string& name, std::int64_t out) {
+    for (const char* which : {"/1", "/2"})
+      g.add<Conv>(name + which, conv(out, {1, 3, 3}, {0, 1, 1})).add<Relu>(name + which + "/relu");
+    return g.value();
+  };
+  const GraphValue fine = pair("down1", filters);
+  g.add<Pool>("pool1", Pool::square(PoolKind::kMax, 2));
+  const GraphValue middle = pair("down2", 2 * filters);
+  g.add<Pool>("pool2", Pool::square(PoolKind::kMax, 2));
+  pair("bottom", 4 * filters);
+  g.add<Deconv>("up2", deconv(conv(2 * filters, {1, 2, 2}, {0, 0, 0}, {1, 2, 2})));
+  g.join<Concat>("beside2", {middle, g.value()});
+  pair("out2", 2 * filters);
+  g.add<Deconv>("up1", deconv(conv(filters, {1, 2, 2}, {0, 0, 0}, {1, 2, 2})));
+  g.join<Concat>("beside1", {fine, g.value()});
+  pair("out1", filters);
+  g.add<Conv>("classes", conv(3, {1, 1, 1}, {0, 0, 0}));
+}
+
 inline const LayerCase kLayerCases[] = {
     // clang-format off
     {"relu",                {2, 5, 1, 4, 3},   [](Graph& g) { g.add<Relu>("a"); }},
@@ -159,6 +181,7 @@ inline const LayerCase kLayerCases[] = {
     {"conv_batch_norm_residual", {2, 4, 1, 12, 10}, [](Graph& g) { residual_block(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})), "r", 8, 1); }},
     {"conv_batch_norm_residual_2", {3, 4, 1, 12, 10}, [](Graph& g) { residual_block(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})), "r", 12, 2); }},
     {"conv_pyramid",        {2, 4, 1, 14, 12}, [](Graph& g) { pyramid(g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})).add<Relu>("a"), 8); }},
+    {"conv_u_net",     {2, 3, 1, 8, 12},  [](Graph& g) { u_net(g, 4); }},
     // clang-format on
 };
 

@@ -39,6 +39,17 @@ class Broadcast(nn.Module):
         return x.expand(-1, -1, *self.size)
 
 
+class Dense(nn.Module):
+    """Weights in the order (outputs, H, W, C)."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs)
+
+    def forward(self, x):
+        return self.linear(x.permute(0, 2, 3, 1).flatten(1))
+
+
 class Joined(nn.Module):
     """Joins what modules make of x, after x or not."""
 
@@ -92,6 +103,34 @@ def pyramid(channels, filters, height, width):
     ]
 
 
+def convolutions(channels, filters):
+    return nn.Sequential(
+        nn.Conv2d(channels, filters, 3, 1, 1), nn.ReLU(), nn.Conv2d(filters, filters, 3, 1, 1), nn.ReLU()
+    )
+
+
+class UNet(nn.Module):
+    """Parameters in the order of tests/layer_cases.hpp."""
+
+    def __init__(self, channels, filters):
+        super().__init__()
+        f = filters
+        self.down1, self.down2 = convolutions(channels, f), convolutions(f, 2 * f)
+        self.bottom = convolutions(2 * f, 4 * f)
+        self.up2 = nn.ConvTranspose2d(4 * f, 2 * f, 2, 2)
+        self.out2 = convolutions(4 * f, 2 * f)
+        self.up1 = nn.ConvTranspose2d(2 * f, f, 2, 2)
+        self.out1 = convolutions(2 * f, f)
+        self.classes = nn.Conv2d(f, 3, 1)
+
+    def forward(self, x):
+        fine = self.down1(x)
+        middle = self.down2(nn.functional.max_pool2d(fine, 2))
+        bottom = self.bottom(nn.functional.max_pool2d(middle, 2))
+        y = self.out2(cat([middle, self.up2(bottom)]))
+        return self.classes(self.out1(cat([fine, self.up1(y)])))
+
+
 CASES = {
     "relu": ((2, 5, 4, 3), [nn.ReLU()]),
     "leaky_relu": ((2, 70, 4, 3), [nn.LeakyReLU(0.3)]),
@@ -103,6 +142,7 @@ CASES = {
     "average_pool_3d": ((1, 3, 4, 6, 4), [nn.AvgPool3d(2)]),
     "global_average": ((3, 70, 5, 4), [nn.AdaptiveAvgPool2d(1)]),
     "global_max": ((2, 6, 13, 16), [nn.AdaptiveMaxPool2d(1)]),
+    "dense": ((5, 3, 2, 4), [Dense(24, 7)]),
     "dense_relu_dense": ((5, 6, 1, 1), [nn.Flatten(), nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3)]),
     "conv": ((2, 4, 9, 8), [nn.Conv2d(4, 6, 3, 1, 1)]),
     "conv_relu": ((2, 4, 9, 8), [nn.Conv2d(4, 6, 3, 1, 1), nn.ReLU()]),
@@ -153,6 +193,7 @@ CASES = {
     "conv_batch_norm_dense_block": ((2, 6, 9, 8), [nn.Conv2d(6, 6, 3, 1, 1), *dense_block(6, 5, 4)]),
     "conv_batch_norm_residual": ((2, 4, 12, 10), [nn.Conv2d(4, 8, 3, 1, 1), Residual(8, 8, 1)]),
     "conv_batch_norm_residual_2": ((3, 4, 12, 10), [nn.Conv2d(4, 8, 3, 1, 1), Residual(8, 12, 2)]),
+    "conv_u_net": ((2, 3, 8, 12), [UNet(3, 4)]),
     "conv_pyramid": ((2, 4, 14, 12), [nn.Conv2d(4, 8, 3, 1, 1), nn.ReLU(), *pyramid(8, 8, 14, 12)]),
 }
 
