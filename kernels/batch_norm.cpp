@@ -33,6 +33,16 @@ KOKKOS_INLINE_FUNCTION void load(const float* from, Wide& to) {
   // One instruction; __builtin_convertvector becomes five with GCC 12.
   for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(from[i]);
 }
+KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+  constexpr __mmask8 kEvery = 0xFF;  // GCC 12 warns of an undefined register inside the intrinsics without a mask
+  const __m256i half = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+  const __m256 word = _mm256_castsi256_ps(_mm256_slli_epi32(half, 16));
+  to = __builtin_bit_cast(Wide, _mm512_maskz_cvtps_pd(kEvery, word));
+#else
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(static_cast<float>(from[i]));
+#endif
+}
 
 /// first += a, second += a (b - centre).
 KOKKOS_INLINE_FUNCTION void add_pair(const Wide& a, const Wide& b, const Wide& centre, Wide& first, Wide& second) {
@@ -65,15 +75,40 @@ KOKKOS_INLINE_FUNCTION std::int64_t real_samples(const StepState* step, std::int
   return count;
 }
 
+/// Pixels `stride` elements apart, counted over all samples; the first one of `data` is `first`.
+template <class T>
+struct Pixels {
+  T* data;
+  std::int64_t stride, first = 0;
+
+  KOKKOS_INLINE_FUNCTION T* operator()(std::int64_t pixel) const { return data + (pixel - first) * stride; }
+};
+
+template <class T>
+Pixels<T> pixels_of(const Tensor& tensor) {
+  return {static_cast<T*>(tensor.data), tensor.pixel_stride};
+}
+
+KOKKOS_INLINE_FUNCTION Interval part_of(std::int64_t all, std::int64_t part, std::int64_t parts) {
+  return {all * part / parts, all * (part + 1) / parts};
+}
+KOKKOS_INLINE_FUNCTION Interval common(const Interval& a, const Interval& b) {
+  return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+}
+
 /// [sum a (C), sum a (b - centre) (C)] of each part.  kSame: b is a, and the centre 0.
-template <bool kSame>
+template <bool kSame, class A, class B>
 struct SumPart {
   std::int64_t slots, pixels, channels, parts;  // pixels of a slot
   const StepState* step;
-  const float *a, *b, *centre;
+  Pixels<A> a;
+  Pixels<B> b;
+  const float* centre;
   double* sums;  // (parts, 2 C)
 
-  static constexpr int kGroup = kOnHost ? 2 : 1;  // registers side by side: 4 chains of additions
+  // Registers side by side: all channels of a block in one go where there are 64 or fewer, by twice as many chains of
+  // additions, of which four hide their latency.
+  static constexpr int kGroup = !kOnHost ? 1 : lanes::kRegisters >= 32 ? 8 : 2;
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
     // All channels of a part on the host, a few of them on a device.
@@ -82,41 +117,52 @@ struct SumPart {
     const std::int64_t c1 = kOnHost || c0 + kWide > channels ? channels : c0 + kWide;
     double* sum = sums + part * 2 * channels;
     for (std::int64_t c = c0; c < c1; ++c) sum[c] = sum[channels + c] = 0;
-    const std::int64_t all = slots * pixels, begin = all * part / parts, end = all * (part + 1) / parts;
-    for (std::int64_t n = begin / pixels; n * pixels < end; ++n) {
+    add_real(part_of(slots * pixels, part, parts), c0, c1, sum);
+  }
+
+  /// Those of `range` that lie in real slots.
+  KOKKOS_INLINE_FUNCTION void add_real(const Interval& range, std::int64_t c0, std::int64_t c1, double* sum) const {
+    for (std::int64_t n = range.begin / pixels; n * pixels < range.end; ++n) {
       if (!is_real(step, n)) continue;
-      const std::int64_t from = n * pixels < begin ? begin : n * pixels;
-      const std::int64_t to = (n + 1) * pixels < end ? (n + 1) * pixels : end;
+      const Interval own = common(range, {n * pixels, (n + 1) * pixels});
       // Blocks stay in the first cache while the channels are gone through.
-      const std::int64_t block = kOnHost ? 1 + 4096 / channels : to - from;
-      for (std::int64_t p = from; p < to; p += block) {
-        add(p, p + block < to ? p + block : to, c0, c1, sum);
+      const std::int64_t block = kOnHost ? 1 + 4096 / channels : own.size();
+      for (std::int64_t p = own.begin; p < own.end; p += block) {
+        add(p, p + block < own.end ? p + block : own.end, c0, c1, sum);
       }
     }
   }
 
+  std::int64_t items() const { return kOnHost ? parts : parts * ((channels + kWide - 1) / kWide); }
+
+ private:
   KOKKOS_INLINE_FUNCTION void add(std::int64_t begin, std::int64_t end, std::int64_t c0, std::int64_t c1,
                                   double* sum) const {
     std::int64_t c = c0;
     for (; c + kGroup * kWide <= c1; c += kGroup * kWide) add_registers<kGroup>(begin, end, c, sum);
+    for (; kGroup > 2 && c + 2 * kWide <= c1; c += 2 * kWide) add_registers<2>(begin, end, c, sum);
     for (; c + kWide <= c1; c += kWide) add_registers<1>(begin, end, c, sum);
     for (; c < c1; ++c) {
       double first = sum[c], second = sum[channels + c];
       const double middle = kSame ? 0 : static_cast<double>(centre[c]);
       for (std::int64_t p = begin; p < end; ++p) {
-        const double value = static_cast<double>(a[p * channels + c]);
+        const double value = number(a(p)[c]);
         first += value;
-        second += value * (kSame ? value : static_cast<double>(b[p * channels + c]) - middle);
+        second += value * (kSame ? value : number(b(p)[c]) - middle);
       }
       sum[c] = first;
       sum[channels + c] = second;
     }
   }
+  template <class T>
+  static KOKKOS_INLINE_FUNCTION double number(T value) {
+    return static_cast<double>(static_cast<float>(value));
+  }
 
-  template <int kRegisters>
+  template <int kCount>
   KOKKOS_INLINE_FUNCTION void add_registers(std::int64_t begin, std::int64_t end, std::int64_t c, double* sum) const {
-    Wide first[kRegisters], second[kRegisters], middle[kRegisters];
-    for (int r = 0; r < kRegisters; ++r) {
+    Wide first[kCount], second[kCount], middle[kCount];
+    lanes::unrolled<kCount>([&](auto r) {
       load(sum + c + r * kWide, first[r]);
       load(sum + channels + c + r * kWide, second[r]);
       if constexpr (kSame) {
@@ -124,26 +170,26 @@ struct SumPart {
       } else {
         load(centre + c + r * kWide, middle[r]);
       }
-    }
+    });
     for (std::int64_t p = begin; p < end; ++p) {
-      for (int r = 0; r < kRegisters; ++r) {
+      const A* const from = a(p) + c;
+      const B* const from_b = b(p) + c;
+      lanes::unrolled<kCount>([&](auto r) {
         Wide value, other;
-        load(a + p * channels + c + r * kWide, value);
+        load(from + r * kWide, value);
         if constexpr (kSame) {
           other = value;
         } else {
-          load(b + p * channels + c + r * kWide, other);
+          load(from_b + r * kWide, other);
         }
         add_pair(value, other, middle[r], first[r], second[r]);
-      }
+      });
     }
-    for (int r = 0; r < kRegisters; ++r) {
+    lanes::unrolled<kCount>([&](auto r) {
       store(sum + c + r * kWide, first[r]);
       store(sum + channels + c + r * kWide, second[r]);
-    }
+    });
   }
-
-  std::int64_t items() const { return kOnHost ? parts : parts * ((channels + kWide - 1) / kWide); }
 };
 
 /// (parts, columns) -> (fewer, columns): each is the sum of neighbours.
@@ -162,14 +208,9 @@ struct AddParts {
   }
 };
 
-template <bool kSame>
-void sum_pairs(const Context& context, int slots, const Shape& shape, const float* a, const float* b,
-               const float* centre, double* sums, std::byte* scratch) {
-  PETAFLOW_REQUIRE(context.step != nullptr, "the state of the step is needed");
-  const std::int64_t parts = parts_of(slots, shape), columns = 2 * shape.c;
-  auto* partial = reinterpret_cast<double*>(scratch);
-  const SumPart<kSame> part{shape.n, shape.pixels(), shape.c, parts, context.step, a, b, centre, partial};
-  launch(context, "petaflow::batch_norm::sum[kokkos]"_label, part.items(), part);
+/// sums = those of all parts, and the number of real pixels.
+void add_parts(const Context& context, const Shape& shape, std::int64_t parts, double* partial, double* sums) {
+  const std::int64_t columns = 2 * shape.c;
   const std::string& add = "petaflow::batch_norm::add_parts[kokkos]"_label;
   if (parts > kSecondParts && kSecondParts > 0) {
     double* second = partial + parts * columns;
@@ -185,124 +226,258 @@ void sum_pairs(const Context& context, int slots, const Shape& shape, const floa
       KOKKOS_LAMBDA(std::int64_t) { sums[columns] = static_cast<double>(real_samples(step, n) * pixels); });
 }
 
+std::size_t partial_bytes(std::int64_t parts, std::int64_t channels) {
+  return (static_cast<std::size_t>((parts + kSecondParts) * 2 * channels) * sizeof(double) + 63) / 64 * 64;
+}
+
+// ---- The gradient behind the map ----
+
+/// A few rows at a time on the host, by the thread that reads them; all at once on a device.
+class GradientRows {
+ public:
+  explicit GradientRows(const EpilogueDesc& behind) : v_(behind.v), made_(behind.saves()) {
+    // Rows of whole windows, as many as leave room in the second cache for what they are made of.
+    constexpr std::int64_t kElements = 16384;
+    const std::int64_t stride = behind.pool.stride.h, fit = kElements / (v_.w * v_.c) / stride * stride;
+    rows_ = std::min(v_.h, std::max(fit, stride));
+    per_plane_ = (v_.h + rows_ - 1) / rows_;
+  }
+
+  std::int64_t blocks() const { return v_.n * v_.d * per_plane_; }
+  /// The pixels of a block, counted over all samples.
+  Interval pixels(std::int64_t block) const {
+    const std::int64_t first = block / per_plane_ * v_.h, h = block % per_plane_ * rows_;
+    return {(first + h) * v_.w, (first + std::min(h + rows_, v_.h)) * v_.w};
+  }
+  /// The block of a pixel.
+  std::int64_t block_of(std::int64_t pixel) const {
+    const std::int64_t row = pixel / v_.w;
+    return row / v_.h * per_plane_ + row % v_.h / rows_;
+  }
+  /// Floats that dz takes in a part; on a device there is one part.
+  std::int64_t elements() const { return !made_ ? 0 : kOnHost ? rows_ * v_.w * v_.c : v_.elements(); }
+
+  /// dz of a block: made in `memory`, or dy itself where nothing is behind the map.
+  template <class G>
+  Pixels<const G> make(const Context& context, const Epilogue& behind, std::int64_t block, float* memory) const {
+    if constexpr (std::is_same_v<G, float>) {
+      if (made_) {
+        const Interval own = pixels(block);
+        const std::int64_t plane = block / per_plane_, n = plane / v_.d, d = plane % v_.d, h = own.begin / v_.w % v_.h;
+        behind.backward(context, {{n, n + 1}, {d, d + 1}, {h, h + own.size() / v_.w}}, memory);
+        return {memory, v_.c, own.begin};
+      }
+    }
+    return pixels_of<const G>(behind.dy());
+  }
+  /// dz of all, on a device.
+  template <class G>
+  Pixels<const G> make_all(const Context& context, const Epilogue& behind, float* memory) const {
+    if constexpr (std::is_same_v<G, float>) {
+      if (made_) {
+        behind.backward_all(context, "petaflow::batch_norm::epilogue_backward[kokkos]"_label, memory);
+        return {memory, v_.c};
+      }
+    }
+    return pixels_of<const G>(behind.dy());
+  }
+
+ private:
+  Shape v_;
+  bool made_;
+  std::int64_t rows_, per_plane_;
+};
+
+/// run(G, T): the types of dz and of x.
+template <class Run>
+void with_types(const Epilogue& behind, const Run& run) {
+  if (behind.desc().type == DType::kF32) {
+    run(float{}, float{});
+  } else {
+    behind.desc().saves() ? run(float{}, Bf16{}) : run(Bf16{}, Bf16{});
+  }
+}
+
+/// f(part) for each of so many parts, by the threads of the host.
+template <class F>
+void for_parts(const std::string& label, int parts, const F& f) {
+  using Host = Kokkos::DefaultHostExecutionSpace;
+  Kokkos::parallel_for(label, Kokkos::RangePolicy<Host, Kokkos::Schedule<Kokkos::Static>>(0, parts), f);
+}
+
 // ---- Maps ----
 
 KOKKOS_INLINE_FUNCTION double number(const float* parameter, std::int64_t c, double otherwise) {
   return parameter == nullptr ? otherwise : static_cast<double>(parameter[c]);
 }
 
-/// The elements of a tensor cut into a few pixels and some channels of a slot.  Where a register holds several pixels,
-/// they are one pixel of as many channels.
-struct Tiles {
-  std::int64_t slots, pixels, channels, block, blocks, chunks;
-
-  explicit Tiles(const Shape& x) : slots(x.n) {
-    const bool folds = kLanes % x.c == 0 && x.pixels() % (kLanes / x.c) == 0;
-    channels = folds ? kLanes : x.c;
-    pixels = x.sample_size() / channels;
-    block = kOnHost ? 1 + 8192 / channels : 4;  // stays in the first cache while its channels are gone through
-    blocks = (pixels + block - 1) / block;
-    chunks = (channels + kLanes - 1) / kLanes;
-  }
-
-  std::int64_t items() const { return slots * blocks * (kOnHost ? 1 : chunks); }
-
-  /// f(slot, first pixel, end, first channel, channels): all channels of the block on the host, kLanes on a device.
-  template <class F>
-  KOKKOS_INLINE_FUNCTION void visit(std::int64_t item, const F& f) const {
-    const std::int64_t per_block = kOnHost ? 1 : chunks, tile = item / per_block;
-    const std::int64_t slot = tile / blocks, begin = tile % blocks * block;
-    const std::int64_t end = begin + block < pixels ? begin + block : pixels;
-    const std::int64_t first = kOnHost ? 0 : item % per_block, last = kOnHost ? chunks : first + 1;
-    for (std::int64_t chunk = first; chunk < last; ++chunk) {
-      const std::int64_t c = chunk * kLanes, left = channels - c;
-      const int count = left < kLanes ? static_cast<int>(left) : kLanes;
-      f(slot, slot * pixels + begin, slot * pixels + end, c, count);
-    }
-  }
-};
-
-/// y = scale x + offset; with a second operand z = scale x + scale2 x2 + offset, 0 in padded slots.
-template <bool kTwo>
-struct Map {
-  Tiles tiles;
-  std::int64_t channels;  // of the map
+/// dx = scale[0] dz + scale[1] x + offset, and dz for the residual.
+template <class G, class T>
+struct GradientMap {
+  std::int64_t pixels, channels;  // of a slot
   ChannelMap map;
   const StepState* step;
-  const float *x, *x2;
-  float* y;
+  Pixels<const G> dz;
+  Pixels<const T> x;
+  Pixels<T> dx, residual;  // null where nobody wants them
+  bool adds_dx, adds_residual;
 
+  static constexpr std::int64_t kPixels = 4;                                     // of an item on a device
+  static constexpr int kMost = kOnHost ? (lanes::kRegisters >= 32 ? 4 : 2) : 1;  // registers side by side
+
+  KOKKOS_INLINE_FUNCTION std::int64_t chunks() const { return (channels + kLanes - 1) / kLanes; }
+  KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (pixels + kPixels - 1) / kPixels; }
+  std::int64_t items(std::int64_t slots) const { return slots * blocks() * chunks(); }
+
+  /// On a device: some channels of a few pixels.
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
-    tiles.visit(item, [&](std::int64_t slot, std::int64_t begin, std::int64_t end, std::int64_t c, int count) {
-      float coefficients[3][kLanes] = {};
-      for (int i = 0; i < count && (!kTwo || is_real(step, slot)); ++i) {
-        const std::int64_t channel = (c + i) % channels;
-        coefficients[0][i] = map.scale[0][channel];
-        if constexpr (kTwo) coefficients[1][i] = map.scale[1][channel];
-        coefficients[2][i] = map.offset[channel];
-      }
-      if (count == kLanes) {
-        map_pixels<true>(begin * tiles.channels + c, end * tiles.channels + c, count, coefficients);
-      } else {
-        map_pixels<false>(begin * tiles.channels + c, end * tiles.channels + c, count, coefficients);
-      }
-    });
-  }
-
-  template <bool kFull>
-  KOKKOS_INLINE_FUNCTION void map_pixels(std::int64_t begin, std::int64_t end, int count,
-                                         const float (&coefficients)[3][kLanes]) const {
-    Floats scale, scale2, offset;
-    lanes::load(coefficients[0], scale);
-    lanes::load(coefficients[1], scale2);
-    lanes::load(coefficients[2], offset);
-    const float *from = x, *from2 = x2;
-    float* to = y;
-    const std::int64_t pixel = tiles.channels;
-    for (std::int64_t i = begin; i < end; i += pixel) {
-      Floats value, sum = offset;
-      load_pixel<kFull>(from + i, count, value);
-      lanes::multiply_add(sum, scale, value);
-      if constexpr (kTwo) {
-        load_pixel<kFull>(from2 + i, count, value);
-        lanes::multiply_add(sum, scale2, value);
-      }
-      lanes::store(to + i, kFull ? kLanes : count, sum);
+    const std::int64_t c = item % chunks() * kLanes, block = item / chunks() % blocks(),
+                       slot = item / chunks() / blocks();
+    const Interval own = common({block * kPixels, (block + 1) * kPixels}, {0, pixels});
+    const Interval range{slot * pixels + own.begin, slot * pixels + own.end};
+    if (c + kLanes <= channels) {
+      apply<1, true>(range, slot, c, kLanes, 1);
+    } else {
+      apply<1, false>(range, slot, c, static_cast<int>(channels - c), 1);
     }
   }
 
-  template <bool kFull>
-  static KOKKOS_INLINE_FUNCTION void load_pixel(const float* from, int count, Floats& to) {
-    if constexpr (kFull) {
+  /// On the host: all channels of some pixels of a slot.
+  void rows(const Interval& range) const {
+    const std::int64_t slot = range.begin / pixels;
+    const bool dense = dz.stride == channels && x.stride == channels && (dx.data == nullptr || dx.stride == channels) &&
+                       (residual.data == nullptr || residual.stride == channels);
+    if (channels < kLanes && kLanes % channels == 0 && dense) {  // several pixels in a register
+      const std::int64_t held = kLanes / channels, whole = range.size() / held * held;
+      apply<1, true>({range.begin, range.begin + whole}, slot, 0, kLanes, held);
+      const auto left = static_cast<int>((range.size() - whole) * channels);
+      if (left > 0) apply<1, false>({range.end - left / channels, range.end}, slot, 0, left, held);
+      return;
+    }
+    std::int64_t c = 0;
+    for (; c + kMost * kLanes <= channels; c += kMost * kLanes) apply<kMost, true>(range, slot, c, kLanes, 1);
+    for (; c + kLanes <= channels; c += kLanes) apply<1, true>(range, slot, c, kLanes, 1);
+    if (c < channels) apply<1, false>(range, slot, c, static_cast<int>(channels - c), 1);
+  }
+
+ private:
+  // kCount registers of channels from c; where kWhole is false one, of which `count` lanes exist; each holds `held`
+  // pixels.
+  template <int kCount, bool kWhole>
+  KOKKOS_INLINE_FUNCTION void apply(const Interval& range, std::int64_t slot, std::int64_t c, int count,
+                                    std::int64_t held) const {
+    Floats of_dz[kCount], of_x[kCount], offset[kCount];
+    const bool real = is_real(step, slot);
+    lanes::unrolled<kCount>([&](auto r) {
+      float coefficients[3][kLanes] = {};
+      for (int i = 0; i < count && real; ++i) {
+        const std::int64_t channel = (c + r * kLanes + i) % channels;
+        coefficients[0][i] = map.scale[0][channel];
+        coefficients[1][i] = map.scale[1][channel];
+        coefficients[2][i] = map.offset[channel];
+      }
+      lanes::load(coefficients[0], of_dz[r]);
+      lanes::load(coefficients[1], of_x[r]);
+      lanes::load(coefficients[2], offset[r]);
+    });
+    for (std::int64_t p = range.begin; p < range.end; p += held) {
+      Floats gradient[kCount];
+      lanes::unrolled<kCount>([&](auto r) { read<kWhole>(dz(p) + c + r * kLanes, count, gradient[r]); });
+      if (dx.data != nullptr) {
+        lanes::unrolled<kCount>([&](auto r) {
+          Floats sum = offset[r], value;
+          lanes::multiply_add(sum, of_dz[r], gradient[r]);
+          read<kWhole>(x(p) + c + r * kLanes, count, value);
+          lanes::multiply_add(sum, of_x[r], value);
+          write<kWhole>(dx(p) + c + r * kLanes, count, adds_dx, sum);
+        });
+      }
+      if (residual.data != nullptr) {
+        lanes::unrolled<kCount>(
+            [&](auto r) { write<kWhole>(residual(p) + c + r * kLanes, count, adds_residual, gradient[r]); });
+      }
+    }
+  }
+  template <bool kWhole, class E>
+  static KOKKOS_INLINE_FUNCTION void read(const E* from, int count, Floats& to) {
+    if constexpr (kWhole) {
       lanes::load(from, to);
     } else {
       lanes::load_part(from, count, to);
     }
   }
+  template <bool kWhole>
+  static KOKKOS_INLINE_FUNCTION void write(T* to, int count, bool adds, Floats value) {
+    if (adds) {
+      Floats there;
+      read<kWhole>(to, count, there);
+      value += there;
+    }
+    lanes::store(to, kWhole ? kLanes : count, value);
+  }
 };
 
-void check_dense(const Tensor& tensor, const Tensor& like) {
-  PETAFLOW_REQUIRE(tensor.shape == like.shape && tensor.pixel_stride == tensor.shape.c && tensor.type == DType::kF32,
-                   "a tensor {} with pixels {} apart beside {}", to_string(tensor.shape), tensor.pixel_stride,
-                   to_string(like.shape));
+void check(const Tensor& tensor, const Shape& shape, DType type) {
+  PETAFLOW_REQUIRE(tensor.shape == shape && tensor.type == type, "a tensor {} of {} beside {} of {}",
+                   to_string(tensor.shape), name_of(tensor.type), to_string(shape), name_of(type));
 }
 
 }  // namespace
 
-std::size_t batch_norm_scratch_bytes(int slots, const Shape& x) {
-  return static_cast<std::size_t>((parts_of(slots, x) + kSecondParts) * 2 * x.c) * sizeof(double);
+std::size_t batch_norm_scratch_bytes(int slots, const Shape& x) { return partial_bytes(parts_of(slots, x), x.c); }
+
+std::size_t batch_norm_scratch_bytes(int slots, const EpilogueDesc& behind) {
+  const std::int64_t rows = (kOnHost ? slots : 1) * GradientRows(behind).elements();
+  return batch_norm_scratch_bytes(slots, behind.v) + static_cast<std::size_t>(rows) * sizeof(float);
 }
 
 void sum_moments(const Context& context, int slots, const Tensor& x, double* sums, std::byte* scratch) {
-  check_dense(x, x);
-  sum_pairs<true>(context, slots, x.shape, x.as<float>(), nullptr, nullptr, sums, scratch);
+  PETAFLOW_REQUIRE(context.step != nullptr, "the state of the step is needed");
+  const std::int64_t parts = parts_of(slots, x.shape);
+  auto* const partial = reinterpret_cast<double*>(scratch);
+  const auto sum = [&]<class T>(T) {
+    const auto pixels = pixels_of<const T>(x);
+    const SumPart<true, const T, const T> part{x.shape.n, x.shape.pixels(), x.shape.c, parts,  context.step,
+                                               pixels,    pixels,           nullptr,   partial};
+    launch(context, "petaflow::batch_norm::sum[kokkos]"_label, part.items(), part);
+  };
+  x.type == DType::kF32 ? sum(float{}) : sum(Bf16{});
+  add_parts(context, x.shape, parts, partial, sums);
 }
 
-void sum_gradients(const Context& context, int slots, const Tensor& x, const Tensor& dy, const float* mean,
+void sum_gradients(const Context& context, int slots, const Tensor& x, const Epilogue& behind, const float* mean,
                    double* sums, std::byte* scratch) {
-  check_dense(x, x);
-  check_dense(dy, x);
-  sum_pairs<false>(context, slots, x.shape, dy.as<float>(), x.as<float>(), mean, sums, scratch);
+  PETAFLOW_REQUIRE(context.step != nullptr, "the state of the step is needed");
+  const Shape& shape = behind.desc().v;
+  check(x, shape, behind.desc().type);
+  const GradientRows gradient(behind.desc());
+  const std::int64_t parts = parts_of(slots, shape);
+  auto* const partial = reinterpret_cast<double*>(scratch);
+  auto* const memory = reinterpret_cast<float*>(scratch + partial_bytes(parts, shape.c));
+  const std::string& label = "petaflow::batch_norm::sum[kokkos]"_label;
+  with_types(behind, [&]<class G, class T>(G, T) {
+    SumPart<false, const G, const T> sum{shape.n, shape.pixels(),        shape.c, parts,  context.step,
+                                         {},      pixels_of<const T>(x), mean,    partial};
+    if constexpr (kOnHost) {
+      for_parts(label, slots, [&](int part) {
+        auto own = sum;
+        double* const to = partial + part * 2 * shape.c;
+        std::fill_n(to, 2 * shape.c, 0.0);
+        const Interval range = part_of(shape.n * shape.pixels(), part, parts);
+        for (std::int64_t p = range.begin; p < range.end;) {
+          const std::int64_t block = gradient.block_of(p);
+          own.a = gradient.template make<G>(context, behind, block, memory + part * gradient.elements());
+          const Interval both = common(range, gradient.pixels(block));
+          own.add_real(both, 0, shape.c, to);
+          p = both.end;
+        }
+      });
+    } else {
+      sum.a = gradient.template make_all<G>(context, behind, memory);
+      launch(context, label, sum.items(), sum);
+    }
+  });
+  add_parts(context, shape, parts, partial, sums);
 }
 
 void map_batch(const Context& context, std::int64_t channels, float epsilon, const double* sums, const float* weight,
@@ -369,23 +544,41 @@ void write_running_statistics(const Context& context, const Shape& x, const Batc
       });
 }
 
-void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& x,
-               const Tensor& y) {
-  check_dense(x, x);
-  check_dense(y, x);
-  const Tiles tiles(x.shape);
-  launch(context, label, tiles.items(),
-         Map<false>{tiles, x.shape.c, map, nullptr, x.as<float>(), nullptr, y.as<float>()});
-}
-
-void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& dy,
-               const Tensor& x, const Tensor& dx) {
-  check_dense(x, x);
-  check_dense(dy, x);
-  check_dense(dx, x);
-  const Tiles tiles(x.shape);
-  launch(context, label, tiles.items(),
-         Map<true>{tiles, x.shape.c, map, context.step, dy.as<float>(), x.as<float>(), dx.as<float>()});
+void apply_gradient_map(const Context& context, int slots, const std::string& label, const ChannelMap& map,
+                        const Tensor& x, const Epilogue& behind, const GradientTarget& dx,
+                        const GradientTarget& residual, std::byte* scratch) {
+  const Shape& shape = behind.desc().v;
+  check(x, shape, behind.desc().type);
+  for (const GradientTarget* target : {&dx, &residual}) {
+    if (target->tensor.data != nullptr) check(target->tensor, shape, behind.desc().type);
+  }
+  const GradientRows gradient(behind.desc());
+  auto* const memory = reinterpret_cast<float*>(scratch);
+  with_types(behind, [&]<class G, class T>(G, T) {
+    GradientMap<G, T> all{shape.pixels(),
+                          shape.c,
+                          map,
+                          context.step,
+                          {},
+                          pixels_of<const T>(x),
+                          pixels_of<T>(dx.tensor),
+                          pixels_of<T>(residual.tensor),
+                          dx.adds,
+                          residual.adds};
+    if constexpr (kOnHost) {
+      for_parts(label, slots, [&](int part) {
+        auto own = all;
+        const Interval blocks = part_of(gradient.blocks(), part, slots);
+        for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
+          own.dz = gradient.template make<G>(context, behind, block, memory + part * gradient.elements());
+          own.rows(gradient.pixels(block));
+        }
+      });
+    } else {
+      all.dz = gradient.template make_all<G>(context, behind, memory);
+      launch(context, label, all.items(shape.n), all);
+    }
+  });
 }
 
 }  // namespace petaflow

@@ -6,8 +6,10 @@
 //   y = weight xhat + bias,
 //   dx = weight / sqrt(variance + epsilon) (dy - sum dy_i / m - xhat sum (dy_i xhat_i) / m),
 //   dweight = sum dy_i xhat_i, dbias = sum dy_i.
-// A step is one pass over x for the sums and one for y; backward likewise.  Sums are held in f64, in which the square
-// of an f32 is exact: the variance is off by about (mean^2 / variance) 1e-16, less than what rounding x to f32 does.
+// A step is one pass over x for the sums and one for y; backward likewise.  The pass for y is an Epilogue whose z is
+// the map of x, so that a residual, pooling, activation and dropout come with it: dy above is dz, the gradient behind
+// the map.  Sums are held in f64, in which the square of an f32 is exact: the variance is off by about (mean^2 /
+// variance) 1e-16, less than what rounding x to f32 does.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 
 #include "base/context.hpp"
 #include "base/tensor.hpp"
+#include "kernels/epilogue.hpp"
 
 namespace petaflow {
 
@@ -32,7 +35,7 @@ struct BatchStatistics {
   }
 };
 
-/// Per channel what multiplies and what is added: y = scale[0] x + offset, dx = scale[0] dy + scale[1] x + offset.
+/// Per channel what multiplies and what is added: z = scale[0] x + offset, dx = scale[0] dz + scale[1] x + offset.
 struct ChannelMap {
   float* scale[2] = {nullptr, nullptr};  // (C) each
   float* offset = nullptr;               // (C)
@@ -46,23 +49,28 @@ struct ChannelMap {
 /// Doubles that a set of sums takes: two per channel, and the number of real pixels.
 inline std::int64_t batch_norm_sums(std::int64_t channels) { return 2 * channels + 1; }
 std::size_t batch_norm_scratch_bytes(int slots, const Shape& x);
+/// Of what goes back through `behind`.
+std::size_t batch_norm_scratch_bytes(int slots, const EpilogueDesc& behind);
 
 /// sums = [sum x (C), sum x^2 (C), m] of this rank's real pixels, in an order that depends on `slots` only.
 /// @param slots    partial sums on the host
 /// @param scratch  batch_norm_scratch_bytes(slots, shape of x) of them
 void sum_moments(const Context& context, int slots, const Tensor& x, double* sums, std::byte* scratch);
-/// sums = [sum dy (C), sum dy (x - mean) (C), m].
-void sum_gradients(const Context& context, int slots, const Tensor& x, const Tensor& dy, const float* mean,
+/// sums = [sum dz (C), sum dz (x - mean) (C), m]; dz is made again of the gradient behind the epilogue, a few rows at a
+/// time.
+/// @param behind   what followed the map of x to z, dv_in_f32
+/// @param scratch  batch_norm_scratch_bytes(slots, behind.desc()) of them
+void sum_gradients(const Context& context, int slots, const Tensor& x, const Epilogue& behind, const float* mean,
                    double* sums, std::byte* scratch);
 
-/// Written: the statistics of the sums, and the map of x to y.  Where there is no real pixel y is x.
+/// Written: the statistics of the sums, and the map of x to z.  Where there is no real pixel z is x.
 /// @param weight, bias  (C) each, here and below; null: 1 and 0
 void map_batch(const Context& context, std::int64_t channels, float epsilon, const double* sums, const float* weight,
                const float* bias, const BatchStatistics& statistics, const ChannelMap& map);
-/// Written: the map of x to y by running statistics.
+/// Written: the map of x to z by running statistics.
 void map_running(const Context& context, std::int64_t channels, float epsilon, const float* mean, const float* variance,
                  const float* weight, const float* bias, const ChannelMap& map);
-/// Written: the map of dy and x to dx.
+/// Written: the map of dz and x to dx.
 /// @param sums  of sum_gradients(), over all that the statistics are over
 void map_gradient(const Context& context, std::int64_t channels, const double* sums, const float* weight,
                   const BatchStatistics& statistics, const ChannelMap& map);
@@ -76,11 +84,17 @@ void write_gradients(const Context& context, std::int64_t channels, const double
 void write_running_statistics(const Context& context, const Shape& x, const BatchStatistics& statistics, float* mean,
                               float* variance);
 
-/// y = scale[0] x + offset, in padded slots too.
-void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& x,
-               const Tensor& y);
-/// dx = scale[0] dy + scale[1] x + offset; 0 in padded slots.
-void apply_map(const Context& context, const std::string& label, const ChannelMap& map, const Tensor& dy,
-               const Tensor& x, const Tensor& dx);
+/// A gradient that is written, or added to what is there; without data nobody wants it.
+struct GradientTarget {
+  Tensor tensor;
+  bool adds = false;
+};
+
+/// dx = scale[0] dz + scale[1] x + offset, 0 in padded slots, and the residual's gradient dz; x, dx and the residual's
+/// gradient have the type of the epilogue, each with pixels as far apart as it likes.
+/// @param behind, scratch  as in sum_gradients()
+void apply_gradient_map(const Context& context, int slots, const std::string& label, const ChannelMap& map,
+                        const Tensor& x, const Epilogue& behind, const GradientTarget& dx,
+                        const GradientTarget& residual, std::byte* scratch);
 
 }  // namespace petaflow

@@ -34,10 +34,14 @@ std::int64_t EpilogueDesc::saved_bytes_per_sample() const {
   return y.sample_size() * (one_byte(pool) ? 1 : 2);
 }
 
-Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved)
-    : desc_(desc), bias_(bias), y_(y), dy_(dy), saved_(saved) {
+Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved,
+                   const EpilogueMap& map)
+    : desc_(desc), bias_(bias), map_(map), y_(y), dy_(dy), saved_(saved) {
   PETAFLOW_REQUIRE(desc.pool.kind == PoolKind::kAverage || desc.pool.window.volume() <= kLargestMaxWindow,
                    "a pooling window of {} pixels", desc.pool.window.volume());
+  PETAFLOW_REQUIRE(map.residual.data == nullptr || (map.residual.shape == desc.v && map.residual.type == desc.type),
+                   "a residual {} of {} beside {} of {}", to_string(map.residual.shape), name_of(map.residual.type),
+                   to_string(desc.v), name_of(desc.type));
 }
 
 RowBox Epilogue::v_under(const RowBox& y_box) const {
@@ -57,38 +61,65 @@ RowBox Epilogue::y_over(const RowBox& v_box) const {
           windows_over(v_box.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.y.h)};
 }
 
-// run(blocks) with the operands in their types.
+template <class V, class T, class Run>
+void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v, std::int64_t v_stride, const Tensor& y,
+                           std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const {
+  const auto coded = [&](auto code) {
+    run(Blocks<V, T, decltype(code)>{
+        desc_, v_box, desc_.dropout > 0 && context.training,
+        static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)), static_cast<V*>(v),
+        v_stride > 0 ? v_stride : desc_.v.c, map_.scale, bias_, static_cast<const T*>(map_.residual.data),
+        map_.residual.pixel_stride, static_cast<T*>(y.data), y.pixel_stride, saved, desc_.saved_bytes_per_sample(),
+        bias_gradient, context.step});
+  };
+  one_byte(desc_.pool) ? coded(std::uint8_t{}) : coded(std::uint16_t{});
+}
+
 template <class Run>
-void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
-                           const BiasSum& bias_gradient, const Run& run) const {
-  const auto typed = [&](auto element, auto code) {
-    using T = decltype(element);
-    using Code = decltype(code);
-    run(Blocks<T, Code>{desc_, v_box, desc_.dropout > 0 && context.training,
-                        static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)),
-                        static_cast<T*>(v), bias_, static_cast<T*>(y.data), y.pixel_stride, saved,
-                        desc_.saved_bytes_per_sample(), bias_gradient, context.step});
+void Epilogue::with_forward(const Context& context, const RowBox& v_box, const void* v, std::int64_t v_stride,
+                            const Run& run) const {
+  std::uint8_t* const saved = context.training ? saved_ : nullptr;
+  const auto typed = [&]<class T>(T) {
+    with_blocks<T, T>(context, v_box, const_cast<void*>(v), v_stride, y_, saved, {}, [&](const auto& blocks) {
+      if (map_.scale != nullptr || map_.residual.data != nullptr) {
+        run.template operator()<Work::kForwardMapped>(blocks);
+      } else {
+        run.template operator()<Work::kForward>(blocks);
+      }
+    });
+  };
+  desc_.type == DType::kF32 ? typed(float{}) : typed(Bf16{});
+}
+
+template <class Run>
+void Epilogue::with_backward(const Context& context, const RowBox& v_box, void* dv, std::int64_t v_stride,
+                             const BiasSum& bias_gradient, const Run& run) const {
+  const auto typed = [&]<class V, class T>(V, T) {
+    with_blocks<V, T>(context, v_box, dv, v_stride, dy_, saved_, bias_gradient, [&](const auto& blocks) {
+      scatters() ? run.template operator()<Work::kScatter>(blocks, y_over(v_box))
+                 : run.template operator()<Work::kGather>(blocks, v_box);
+    });
   };
   if (desc_.type == DType::kF32) {
-    one_byte(desc_.pool) ? typed(float{}, std::uint8_t{}) : typed(float{}, std::uint16_t{});
+    typed(float{}, float{});
   } else {
-    one_byte(desc_.pool) ? typed(Bf16{}, std::uint8_t{}) : typed(Bf16{}, std::uint16_t{});
+    desc_.dv_in_f32 ? typed(float{}, Bf16{}) : typed(Bf16{}, Bf16{});
   }
 }
 
 void Epilogue::forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const {
-  with_blocks(context, v_box, const_cast<void*>(v), y_, context.training ? saved_ : nullptr, {},
-              [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-                BoxPass<T, Code, Work::kForward>{blocks, y_box}.run();
-              });
+  with_forward(context, v_box, v, 0, [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
+    BoxPass<V, T, Code, kWork>{blocks, y_box}.run();
+  });
 }
 
-void Epilogue::forward_all(const Context& context, const std::string& label, const void* v) const {
-  with_blocks(context, whole_box(desc_.v), const_cast<void*>(v), y_, context.training ? saved_ : nullptr, {},
-              [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-                const BoxPass<T, Code, Work::kForward> pass{blocks, whole_box(desc_.y)};
-                launch(context, label, pass.items(), pass);
-              });
+void Epilogue::forward_all(const Context& context, const std::string& label, const void* v,
+                           std::int64_t v_stride) const {
+  with_forward(context, whole_box(desc_.v), v, v_stride,
+               [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
+                 const BoxPass<V, T, Code, kWork> pass{blocks, whole_box(desc_.y)};
+                 launch(context, label, pass.items(), pass);
+               });
 }
 
 bool Epilogue::scatters() const {
@@ -101,26 +132,18 @@ bool Epilogue::scatters() const {
 }
 
 void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient) const {
-  with_blocks(context, v_box, dv, dy_, saved_, bias_gradient, [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-    if (scatters()) {
-      BoxPass<T, Code, Work::kScatter>{blocks, y_over(v_box)}.run();
-    } else {
-      BoxPass<T, Code, Work::kGather>{blocks, v_box}.run();
-    }
-  });
+  with_backward(context, v_box, dv, 0, bias_gradient,
+                [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const RowBox& box) {
+                  BoxPass<V, T, Code, kWork>{blocks, box}.run();
+                });
 }
 
-void Epilogue::backward_all(const Context& context, const std::string& label, void* dv) const {
-  with_blocks(context, whole_box(desc_.v), dv, dy_, saved_, {},
-              [&]<class T, class Code>(const Blocks<T, Code>& blocks) {
-                if (scatters()) {
-                  const BoxPass<T, Code, Work::kScatter> pass{blocks, whole_box(desc_.y)};
+void Epilogue::backward_all(const Context& context, const std::string& label, void* dv, std::int64_t v_stride) const {
+  with_backward(context, whole_box(desc_.v), dv, v_stride, {},
+                [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const RowBox& box) {
+                  const BoxPass<V, T, Code, kWork> pass{blocks, box};
                   launch(context, label, pass.items(), pass);
-                } else {
-                  const BoxPass<T, Code, Work::kGather> pass{blocks, whole_box(desc_.v)};
-                  launch(context, label, pass.items(), pass);
-                }
-              });
+                });
 }
 
 }  // namespace petaflow

@@ -1,8 +1,10 @@
-// What follows a convolution or a dense layer: bias, pooling, activation and dropout in one pass over its result, and
-// the way back.  Backward needs one byte (max pooling, no pooling) or no more than the sign bits (average pooling).
+// What follows a convolution, a dense layer or the statistics of a batch norm: an affine map, pooling, activation and
+// dropout in one pass over its result, and the way back.  Backward needs one byte (max pooling, no pooling) or no more
+// than the sign bits (average pooling).
 //
-//   no pooling, max:  y = dropout(act(max over the window of (v + b)))      act is monotone, so it commutes with max
-//   average:          y = dropout(mean over the window of act(v + b))       padding counts as zeros in the mean
+//   z = scale v + bias + residual
+//   no pooling, max:  y = dropout(act(max over the window of z))      act is monotone, so it commutes with max
+//   average:          y = dropout(mean over the window of act(z))     padding counts as zeros in the mean
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,7 @@ struct EpilogueDesc {
   float dropout = 0;         // probability of being dropped, in [0, 1)
   int layer = 0;             // names the dropout layer in the random stream
   DType type = DType::kF32;
+  bool dv_in_f32 = false;  // of a type that is not: for sums over dv that are not to see it rounded
 
   /// True where backward must know something beyond dy.
   bool saves() const { return pool.kind != PoolKind::kNone || activation || dropout > 0; }
@@ -69,30 +72,46 @@ struct BiasSum {
   double* total = nullptr;
 };
 
+/// What z has beyond v + bias.
+struct EpilogueMap {
+  const float* scale = nullptr;  // (C); null: 1
+  Tensor residual{};             // of v's shape and of the epilogue's type; without data: 0
+};
+
 /// The epilogue of one stage.  v is given as a dense buffer of a box (samples, d, h, W, C); y and saved are whole.
 class Epilogue {
  public:
   Epilogue() = default;
-  Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved);
+  Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y, const Tensor& dy, std::uint8_t* saved,
+           const EpilogueMap& map = {});
 
   const EpilogueDesc& desc() const { return desc_; }
+  const Tensor& dy() const { return dy_; }
   /// The box of v under a box of y, clipped to v.
   RowBox v_under(const RowBox& y_box) const;
 
   /// Writes a box of y (and saved) from v; serial, for use inside a parallel region of the host.
   void forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const;
-  /// Writes a box of dv (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient, if there is
-  /// one; serial.
+  /// Writes a box of dv = dz (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient, if there
+  /// is one; serial.
   void backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient = {}) const;
 
   /// Everything at once, as a kernel on the context's instance; v and dv are whole.
-  void forward_all(const Context& context, const std::string& label, const void* v) const;
-  void backward_all(const Context& context, const std::string& label, void* dv) const;
+  /// @param v_stride  elements between the pixels of v or dv; 0: C
+  void forward_all(const Context& context, const std::string& label, const void* v, std::int64_t v_stride = 0) const;
+  void backward_all(const Context& context, const std::string& label, void* dv, std::int64_t v_stride = 0) const;
 
  private:
+  /// run(blocks, work) with the operands in their types.
+  template <class V, class T, class Run>
+  void with_blocks(const Context& context, const RowBox& v_box, void* v, std::int64_t v_stride, const Tensor& y,
+                   std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const;
   template <class Run>
-  void with_blocks(const Context& context, const RowBox& v_box, void* v, const Tensor& y, std::uint8_t* saved,
-                   const BiasSum& bias_gradient, const Run& run) const;
+  void with_forward(const Context& context, const RowBox& v_box, const void* v, std::int64_t v_stride,
+                    const Run& run) const;
+  template <class Run>
+  void with_backward(const Context& context, const RowBox& v_box, void* dv, std::int64_t v_stride,
+                     const BiasSum& bias_gradient, const Run& run) const;
   /// True where backward goes from y to v: every pixel of v is written, once.
   bool scatters() const;
   /// The box of y whose windows touch a box of v.
@@ -100,6 +119,7 @@ class Epilogue {
 
   EpilogueDesc desc_;
   const float* bias_ = nullptr;
+  EpilogueMap map_;
   Tensor y_, dy_;
   std::uint8_t* saved_ = nullptr;
 };

@@ -49,15 +49,18 @@ struct Pixel {
   std::int64_t sample, d, h, w;
 };
 
-/// One call's operands.
-template <class T, class Code>
+/// One call's operands: v or its gradient in V, y or its gradient in T.
+template <class V, class T, class Code>
 struct Blocks {
   EpilogueDesc desc;
   RowBox v_box;              // what the buffer v holds
   bool dropout;              // draws in this call
   std::uint32_t drop_below;  // a draw of 16 bits below it drops
-  T* v;                      // first pixel of the buffer (const in forward)
-  const float* bias;
+  V* v;                      // first pixel of the buffer (const in forward)
+  std::int64_t v_stride;     // elements between its pixels
+  const float *scale, *bias;
+  const T* residual;  // first pixel of the tensor
+  std::int64_t residual_stride;
   T* y;  // y or dy
   std::int64_t y_stride;
   std::uint8_t* saved;
@@ -70,11 +73,12 @@ struct Blocks {
   }
 
   /// Writes y (and saved) at a pixel of y: kVectors registers of channels from c0, of which `count` exist, all of them
-  /// where kWhole.  kPixels neighbours along W share the registers where they may (lie_side_by_side).
-  template <int kVectors, bool kWhole, int kPixels>
+  /// where kWhole.  kPixels neighbours along W share the registers where they may (lie_side_by_side).  kMapped: there
+  /// is a scale or a residual.
+  template <int kVectors, bool kWhole, int kPixels, bool kMapped>
   KOKKOS_INLINE_FUNCTION void forward(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    desc.pool.kind == PoolKind::kAverage ? forward_average<kVectors, kWhole, kPixels>(random, at, c0, count)
-                                         : forward_max<kVectors, kWhole, kPixels>(random, at, c0, count);
+    desc.pool.kind == PoolKind::kAverage ? forward_average<kVectors, kWhole, kPixels, kMapped>(random, at, c0, count)
+                                         : forward_max<kVectors, kWhole, kPixels, kMapped>(random, at, c0, count);
   }
   KOKKOS_INLINE_FUNCTION bool lie_side_by_side() const { return y_stride == desc.y.c && desc.pool.pad.w == 0; }
 
@@ -83,14 +87,14 @@ struct Blocks {
   template <int kVectors, bool kWhole, int kPixels>
   KOKKOS_INLINE_FUNCTION void scatter(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     Floats sum[kVectors] = {};
-    const auto write = [&](T* pixel, const Floats(&value)[kVectors]) {
+    const auto write = [&](V* pixel, const Floats(&value)[kVectors]) {
       write_channels<kWhole, kPixels>(pixel + c0, count, value, v_step());
       unrolled<kVectors>([&](auto r) { sum[r] += value[r]; });
     };
     if (desc.pool.kind == PoolKind::kAverage) {
       Floats g[kVectors];
       mean_gradient<kWhole>(random, at, c0, count, g);
-      for_window(at, [&](int, std::int64_t index, T* pixel) {
+      for_window(at, [&](int, std::int64_t index, V* pixel) {
         Floats value[kVectors];
         pass_activation<kWhole, kPixels>(at.sample, index, c0, count, g, value);
         write(pixel, value);
@@ -99,7 +103,7 @@ struct Blocks {
       Floats g[kVectors];
       Ints position[kVectors];
       read_gradient<kWhole>(at.sample, y_index(at), c0, count, g, position);
-      for_window(at, [&](int tap, std::int64_t, T* pixel) {
+      for_window(at, [&](int tap, std::int64_t, V* pixel) {
         Floats value[kVectors];
         unrolled<kVectors>([&](auto r) { value[r] = select(lanes::equal(position[r], tap), g[r], Floats{}); });
         write(pixel, value);
@@ -141,7 +145,7 @@ struct Blocks {
     }
     const std::int64_t index = (at.d * desc.v.h + at.h) * desc.v.w + at.w;
     if (average) pass_activation<kWhole, 1>(at.sample, index, c0, count, sum, sum);
-    write_channels<kWhole>(v_row(at.sample, at.d, at.h) + at.w * desc.v.c + c0, count, sum);
+    write_channels<kWhole>(v_row(at.sample, at.d, at.h) + at.w * v_stride + c0, count, sum);
     add_bias_gradient<kWhole, 1>(c0, count, sum);
   }
 
@@ -153,9 +157,9 @@ struct Blocks {
 
  private:
   // A row of the buffer.
-  KOKKOS_INLINE_FUNCTION T* v_row(std::int64_t sample, std::int64_t d, std::int64_t h) const {
+  KOKKOS_INLINE_FUNCTION V* v_row(std::int64_t sample, std::int64_t d, std::int64_t h) const {
     const std::int64_t plane = (sample - v_box.sample.begin) * v_box.d.size() + d - v_box.d.begin;
-    return v + (plane * v_box.h.size() + h - v_box.h.begin) * desc.v.w * desc.v.c;
+    return v + (plane * v_box.h.size() + h - v_box.h.begin) * desc.v.w * v_stride;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t y_index(const Pixel& at) const {
     return (at.d * desc.y.h + at.h) * desc.y.w + at.w;
@@ -181,8 +185,8 @@ struct Blocks {
     constexpr int kOfPixel = kVectors / kPixels;
     return r / kOfPixel * step + r % kOfPixel * lanes::kLanes;
   }
-  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class V>
-  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, V (&to)[kVectors],
+  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class Register>
+  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, Register (&to)[kVectors],
                                                    std::int64_t step = kVectors / kPixels * lanes::kLanes) {
     unrolled<kVectors>([&](auto r) {
       const Element* at = from + begin_of<kVectors, kPixels>(r, step);
@@ -193,15 +197,40 @@ struct Blocks {
       }
     });
   }
-  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class V>
-  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const V (&from)[kVectors],
+  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class Register>
+  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const Register (&from)[kVectors],
                                                     std::int64_t step = kVectors / kPixels * lanes::kLanes) {
     unrolled<kVectors>([&](auto r) {
       lanes::store(to + begin_of<kVectors, kPixels>(r, step), kWhole ? lanes::kLanes : channels_of(r, count), from[r]);
     });
   }
   // Between the windows of neighbouring pixels of y.
-  KOKKOS_INLINE_FUNCTION std::int64_t v_step() const { return desc.pool.stride.w * desc.v.c; }
+  KOKKOS_INLINE_FUNCTION std::int64_t v_step() const { return desc.pool.stride.w * v_stride; }
+
+  // What v becomes before it is pooled: scale v + bias + residual.  index: the pixel of the sample.
+  template <bool kWhole, int kPixels, int kVectors>
+  KOKKOS_INLINE_FUNCTION void map(std::int64_t sample, std::int64_t index, std::int64_t c0, int count,
+                                  const Floats (&multiply)[kVectors], const Floats (&add)[kVectors],
+                                  Floats (&x)[kVectors]) const {
+    unrolled<kVectors>([&](auto r) {
+      Floats sum = add[r];
+      lanes::multiply_add(sum, multiply[r], x[r]);
+      x[r] = sum;
+    });
+    if (residual == nullptr) return;
+    Floats other[kVectors];
+    const T* pixel = residual + (sample * desc.v.pixels() + index) * residual_stride + c0;
+    read_channels<kWhole, kPixels>(pixel, count, other, desc.pool.stride.w * residual_stride);
+    unrolled<kVectors>([&](auto r) { x[r] += other[r]; });
+  }
+  template <bool kWhole, int kPixels, int kVectors>
+  KOKKOS_INLINE_FUNCTION void read_scale(std::int64_t c0, int count, Floats (&to)[kVectors]) const {
+    if (scale != nullptr) {
+      read_channels<kWhole, kPixels>(scale + c0, count, to, 0);
+    } else {
+      unrolled<kVectors>([&](auto r) { to[r] = lanes::all(1.0F); });
+    }
+  }
 
   // Calls f(tap, index, pixel) for the pixels of a window that lie in the tensor and in the buffer; index counts pixels
   // from the sample's first one, `pixel` is where its channels begin in the buffer.
@@ -216,9 +245,9 @@ struct Blocks {
       for (std::int64_t ph = h.begin; ph < h.end; ++ph) {
         const std::int64_t tap = ((pd - first.d) * pool.window.h + ph - first.h) * pool.window.w - first.w;
         const std::int64_t index = (pd * desc.v.h + ph) * desc.v.w;
-        T* row = v_row(at.sample, pd, ph);
+        V* row = v_row(at.sample, pd, ph);
         for (std::int64_t pw = w.begin; pw < w.end; ++pw) {
-          f(static_cast<int>(tap + pw), index + pw, row + pw * desc.v.c);
+          f(static_cast<int>(tap + pw), index + pw, row + pw * v_stride);
         }
       }
     }
@@ -248,16 +277,20 @@ struct Blocks {
     return lanes::mask_of(static_cast<std::uint32_t>(channel_bits >> (kRegister * lanes::kLanes)));
   }
 
-  template <int kVectors, bool kWhole, int kPixels>
+  // A bias commutes with the maximum; what differs from pixel to pixel, or has a sign, is applied to each.
+  template <int kVectors, bool kWhole, int kPixels, bool kMapped>
   KOKKOS_INLINE_FUNCTION void forward_max(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                           int count) const {
     using Bits = CodeBits<Code>;
-    Floats best[kVectors], add[kVectors] = {};
+    Floats best[kVectors], multiply[kVectors], add[kVectors] = {};
     Ints position[kVectors] = {};
+    if (bias != nullptr) read_channels<kWhole, kPixels>(bias + c0, count, add, 0);
+    if constexpr (kMapped) read_scale<kWhole, kPixels>(c0, count, multiply);
     unrolled<kVectors>([&](auto r) { best[r] = lanes::all(-std::numeric_limits<float>::infinity()); });
-    for_window(at, [&](int tap, std::int64_t, const T* pixel) {
+    for_window(at, [&](int tap, [[maybe_unused]] std::int64_t index, const V* pixel) {
       Floats x[kVectors];
       read_channels<kWhole, kPixels>(pixel + c0, count, x, v_step());
+      if constexpr (kMapped) map<kWhole, kPixels>(at.sample, index, c0, count, multiply, add, x);
       unrolled<kVectors>([&](auto r) {
         // The first of equal values wins, as in PyTorch; a NaN wins over everything and is passed on.
         const Mask better = lanes::greater(x[r], best[r]) | lanes::unordered(x[r]);
@@ -266,15 +299,14 @@ struct Blocks {
       });
     });
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
-    if (bias != nullptr) read_channels<kWhole, kPixels>(bias + c0, count, add, 0);
-    const Floats scale = lanes::all(keep_scale());
+    const Floats keep = lanes::all(keep_scale());
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const std::int32_t dead = Bits::kDead,
                        negative = !desc.activation ? 0 : Bits::kNegative | (desc.negative_slope == 0 ? dead : 0);
     unrolled<kVectors>([&](auto r) {
-      const Floats value = best[r] + add[r];
+      const Floats value = kMapped ? best[r] : best[r] + add[r];
       const Mask positive = lanes::greater(value, Floats{}), alive = mask<r>(kept_bits);
-      best[r] = select(alive, select(positive, value, value * slope) * scale, Floats{});
+      best[r] = select(alive, select(positive, value, value * slope) * keep, Floats{});
       position[r] =
           position[r] | select(positive, Ints{}, lanes::all(negative)) | select(alive, Ints{}, lanes::all(dead));
     });
@@ -282,19 +314,21 @@ struct Blocks {
     if (saved != nullptr) write_channels<kWhole>(codes(at.sample, y_index(at), c0), count, position);
   }
 
-  template <int kVectors, bool kWhole, int kPixels>
+  template <int kVectors, bool kWhole, int kPixels, bool kMapped>
   KOKKOS_INLINE_FUNCTION void forward_average(const RandomStream& random, const Pixel& at, std::int64_t c0,
                                               int count) const {
-    Floats sum[kVectors] = {}, add[kVectors] = {};
+    Floats sum[kVectors] = {}, multiply[kVectors], add[kVectors] = {};
     if (bias != nullptr) read_channels<kWhole, kPixels>(bias + c0, count, add, 0);
+    if constexpr (kMapped) read_scale<kWhole, kPixels>(c0, count, multiply);
     const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
     const bool keeps_signs = desc.activation && saved != nullptr;
-    for_window(at, [&](int, std::int64_t index, const T* pixel) {
+    for_window(at, [&](int, std::int64_t index, const V* pixel) {
       Floats x[kVectors];
       read_channels<kWhole, kPixels>(pixel + c0, count, x, v_step());
+      if constexpr (kMapped) map<kWhole, kPixels>(at.sample, index, c0, count, multiply, add, x);
       std::uint64_t bits = 0;
       unrolled<kVectors>([&](auto r) {
-        const Floats value = x[r] + add[r];
+        const Floats value = kMapped ? x[r] : x[r] + add[r];
         const Mask positive = lanes::greater(value, Floats{});
         sum[r] += select(positive, value, value * slope);
         bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
@@ -308,8 +342,8 @@ struct Blocks {
       }
     });
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
-    const Floats scale = lanes::all(mean_scale());
-    unrolled<kVectors>([&](auto r) { sum[r] = select(mask<r>(kept_bits), sum[r] * scale, Floats{}); });
+    const Floats factor = lanes::all(mean_scale());
+    unrolled<kVectors>([&](auto r) { sum[r] = select(mask<r>(kept_bits), sum[r] * factor, Floats{}); });
     write_channels<kWhole>(y_pixel(at) + c0, count, sum);
   }
 
@@ -331,8 +365,8 @@ struct Blocks {
                                             Floats (&g)[kVectors]) const {
     const std::uint64_t kept_bits = kept<kVectors>(random, at.sample, y_index(at), c0);
     read_channels<kWhole>(y_pixel(at) + c0, count, g);
-    const Floats scale = lanes::all(mean_scale());
-    unrolled<kVectors>([&](auto r) { g[r] = select(mask<r>(kept_bits), g[r] * scale, Floats{}); });
+    const Floats factor = lanes::all(mean_scale());
+    unrolled<kVectors>([&](auto r) { g[r] = select(mask<r>(kept_bits), g[r] * factor, Floats{}); });
   }
 
   // Average pooling: `to` is the gradient before the activation at a pixel of v, `from` that behind it.

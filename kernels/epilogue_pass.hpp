@@ -8,15 +8,16 @@
 
 namespace petaflow::epilogue {
 
-enum class Work { kForward, kScatter, kGather };
+enum class Work { kForward, kForwardMapped, kScatter, kGather };
 
 /// A pass over the pixels of a box of y (forward, scatter) or v (gather), all channels.
-template <class T, class Code, Work kWork>
+template <class V, class T, class Code, Work kWork>
 struct BoxPass {
-  Blocks<T, Code> blocks;
+  Blocks<V, T, Code> blocks;
   RowBox box;
 
-  // Channels of an item: all of them on the host.
+  // An item has a piece of a row on the host, and some channels of a pixel on a device.
+  static constexpr std::int64_t kPiece = kOnHost ? 128 : 1;
   static constexpr std::int64_t kChannels = kWidest * lanes::kLanes;
   KOKKOS_INLINE_FUNCTION std::int64_t chunks() const {
     return kOnHost ? 1 : (blocks.desc.y.c + kChannels - 1) / kChannels;
@@ -24,14 +25,19 @@ struct BoxPass {
   KOKKOS_INLINE_FUNCTION std::int64_t width() const {
     return kWork == Work::kGather ? blocks.desc.v.w : blocks.desc.y.w;
   }
-  std::int64_t items() const { return box.rows() * width() * chunks(); }
+  KOKKOS_INLINE_FUNCTION std::int64_t pieces() const { return (width() + kPiece - 1) / kPiece; }
+  std::int64_t items() const { return box.rows() * pieces() * chunks(); }
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
-    const std::int64_t chunk = item % chunks(), pixel = item / chunks(), row = pixel / width();
+    const std::int64_t chunk = item % chunks(), piece = item / chunks() % pieces(), row = item / chunks() / pieces();
     const std::int64_t plane = row / box.h.size();
     const Pixel at{box.sample.begin + plane / box.d.size(), box.d.begin + plane % box.d.size(),
-                   box.h.begin + row % box.h.size(), pixel % width()};
-    channels(blocks.stream(), at, chunk * kChannels, kOnHost ? blocks.desc.y.c : kChannels);
+                   box.h.begin + row % box.h.size(), piece * kPiece};
+    if constexpr (kOnHost) {
+      neighbours(blocks.stream(), at, at.w + kPiece < width() ? at.w + kPiece : width());
+    } else {
+      channels(blocks.stream(), at, chunk * kChannels, kChannels);
+    }
   }
 
   /// In the calling thread.
@@ -39,16 +45,7 @@ struct BoxPass {
     const RandomStream random = blocks.stream();
     for (std::int64_t sample = box.sample.begin; sample < box.sample.end; ++sample) {
       for (std::int64_t d = box.d.begin; d < box.d.end; ++d) {
-        for (std::int64_t h = box.h.begin; h < box.h.end; ++h) {
-          for (std::int64_t begin = 0; begin < width(); begin += kInF32) {
-            const std::int64_t end = begin + kInF32 < width() ? begin + kInF32 : width();
-            Pixel at{sample, d, h, begin};
-            side_by_side<4>(random, at, end);
-            side_by_side<2>(random, at, end);
-            for (; at.w < end; ++at.w) channels(random, at, 0, blocks.desc.y.c);
-            if constexpr (kWork != Work::kForward) blocks.settle_bias_gradient();
-          }
-        }
+        for (std::int64_t h = box.h.begin; h < box.h.end; ++h) neighbours(random, {sample, d, h, 0}, width());
       }
     }
   }
@@ -57,6 +54,17 @@ struct BoxPass {
   // Pixels of y, or of v, over which the bias' gradient is summed in f32: the sum of equal numbers, as behind a global
   // average, is off by as many half units in the last place.
   static constexpr std::int64_t kInF32 = 32;
+
+  // Those of a row from at.w to `last`.
+  void neighbours(const RandomStream& random, Pixel at, std::int64_t last) const {
+    while (at.w < last) {
+      const std::int64_t end = at.w + kInF32 < last ? at.w + kInF32 : last;
+      side_by_side<4>(random, at, end);
+      side_by_side<2>(random, at, end);
+      for (; at.w < end; ++at.w) channels(random, at, 0, blocks.desc.y.c);
+      if constexpr (kWork == Work::kScatter || kWork == Work::kGather) blocks.settle_bias_gradient();
+    }
+  }
 
   // kPixels at once, as long as they fill a block of registers.
   template <int kPixels>
@@ -86,8 +94,8 @@ struct BoxPass {
   }
   template <int kVectors, bool kWhole, int kPixels = 1>
   KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
-    if constexpr (kWork == Work::kForward) {
-      blocks.template forward<kVectors, kWhole, kPixels>(random, at, c0, count);
+    if constexpr (kWork == Work::kForward || kWork == Work::kForwardMapped) {
+      blocks.template forward<kVectors, kWhole, kPixels, kWork == Work::kForwardMapped>(random, at, c0, count);
     } else if constexpr (kWork == Work::kScatter) {
       blocks.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
     } else {

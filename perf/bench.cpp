@@ -13,9 +13,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/error.hpp"
-#include "base/label.hpp"
 #include "bench_table.hpp"
-#include "kernels/batch_norm.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/gemm.hpp"
 #include "kernels/gradient_factors.hpp"
@@ -24,6 +22,7 @@
 #include "kernels/softmax_xent.hpp"
 #include "layer_list.hpp"
 #include "nn/bands.hpp"
+#include "nn/batch_norm_stage.hpp"
 #include "nn/parallel.hpp"
 #include "op_cases.hpp"
 #include "update/rule.hpp"
@@ -112,7 +111,9 @@ class Bench {
     for (const cases::EpilogueCase& c : cases::kEpilogueCases) {  // behind a convolution that keeps the shape
       epilogue(kCases, {c.name, describe(c.v.n, c.v.c, c.v.c, c.v.extent(), {}), c.desc(type_)});
     }
-    for (const cases::BatchNormCase& c : cases::kBatchNormCases) batch_norm(c);
+    for (const cases::BatchNormCase& c : cases::kBatchNormCases) {
+      batch_norm(kCases, {c.name, c.desc(type_), c.affine, c.residual});
+    }
     for (const cases::MatrixCase& c : cases::kMatrixCases) {
       const std::string shape = fmt::format("{}/{}", kCases, c.name);
       losses(shape, c);
@@ -299,35 +300,61 @@ class Bench {
   }
 
   /// Batch normalisation forward and backward, in f32 whatever the precision, as in networks.
-  void batch_norm(const cases::BatchNormCase& c) {
-    const std::int64_t elements = c.x.elements(), bytes = elements * std::int64_t{sizeof(float)};
-    const Array x(DType::kF32, elements), y(DType::kF32, elements), dy(DType::kF32, elements),
-        parameters(DType::kF32, 4 * c.x.c), kept(DType::kF32, BatchStatistics::elements(c.x.c)),
-        maps(DType::kF32, ChannelMap::elements(c.x.c)), sums(DType::kF32, 2 * batch_norm_sums(c.x.c)),
-        scratch(DType::kF32, static_cast<std::int64_t>(batch_norm_scratch_bytes(context_.threads, c.x)) / 4);
-    const auto tensor = [&](const Array& array) { return Tensor::dense(c.x, DType::kF32, array.data()); };
-    const std::vector<std::int64_t> samples(static_cast<std::size_t>(c.x.n));
-    state_.sample = samples.data();
-    const BatchStatistics statistics = BatchStatistics::in(kept.floats(), c.x.c);
-    const ChannelMap map = ChannelMap::in(maps.floats(), c.x.c);
-    float* const weight = c.affine ? parameters.floats() : nullptr;
-    float* const bias = c.affine ? parameters.floats() + c.x.c : nullptr;
-    auto* const sum = reinterpret_cast<double*>(sums.data());
-    const auto forward = [&] {
-      sum_moments(context_, context_.threads, tensor(x), sum, scratch.data());
-      map_batch(context_, c.x.c, 1e-5F, sum, weight, bias, statistics, map);
-      apply_map(context_, "petaflow::bench"_label, map, tensor(x), tensor(y));
+  /// The whole stage; bytes: x twice (statistics, map), and everything else once in each of the passes that need it.
+  void batch_norm(const std::string& list, const NormLayer& layer) {
+    BatchNormStage::Options options{list + "/" + layer.name, layer.epilogue, {}, {}, {}, {}, {}, layer.residual};
+    options.epilogue.type = type_;
+    const std::int64_t channels = layer.epilogue.v.c;
+    if (layer.affine) options.weight = {0}, options.bias = {channels};
+    options.running_mean = {2 * channels}, options.running_variance = {3 * channels};
+    BatchNormStage stage(options, context_);
+    const Shape &v = layer.epilogue.v, &y = layer.epilogue.y;
+    const auto bytes_of = [&](const Shape& shape) {
+      return shape.elements() * static_cast<std::int64_t>(size_of(type_));
     };
-    const std::string shape = fmt::format("{}/{}", kCases, c.name);
-    forward();  // backward needs its statistics
-    portable(shape, "forward", "batch_norm", 3 * bytes, forward);
-    portable(shape, "backward", "batch_norm", 5 * bytes, [&] {
-      sum_gradients(context_, context_.threads, tensor(x), tensor(dy), statistics.mean, sum, scratch.data());
-      write_gradients(context_, c.x.c, sum, statistics, parameters.floats() + 2 * c.x.c,
-                      parameters.floats() + 3 * c.x.c);
-      map_gradient(context_, c.x.c, sum, weight, statistics, map);
-      apply_map(context_, "petaflow::bench"_label, map, tensor(dy), tensor(x), tensor(y));
-    });
+    const auto saved = static_cast<std::int64_t>(stage.saved_bytes());
+    const std::int64_t residual = layer.residual ? bytes_of(v) : 0;
+    const Work there{options.name,
+                     "forward",
+                     "batch_norm",
+                     1,
+                     0,
+                     static_cast<double>(2 * bytes_of(v) + residual + bytes_of(y) + saved),
+                     ""};
+    const Work back{options.name,
+                    "backward",
+                    "batch_norm",
+                    1,
+                    0,
+                    static_cast<double>(3 * bytes_of(v) + residual + 2 * bytes_of(y) + 2 * saved),
+                    ""};
+    // The map alone, by running statistics.
+    const Work evaluation{
+        options.name, "evaluation", "batch_norm", 1, 0, static_cast<double>(bytes_of(v) + residual + bytes_of(y)), ""};
+    if (!table_.wanted(there) && !table_.wanted(back) && !table_.wanted(evaluation)) return;
+    const auto bytes = [](std::size_t count) { return Array(DType::kF32, static_cast<std::int64_t>(count) / 4 + 1); };
+    const Array parameters(DType::kF32, 4 * channels), gradient(DType::kF32, 4 * channels),
+        kept = bytes(stage.saved_bytes()), forward_scratch = bytes(stage.forward_scratch_bytes()),
+        backward_scratch = bytes(stage.backward_scratch_bytes());
+    const Array x(type_, v.elements()), dx(type_, v.elements()), r(type_, v.elements()), dr(type_, v.elements()),
+        out(type_, y.elements()), dy(type_, y.elements());
+    const std::vector<std::int64_t> samples(static_cast<std::size_t>(v.n));
+    state_.sample = samples.data();
+    const auto tensor = [&](const Shape& shape, const Array& array) {
+      return Tensor::dense(shape, type_, array.data());
+    };
+    StageBuffers& buffers = stage.buffers;
+    buffers.x = {tensor(v, x), tensor(v, r)}, buffers.dx = {tensor(v, dx), layer.residual ? tensor(v, dr) : Tensor{}};
+    buffers.adds = {false, false};
+    buffers.y = {tensor(y, out)}, buffers.dy = {tensor(y, dy)};
+    buffers.weights = parameters.floats(), buffers.saved = kept.data();
+    buffers.forward_scratch = forward_scratch.data(), buffers.backward_scratch = backward_scratch.data();
+    stage.forward(context_);  // backward needs what it saves
+    if (table_.wanted(there)) table_.measure(there, [&] { stage.forward(context_); });
+    if (table_.wanted(back)) table_.measure(back, [&] { stage.backward(context_, gradient.floats()); });
+    context_.training = false;
+    if (table_.wanted(evaluation)) table_.measure(evaluation, [&] { stage.forward(context_); });
+    context_.training = true;
   }
 
   /// Forward and backward in one.

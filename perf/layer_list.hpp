@@ -22,6 +22,13 @@ struct ConvLayer {
   EpilogueDesc epilogue;
 };
 
+/// A batch norm with what follows it.
+struct NormLayer {
+  std::string name;
+  EpilogueDesc epilogue;
+  bool affine = true, residual = false;
+};
+
 /// y (n, outputs) = x (n, inputs) w^T.
 struct DenseLayer {
   std::string name;
@@ -31,12 +38,14 @@ struct DenseLayer {
 struct LayerList {
   std::string name;
   std::vector<ConvLayer> convolutions;
+  std::vector<NormLayer> norms;
   std::vector<DenseLayer> dense;
 
   /// Elements of all weights and biases.
   std::int64_t weights() const {
     std::int64_t sum = 0;
     for (const ConvLayer& layer : convolutions) sum += layer.conv.weight_elements() + layer.conv.out_channels;
+    for (const NormLayer& layer : norms) sum += 2 * layer.epilogue.v.c;
     for (const DenseLayer& layer : dense) sum += (layer.inputs + 1) * layer.outputs;
     return sum;
   }
@@ -111,15 +120,53 @@ inline ConvDesc describe(std::int64_t n, std::int64_t in_channels, std::int64_t 
   return desc;
 }
 
-/// An epilogue that adds a bias and pools; no window: it does not pool.
-inline EpilogueDesc follow(const ConvDesc& conv, PoolKind kind, const Extent& window) {
+/// An epilogue that pools; no window: it does not pool.
+inline EpilogueDesc follow(const Shape& v, PoolKind kind, const Extent& window) {
   EpilogueDesc desc;
   if (kind != PoolKind::kNone) desc.pool = {kind, window, window, {0, 0, 0}};
-  const Extent y = desc.pool.output(conv.out);
-  desc.v = {conv.n, conv.out_channels, conv.out.d, conv.out.h, conv.out.w};
-  desc.y = {conv.n, conv.out_channels, y.d, y.h, y.w};
+  const Extent y = desc.pool.output(v.extent());
+  desc.v = v;
+  desc.y = {v.n, v.c, y.d, y.h, y.w};
+  return desc;
+}
+/// Behind a convolution, with its bias.
+inline EpilogueDesc follow(const ConvDesc& conv, PoolKind kind, const Extent& window) {
+  EpilogueDesc desc = follow(Shape{conv.n, conv.out_channels, conv.out.d, conv.out.h, conv.out.w}, kind, window);
   desc.bias = true;
   return desc;
+}
+
+/// Pooling, activation and dropout behind v.
+inline EpilogueDesc read_epilogue(Line& line, const Shape& v) {
+  const std::string pool = line.word("the pooling");
+  const std::string slope = line.word("the activation's slope"), dropout = line.word("the dropout");
+  const std::size_t split = pool.find_first_of("0123456789");
+  const std::string kind = pool.substr(0, split);
+  if (pool != "-" && (split == std::string::npos || (kind != "max" && kind != "average"))) {
+    line.error("the pooling must be -, or max or average and its window (max2), found \"{}\"", pool);
+  }
+  const Extent window =
+      pool == "-" ? Extent{} : line.extent("the pooling's window", pool.substr(split), 1, 1, v.d > 1 ? 3 : 2);
+  EpilogueDesc desc = follow(v,
+                             pool == "-"     ? PoolKind::kNone
+                             : kind == "max" ? PoolKind::kMax
+                                             : PoolKind::kAverage,
+                             window);
+  if (desc.y.pixels() == 0) line.error("the pooling's window does not fit into the output");
+  desc.activation = slope != "-";
+  if (slope != "-") desc.negative_slope = static_cast<float>(line.number("the activation's slope", slope, 0, 1));
+  if (dropout != "-") desc.dropout = static_cast<float>(line.number("the dropout", dropout, 0, 0.99));
+  return desc;
+}
+
+inline NormLayer read_norm(Line& line, const std::string& name) {
+  const std::int64_t n = line.count("the batch"), channels = line.count("the number of channels");
+  const Extent in = line.extent("the input", 1, 1, 0);
+  NormLayer layer{name, read_epilogue(line, {n, channels, in.d, in.h, in.w})};
+  const std::string residual = line.word("the residual");
+  if (residual != "-" && residual != "add") line.error("the residual must be - or add, found \"{}\"", residual);
+  layer.residual = residual == "add";
+  return layer;
 }
 
 inline ConvLayer read_convolution(Line& line, const std::string& name) {
@@ -135,26 +182,8 @@ inline ConvLayer read_convolution(Line& line, const std::string& name) {
   const ConvDesc conv = describe(n, in_channels, out_channels, in, g);
   if (conv.out.volume() == 0) line.error("the kernel does not fit into the padded input");
 
-  const std::string pool = line.word("the pooling");
-  const std::string slope = line.word("the activation's slope"), dropout = line.word("the dropout");
-  const std::size_t split = pool.find_first_of("0123456789");
-  const std::string kind = pool.substr(0, split);
-  if (pool != "-" && (split == std::string::npos || (kind != "max" && kind != "average"))) {
-    line.error("the pooling must be -, or max or average and its window (max2), found \"{}\"", pool);
-  }
-  ConvLayer layer{name, conv, {}};
-  const Extent window =
-      pool == "-" ? Extent{} : line.extent("the pooling's window", pool.substr(split), 1, 1, directions);
-  layer.epilogue = follow(conv,
-                          pool == "-"     ? PoolKind::kNone
-                          : kind == "max" ? PoolKind::kMax
-                                          : PoolKind::kAverage,
-                          window);
-  if (layer.epilogue.y.pixels() == 0) line.error("the pooling's window does not fit into the output");
-  layer.epilogue.activation = slope != "-";
-  if (slope != "-")
-    layer.epilogue.negative_slope = static_cast<float>(line.number("the activation's slope", slope, 0, 1));
-  if (dropout != "-") layer.epilogue.dropout = static_cast<float>(line.number("the dropout", dropout, 0, 0.99));
+  ConvLayer layer{name, conv, read_epilogue(line, {n, out_channels, conv.out.d, conv.out.h, conv.out.w})};
+  layer.epilogue.bias = true;
   return layer;
 }
 
@@ -172,15 +201,17 @@ inline LayerList read_layer_list(const std::string& file) {
     const std::string kind = line.word("the kind"), name = line.word("the name");
     if (kind == "conv") {
       list.convolutions.push_back(read_convolution(line, name));
+    } else if (kind == "norm") {
+      list.norms.push_back(read_norm(line, name));
     } else if (kind == "dense") {
       const std::int64_t n = line.count("the batch"), inputs = line.count("the number of inputs");
       list.dense.push_back({name, n, inputs, line.count("the number of outputs")});
     } else {
-      line.error("a line begins with conv or dense, found \"{}\"", kind);
+      line.error("a line begins with conv, norm or dense, found \"{}\"", kind);
     }
     if (!line.done()) line.error("there is more than expected: \"{}\"", line.word(""));
   }
-  if (list.convolutions.empty() && list.dense.empty())
+  if (list.convolutions.empty() && list.norms.empty() && list.dense.empty())
     user_error("{} holds no layers; each line of such a list is one, as in perf/shapes/hep.txt", file);
   return list;
 }

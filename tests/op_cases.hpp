@@ -134,6 +134,7 @@ struct EpilogueCase {
   bool bias = false;
   float slope = 1;  // of the activation where it is negative; 1: no activation
   float dropout = 0;
+  bool scale = false, residual = false;
 
   EpilogueDesc desc(DType type) const {
     const Extent out = pool.output(v.extent());
@@ -192,14 +193,34 @@ inline const EpilogueCase kEpilogueCases[] = {
     {"average_3d_rest_3", {2,   3, 5,  4,  6}, average({2, 2, 2}), true, 0.25F},
     {"global_48",         {3,  48, 1,  5,  4}, average({1, 5, 4}), true, 0},
     {"global_66",         {3,  66, 1,  9,  8}, average({1, 9, 8}), true, 0,     0.3F},
+    {"scale_5",           {2,   5, 1,  3,  7}, {}, true,  1,     0, true},
+    {"scale_16",          {2,  16, 1,  4, 39}, {}, true,  0,     0, true},
+    {"residual_32",       {2,  32, 1,  3, 11}, {}, true,  0,     0, false, true},
+    {"residual_66",       {2,  66, 1,  3, 11}, {}, false, 0.25F, 0.5F, true, true},
+    {"scale_max_21",      {2,  21, 1,  6, 10}, largest({1, 2, 2}), true, 0, 0, true},
+    {"residual_max_16",   {2,  16, 1,  8, 70}, largest({1, 2, 2}), true, 0, 0, true, true},
+    {"residual_3d_64",    {1,  64, 5,  6,  4}, largest({2, 3, 2}, {2, 2, 1}, {0, 1, 0}), true, 0, 0, true, true},
+    {"residual_mean_16",  {2,  16, 1,  8, 74}, average({1, 2, 2}), true, 0, 0, true, true},
+    {"residual_signs_70", {2,  70, 1,  4,  5}, average({1, 1, 1}), true, 0, 0, true, true},
     // clang-format on
 };
 
-/// Batch normalisation of x, with a weight and a bias or without.
+/// Batch normalisation of x, with a weight and a bias or without, and what follows it.
 struct BatchNormCase {
   const char* name;
   Shape x;  // with the batch
   bool affine = true;
+  PoolGeometry pool{};
+  float slope = 1;  // of the activation where it is negative; 1: no activation
+  float dropout = 0;
+  bool residual = false;
+
+  /// Its epilogue.
+  EpilogueDesc desc(DType type) const {
+    EpilogueDesc desc = EpilogueCase{name, x, pool, false, slope, dropout}.desc(type);
+    desc.dv_in_f32 = true;
+    return desc;
+  }
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
@@ -220,6 +241,15 @@ inline const BatchNormCase kBatchNormCases[] = {
     {"3d_43",     {2,  43, 2,  3,  3}, false},
     {"64",        {2,  64, 1,  7,  5}},
     {"3d_130",    {2, 130, 2,  9,  8}},
+    {"relu_3",    {3,   3, 1,  4,  6}, true,  {}, 0},
+    {"relu_64",   {3,  64, 1, 20, 37}, true,  {}, 0},
+    {"add_20",    {2,  20, 1,  5,  7}, true,  {}, 1, 0, true},
+    {"add_relu_72", {3, 72, 1, 9, 11}, true,  average({1, 1, 1}), 0, 0, true},
+    {"max_32",    {3,  32, 1, 46, 34}, true,  largest({1, 2, 2}), 0.25F},
+    {"overlap_16", {2, 16, 1, 33, 40}, true,  largest({1, 3, 3}, {1, 2, 2}, {0, 1, 1}), 0},
+    {"3d_max_9",  {3,   9, 4,  6,  7}, false, largest({2, 2, 2}), 0, 0.5F, true},
+    {"mean_48",   {2,  48, 1,  6,  8}, true,  average({1, 2, 2}), 0},
+    {"wide_256",  {2, 256, 1, 10, 80}, true,  largest({1, 2, 2}), 0, 0, true},
     // clang-format on
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "layer_fixture.hpp"
+#include "nn/layers/add.hpp"
 #include "update/optimizer.hpp"
 
 namespace petaflow {
@@ -226,6 +227,22 @@ TEST(BatchNorm, StartsAsPyTorchDoesAndCountsTrainedParametersOnly) {
   EXPECT_EQ(part(network, weights, "b/bias"), zeros);
   EXPECT_EQ(part(network, weights, "b/running_mean"), zeros);
   EXPECT_EQ(part(network, weights, "b/running_var"), ones);
+}
+
+// The values are those of test_graph's random networks.
+TEST(BatchNorm, TakesASumAndWhatFollowsIntoItsStage) {
+  Graph graph(Shape{1, 8, 1, 4, 4});
+  graph.add<Conv>("c", cases::conv(8, {1, 3, 3}, {0, 1, 1}));
+  const GraphValue skip = graph.value();
+  graph.add<BatchNorm>("b1");
+  graph.join<Add>("sum1", {skip, graph.value()}).add<Relu>("a").add<Pool>("p", Pool::square(PoolKind::kMax, 2));
+  const GraphValue pooled = graph.value();
+  graph.add<BatchNorm>("b2").add<Relu>("a2");
+  graph.join<Add>("sum2", {graph.value(), pooled});
+  std::vector<std::string> names;
+  const Network network(graph, {.batch = 2, .kernels = {}}, Context{});
+  for (const StageReport& stage : network.report()) names.push_back(stage.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"c", "b1 + add + relu + max pool", "b2 + relu", "sum2"}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Epilogues: every case forward and backward against the formulas of epilogue.hpp in double, whole and in boxes.
 #include <limits>
 
+#include "epilogue_reference.hpp"
 #include "kernels/epilogue.hpp"
 #include "op_cases.hpp"
 #include "op_support.hpp"
@@ -19,13 +20,18 @@ struct Values {
   std::vector<double> y, dv, bias_gradient;
 };
 
-/// Numbers of a case in T; many are equal, few are NaN, and many sums of v and bias are 0.
+/// Numbers of a case in T; many are equal, few are NaN, many sums of v and bias are 0, and scales are such that z is
+/// exact.
 template <class T>
 struct Given {
-  explicit Given(const EpilogueDesc& desc)
+  explicit Given(const EpilogueDesc& desc, bool scaled = false, bool adds = false)
       : v(static_cast<std::size_t>(desc.v.elements())),
         dy(static_cast<std::size_t>(desc.y.elements())),
-        bias(static_cast<std::size_t>(desc.bias ? desc.v.c : 0)) {
+        residual(adds ? v.size() : 0),
+        bias(static_cast<std::size_t>(desc.bias ? desc.v.c : 0)),
+        scale(static_cast<std::size_t>(scaled ? desc.v.c : 0)) {
+    for (std::size_t i = 0; i < residual.size(); ++i) residual[i] = static_cast<T>(coarse(i, 4));
+    for (std::size_t i = 0; i < scale.size(); ++i) scale[i] = (i % 2 == 0 ? 1.0F : -1.0F) * (i % 3 == 0 ? 0.5F : 2.0F);
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<T>(coarse(i, 1));
     for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = static_cast<T>(number(static_cast<std::uint32_t>(i), 2));
     for (std::size_t i = 0; i < bias.size(); ++i)
@@ -38,73 +44,30 @@ struct Given {
     return std::floor(number(static_cast<std::uint32_t>(i), seed) * 8) / 8;
   }
 
-  std::vector<T> v, dy;
-  std::vector<float> bias;
+  std::vector<T> v, dy, residual;
+  std::vector<float> bias, scale;
   std::vector<std::int64_t> samples;
 };
 
-StepState step_state() {
-  StepState state;
-  state.seed = 11, state.epoch = 4;
-  return state;
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T value : values) result.push_back(static_cast<double>(static_cast<float>(value)));
+  return result;
 }
 
-/// Draw `channel % 8` of the block of the pixel's eight channels.
-bool keeps(const EpilogueDesc& desc, std::int64_t sample, std::int64_t pixel, std::int64_t channel) {
-  const RandomStream stream = layer_stream(step_state(), RandomPurpose::kDropout, desc.layer);
-  const RandomBlock block = stream(static_cast<std::uint64_t>(sample),
-                                   static_cast<std::uint64_t>(pixel * ((desc.y.c + 7) / 8) + channel / 8));
-  const std::uint32_t draw = block.word[channel % 8 / 2] >> (16 * (channel % 2)) & 0xFFFFU;
-  return draw >= std::lround(desc.dropout * 65536.0F);
-}
-
-/// The definition, one element of y after the other.
 template <class T>
 Values expected_values(const EpilogueDesc& desc, const Given<T>& given, bool training) {
-  Values e;
-  e.y.resize(given.dy.size()), e.dv.resize(given.v.size());
-  e.bias_gradient.resize(static_cast<std::size_t>(desc.v.c));
-  const PoolGeometry& pool = desc.pool;
-  const auto value_at = [&](std::size_t v, std::int64_t c) {
-    const double bias = desc.bias ? static_cast<double>(given.bias[static_cast<std::size_t>(c)]) : 0;
-    return static_cast<double>(static_cast<float>(given.v[v])) + bias;
-  };
-  const auto slope_at = [&](double value) {
-    return value > 0 || !desc.activation ? 1 : static_cast<double>(desc.negative_slope);
-  };
-  for (std::int64_t i = 0; i < desc.y.elements(); ++i) {
-    const std::int64_t c = i % desc.y.c, pixel = i / desc.y.c % desc.y.pixels(), n = i / desc.y.sample_size();
-    const std::int64_t w0 = pixel % desc.y.w * pool.stride.w - pool.pad.w,
-                       h0 = pixel / desc.y.w % desc.y.h * pool.stride.h - pool.pad.h,
-                       d0 = pixel / desc.y.w / desc.y.h * pool.stride.d - pool.pad.d;
-    std::vector<std::size_t> window;
-    for (std::int64_t d = std::max<std::int64_t>(0, d0); d < std::min(d0 + pool.window.d, desc.v.d); ++d)
-      for (std::int64_t h = std::max<std::int64_t>(0, h0); h < std::min(h0 + pool.window.h, desc.v.h); ++h)
-        for (std::int64_t w = std::max<std::int64_t>(0, w0); w < std::min(w0 + pool.window.w, desc.v.w); ++w)
-          window.push_back(
-              static_cast<std::size_t>((((n * desc.v.d + d) * desc.v.h + h) * desc.v.w + w) * desc.v.c + c));
-    if (pool.kind != PoolKind::kAverage) {  // of equal values the first, of NaN the last
-      std::size_t best = window.front();
-      for (const std::size_t v : window) {
-        const double value = value_at(v, c);
-        if (value > value_at(best, c) || std::isnan(value)) best = v;
-      }
-      window = {best};
-    }
-    const bool drops = training && desc.dropout > 0;
-    const bool kept = !drops || keeps(desc, given.samples[static_cast<std::size_t>(n)], pixel, c);
-    if (!kept) continue;
-    const double scale = (drops ? 1 / (1 - static_cast<double>(desc.dropout)) : 1) /
-                         static_cast<double>(pool.kind == PoolKind::kAverage ? pool.window.volume() : 1);
-    for (const std::size_t v : window) {
-      const double value = value_at(v, c), slope = slope_at(value);
-      const double gradient =
-          scale * slope * static_cast<double>(static_cast<float>(given.dy[static_cast<std::size_t>(i)]));
-      e.y[static_cast<std::size_t>(i)] += scale * slope * value;
-      e.dv[v] += gradient;
-      e.bias_gradient[static_cast<std::size_t>(c)] += gradient;
-    }
+  std::vector<double> z = doubles(given.v);
+  const auto channels = static_cast<std::size_t>(desc.v.c);
+  for (std::size_t i = 0; i < z.size(); ++i) {
+    if (!given.scale.empty()) z[i] *= static_cast<double>(given.scale[i % channels]);
+    if (!given.bias.empty()) z[i] += static_cast<double>(given.bias[i % channels]);
+    if (!given.residual.empty()) z[i] += static_cast<double>(static_cast<float>(given.residual[i]));
   }
+  const auto [y, dv] = testing_support::epilogue_reference(desc, z, doubles(given.dy), given.samples, training);
+  Values e{y, dv, std::vector<double>(channels)};
+  for (std::size_t i = 0; i < dv.size(); ++i) e.bias_gradient[i % channels] += dv[i];
   return e;
 }
 
@@ -130,13 +93,6 @@ void for_rows(const Shape& shape, const RowBox& box, const F& f) {
         f(((n * shape.d + d) * shape.h + h) * row, at, row);
 }
 
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T value : values) result.push_back(static_cast<double>(static_cast<float>(value)));
-  return result;
-}
-
 /// An epilogue with its tensors; the pixels of y and dy lie channels + gap apart.
 template <class T>
 class Runner {
@@ -146,28 +102,32 @@ class Runner {
         given_(given),
         gap_(gap),
         bias_(given.bias),
+        scale_(given.scale),
+        residual_(spread(given.residual)),
         y_(spread(given.dy)),
         dy_(spread(given.dy)),
         saved_(std::vector<std::uint8_t>(static_cast<std::size_t>(desc.v.n * desc.saved_bytes_per_sample()), kPoison)),
         samples_(given.samples),
         state_(std::vector<StepState>{[&] {
-          StepState state = step_state();
+          StepState state = testing_support::step_state();
           state.sample = samples_.data();
           return state;
         }()}),
         context_(testing_support::context_for(2)),
         epilogue_(desc, desc.bias ? bias_.data() : nullptr, tensor(y_), tensor(dy_),
-                  desc.saves() ? saved_.data() : nullptr) {
+                  desc.saves() ? saved_.data() : nullptr,
+                  {given.scale.empty() ? nullptr : scale_.data(),
+                   given.residual.empty() ? Tensor{} : Tensor{desc.v, desc.type, desc.v.c + gap, residual_.data()}}) {
     context_.step = state_.data();
   }
 
-  /// By the kernels for whole tensors; those have no gradient of the bias.
+  /// By the kernels for whole tensors, v with gaps as well; those have no gradient of the bias.
   Values whole() {
     forget();
-    const DeviceArray<T> v(given_.v), dv(std::vector<T>(given_.v.size(), static_cast<T>(NAN)));
-    epilogue_.forward_all(context_, "test", v.data());
-    epilogue_.backward_all(context_, "test", dv.data());
-    return {result(), doubles(dv.get()), {}};
+    const DeviceArray<T> v(spread(given_.v)), dv(spread(std::vector<T>(given_.v.size(), static_cast<T>(NAN))));
+    epilogue_.forward_all(context_, "test", v.data(), desc_.v.c + gap_);
+    epilogue_.backward_all(context_, "test", dv.data(), desc_.v.c + gap_);
+    return {result(), without_gaps(dv), {}};
   }
 
   /// In boxes of so many planes and rows, of y and then of v.
@@ -222,9 +182,10 @@ class Runner {
     return wide;
   }
   Tensor tensor(const DeviceArray<T>& array) const { return {desc_.y, desc_.type, desc_.y.c + gap_, array.data()}; }
-  /// y without the gaps, which must be as they were.
-  std::vector<double> result() const {
-    const std::vector<T> wide = y_.get();
+  std::vector<double> result() const { return without_gaps(y_); }
+  /// Without the gaps, which must be as they were.
+  std::vector<double> without_gaps(const DeviceArray<T>& array) const {
+    const std::vector<T> wide = array.get();
     std::vector<T> dense;
     for (std::size_t i = 0; i < wide.size(); ++i) {
       if (static_cast<std::int64_t>(i) % (desc_.y.c + gap_) < desc_.y.c) {
@@ -239,8 +200,8 @@ class Runner {
   EpilogueDesc desc_;
   const Given<T>& given_;
   std::int64_t gap_;
-  DeviceArray<float> bias_;
-  DeviceArray<T> y_, dy_;
+  DeviceArray<float> bias_, scale_;
+  DeviceArray<T> residual_, y_, dy_;
   DeviceArray<std::uint8_t> saved_;
   DeviceArray<std::int64_t> samples_;
   DeviceArray<StepState> state_;
@@ -259,7 +220,7 @@ class Epilogues : public testing::TestWithParam<cases::EpilogueCase> {
   template <class T>
   void compare() {
     const EpilogueDesc desc = GetParam().desc(kDTypeOf<T>);
-    const Given<T> given(desc);
+    const Given<T> given(desc, GetParam().scale, GetParam().residual);
     const Values expected = expected_values(desc, given, true), evaluated = expected_values(desc, given, false);
     // Without means and odd scales the numbers are rounded once.
     const bool one_pixel = desc.pool.kind != PoolKind::kAverage;

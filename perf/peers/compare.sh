@@ -7,12 +7,13 @@
 #     --rounds      5 by default
 #     --precision   of both sides: f32 by default; bf16 in PyTorch is autocast
 #     --python      a Python with PyTorch; by default setup.sh makes one in build/peers
-#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all
+#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all; or blocks of layers: norm, residual
 # Threads: OMP_NUM_THREADS, or all cores.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1)
-known=(hep cosmoflow cosmoflow_mlperf)
+declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1 [norm]=2 [residual]=2)
+known=(hep cosmoflow cosmoflow_mlperf)  # by default
+blocks=(norm residual)                  # of perf/blocks.cpp
 rounds=5 precision=f32 python='' networks=()
 steps=8
 threads=${OMP_NUM_THREADS:-$(nproc)}
@@ -23,15 +24,17 @@ while [ $# -gt 0 ]; do
     --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --rounds | --precision | --python) [ $# -gt 1 ] || die "$1 needs a value"; declare "${1#--}=$2"; shift ;;
     -*) die "option $1 is unknown; see --help" ;;
-    *) [ -n "${batches[$1]:-}" ] || die "network $1 is unknown; there are ${known[*]}"; networks+=("$1") ;;
+    *) [ -n "${batches[$1]:-}" ] || die "network $1 is unknown; there are ${known[*]} ${blocks[*]}"; networks+=("$1") ;;
   esac
   shift
 done
 [ ${#networks[@]} -gt 0 ] || networks=("${known[@]}")
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds must be a number above 0, found $rounds"
 [[ $precision =~ ^(f32|bf16)$ ]] || die "--precision must be f32 or bf16, found $precision"
+program_of() { if [[ " ${blocks[*]} " == *" $1 "* ]]; then echo build/host/bin/blocks; else echo "build/host/bin/${1%_*}"; fi; }
 for network in "${networks[@]}"; do
-  [ -x "build/host/bin/${network%_*}" ] || die "build/host/bin/${network%_*} is not built; cmake --preset host && cmake --build build/host"
+  program=$(program_of "$network")
+  [ -x "$program" ] || die "$program is not built; cmake --preset host && cmake --build build/host"
 done
 if [ -z "$python" ]; then
   perf/peers/setup.sh || die "without PyTorch there is no comparison; --python names a Python that has it"
@@ -45,9 +48,11 @@ tuned=(env MALLOC_MMAP_THRESHOLD_=17179869184 MALLOC_TRIM_THRESHOLD_=17179869184
 
 # Both print: samples/s, MiB of peak resident memory.
 ours() {  # NETWORK
-  local json
-  json=$("${untuned[@]}" OMP_NUM_THREADS="$threads" "build/host/bin/${1%_*}" bench "inputs/$1.toml" \
-    "train.batch=${batches[$1]}" "precision=$precision" --steps $steps --json) || return 1
+  local json program arguments
+  program=$(program_of "$1")
+  arguments=(bench "inputs/$1.toml" "train.batch=${batches[$1]}" "precision=$precision")
+  if [ "$program" = build/host/bin/blocks ]; then arguments=("$1" --precision "$precision"); fi
+  json=$("${untuned[@]}" OMP_NUM_THREADS="$threads" "$program" "${arguments[@]}" --steps $steps --json) || return 1
   "$python" -c 'import json, sys; r = json.load(sys.stdin); print("%.3f %.0f" % (r["samples_per_s"], r["peak_resident_bytes"] / 2**20))' \
     <<<"$json"
 }

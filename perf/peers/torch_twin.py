@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml: full training steps on data in memory.
+"""The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml, and of `blocks`: full training
+steps on data in memory; of blocks forward and backward, from a given gradient.
 
-usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
+usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf|norm|residual [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
        [--precision f32|bf16]
 Prints one line: parameters, largest resident memory, median milliseconds per step, samples/s; bf16 is torch.autocast's.
 Best-tuned: run it with the allocator told to keep its memory, as compare.sh does, in both layouts.
@@ -59,6 +60,27 @@ def cosmoflow_mlperf(dropout):
     return nn.Sequential(*layers, nn.Linear(64, 4), ScaledTanh())
 
 
+class Block(nn.Module):
+    """Of perf/blocks.cpp."""
+
+    def __init__(self, residual):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(64, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64)
+        self.residual = residual
+
+    def forward(self, x):
+        y = self.norm(self.conv(x))
+        return torch.relu_(y.add_(x) if self.residual else y)
+
+
+def norm(_dropout):
+    return nn.Sequential(*[Block(False) for _ in range(4)])
+
+
+def residual(_dropout):
+    return nn.Sequential(*[Block(True) for _ in range(4)])
+
+
 def adam(parameters):
     return torch.optim.Adam(parameters, lr=1e-3)
 
@@ -67,11 +89,13 @@ def sgd(parameters):
     return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-# Network, weights, sample, loss, outputs (0: classes), optimizer.
+# Network, weights, sample, loss, outputs (0: classes), optimizer; without a loss it is a block.
 NETWORKS = {
     "hep": (hep, 594178, (3, 224, 224), nn.CrossEntropyLoss(), 0, adam),
     "cosmoflow": (cosmoflow, 7041443, (1, 128, 128, 128), nn.L1Loss(), 3, adam),
     "cosmoflow_mlperf": (cosmoflow_mlperf, 8907556, (4, 128, 128, 128), nn.MSELoss(), 4, sgd),
+    "norm": (norm, 147968, (64, 192, 288), None, 0, None),
+    "residual": (residual, 147968, (64, 192, 288), None, 0, None),
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -96,16 +120,19 @@ y = torch.rand(args.batch, outputs) if outputs > 0 else torch.arange(args.batch)
 if args.layout == "channels_last":
     memory = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
     net, x = net.to(memory_format=memory), x.to(memory_format=memory)
-optimizer = optimizer_of(net.parameters())
+optimizer = optimizer_of(net.parameters()) if optimizer_of else None
+with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
+    gradient = torch.rand_like(net(x)) if loss_of is None else None
 
 times = []
 for step in range(args.steps + 2):
     start = time.perf_counter()
-    optimizer.zero_grad(set_to_none=True)
+    net.zero_grad(set_to_none=True)
     with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
-        loss = loss_of(net(x), y)
-    loss.backward()
-    optimizer.step()
+        result = net(x) if loss_of is None else loss_of(net(x), y)
+    result.backward(gradient)
+    if optimizer:
+        optimizer.step()
     if step >= 2:
         times.append(time.perf_counter() - start)
 median = statistics.median(times)

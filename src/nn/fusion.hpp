@@ -1,6 +1,7 @@
 // A stage in the making: runs of operations that execute as one.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,15 +10,18 @@
 
 namespace petaflow {
 
-/// A linear operation, or none, and the epilogue collected so far.
+/// A linear operation or a batch norm, or none, and the epilogue collected so far.
 struct Fusion {
-  std::variant<std::monostate, ConvOp, DenseOp> linear;
+  std::variant<std::monostate, ConvOp, DenseOp, BatchNormOp> linear;
   std::size_t linear_layer = 0;  // the node that it is from
   EpilogueDesc epilogue;
   std::vector<std::size_t> layers;  // the nodes fused into it
   std::string name;
-  std::size_t input = 0;  // value
+  std::size_t input = 0;                               // value
+  std::optional<std::size_t> residual = std::nullopt;  // value that is added before activation and pooling
 
+  /// Whether another value may be added to what is there already.
+  bool takes_residual() const;
   /// Takes an operation of a layer into the epilogue; false where it cannot follow what is there already.
   bool take(const Operation& operation, std::size_t layer);
   /// A layer's operation is part of the stage; its name goes into the stage's.

@@ -107,9 +107,16 @@ class Builder {
       result[0].value = concatenate(layer, std::move(flows));
       return result;
     }
+    if (std::holds_alternative<AddOp>(operation)) return add(operation, layer, std::move(flows));
     PETAFLOW_REQUIRE(flows.size() == 1, "layer {}: operation {} takes one value", name, name_of(operation));
     const bool conv = std::holds_alternative<ConvOp>(operation);
-    if (conv || std::holds_alternative<DenseOp>(operation)) {
+    if (const auto* norm = std::get_if<BatchNormOp>(&operation)) {
+      std::size_t x = settle(std::move(flows[0]));
+      if (values_[x].value.type != DType::kBf16) x = in_type(x, DType::kF32, name);
+      flows[0].open = start(x, values_[x].value.shape);
+      flows[0].open->linear_layer = layer;
+      flows[0].open->linear = *norm;
+    } else if (conv || std::holds_alternative<DenseOp>(operation)) {
       std::size_t x = in_type(settle(std::move(flows[0])), conv ? options_.precision : DType::kF32, name);
       if (!conv) x = whole_pixels(x, name);
       flows[0].open = start(x, graph_.nodes()[layer].output.with_batch(options_.batch));
@@ -130,6 +137,23 @@ class Builder {
     }
     flows[0].open->note(operation, layer, name);
     return flows;
+  }
+
+  /// The sum of two values, one of which a stage in the making may take as a residual.
+  std::vector<Flow> add(Operation& operation, std::size_t layer, std::vector<Flow> flows) {
+    PETAFLOW_REQUIRE(flows.size() == 2, "a sum of {} values", flows.size());
+    const auto takes = [](const Flow& flow) { return flow.open && flow.open->takes_residual(); };
+    const std::size_t taker = takes(flows[1]) ? 1 : 0;
+    if (takes(flows[taker])) {
+      const std::size_t other = settle(std::move(flows[1 - taker]));
+      Fusion& fusion = *flows[taker].open;
+      fusion.residual = in_type(other, fusion.epilogue.type, graph_.nodes()[layer].name);
+      fusion.note(operation, layer, graph_.nodes()[layer].name);
+      std::vector<Flow> result;
+      result.push_back(std::move(flows[taker]));
+      return result;
+    }
+    return bring(std::move(std::get<AddOp>(operation).otherwise), layer, std::move(flows));
   }
 
   std::unique_ptr<Fusion> start(std::size_t x, const Shape& v) const {
@@ -153,11 +177,15 @@ class Builder {
   std::size_t settle(Flow flow) {
     if (!flow.open) return flow.value;
     Fusion& fusion = *flow.open;
-    const bool linear = !std::holds_alternative<std::monostate>(fusion.linear);
+    const auto* norm = std::get_if<BatchNormOp>(&fusion.linear);
+    const bool trains = norm != nullptr ? norm->options.affine : !std::holds_alternative<std::monostate>(fusion.linear);
     const std::string& name = graph_.nodes()[fusion.layers.front()].name;
-    const bool wants = linear || values_[fusion.input].value.wants_gradient;
+    std::vector<std::size_t> inputs = {fusion.input};
+    if (fusion.residual) inputs.push_back(*fusion.residual);
+    const bool wants =
+        trains || std::ranges::any_of(inputs, [&](std::size_t x) { return values_[x].value.wants_gradient; });
     const std::size_t y = new_value(name, fusion.epilogue.y, fusion.epilogue.type, wants);
-    drafts_.push_back({{fusion.name, fusion.layers, {fusion.input}, {y}, nullptr}, std::move(flow.open)});
+    drafts_.push_back({{fusion.name, fusion.layers, std::move(inputs), {y}, nullptr}, std::move(flow.open)});
     return y;
   }
 
@@ -266,6 +294,10 @@ class Builder {
       lowered.stage = std::make_unique<EpilogueStage>(fusion.name, fusion.epilogue, options_.backward);
       return lowered;
     }
+    if (const auto* norm = std::get_if<BatchNormOp>(&fusion.linear)) {
+      lowered.stage = make_batch_norm(fusion, norm->options);
+      return lowered;
+    }
     const Graph::Node& node = graph_.nodes()[fusion.linear_layer];
     const LoweredValue& x = values_[fusion.input].value;
     lowered.forward_flop = node.layer->cost(x.shape).flop;
@@ -316,6 +348,17 @@ class Builder {
         DenseStage::Options{graph_.nodes()[fusion.linear_layer].name, x.shape, fusion.epilogue,
                             *parameter(fusion.linear_layer, ParamRole::kWeight), bias_of(fusion), options_.backward,
                             x.wants_gradient, options_.fixed_order, options_.kernels},
+        context_);
+  }
+
+  std::unique_ptr<Stage> make_batch_norm(const Fusion& fusion, const BatchNormOptions& options) const {
+    const std::size_t layer = fusion.linear_layer;
+    return std::make_unique<BatchNormStage>(
+        BatchNormStage::Options{graph_.nodes()[layer].name, fusion.epilogue, options,
+                                parameter(layer, ParamRole::kWeight), parameter(layer, ParamRole::kBias),
+                                *parameter(layer, ParamRole::kRunningMean),
+                                *parameter(layer, ParamRole::kRunningVariance), fusion.residual.has_value(),
+                                options_.backward, options_.fixed_order},
         context_);
   }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/conv.hpp"
 #include "kernels/epilogue.hpp"
+#include "nn/batch_norm_stage.hpp"
 #include "nn/conv_role.hpp"
 #include "nn/graph.hpp"
 #include "nn/network_options.hpp"
@@ -23,6 +24,9 @@ struct ConvOp {
 struct DenseOp {
   std::int64_t outputs = 1;
 };
+struct BatchNormOp {
+  BatchNormOptions options;
+};
 struct BiasOp {};
 struct PoolOp {
   PoolGeometry geometry;
@@ -34,10 +38,15 @@ struct DropoutOp {
   float probability = 0;
 };
 struct ConcatOp {};  // of any number of values
+/// Of two values: into the stage that gives one of them, where its epilogue can take the other.
+struct AddOp {
+  std::unique_ptr<Stage> otherwise;
+};
 struct StageOp {
   std::unique_ptr<Stage> stage;  // a layer that fuses with nothing brings its own
 };
-using Operation = std::variant<ConvOp, DenseOp, BiasOp, PoolOp, ActivationOp, DropoutOp, ConcatOp, StageOp>;
+using Operation =
+    std::variant<ConvOp, DenseOp, BatchNormOp, BiasOp, PoolOp, ActivationOp, DropoutOp, ConcatOp, AddOp, StageOp>;
 
 /// Collects the operations of a layer in order.
 class Lowering {

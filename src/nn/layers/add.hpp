@@ -17,7 +17,7 @@ class Add final : public Layer {
     if (x[0] != x[1]) user_error("values of {} and {} cannot be added", to_string(x[0]), to_string(x[1]));
     return {x[0]};
   }
-  void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<AddStage>()}); }
+  void lower(Lowering& ops) const override { ops.append(AddOp{std::make_unique<AddStage>()}); }
 
   class AddStage final : public Stage {
    public:

@@ -1,0 +1,77 @@
+// The stage of a batch normalisation and what follows it: residual, pooling, activation and dropout, as one map.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/batch_norm.hpp"
+#include "nn/stage.hpp"
+
+namespace petaflow {
+
+/// What the mean and variance of training are over.
+enum class BatchNormScope {
+  kPass,   // the real samples of one pass: a shard in deterministic mode, otherwise a rank's share of the batch
+  kGlobal  // all real samples of the global batch (torch.nn.SyncBatchNorm): two small sums over ranks per layer and
+           // step
+};
+
+struct BatchNormOptions {
+  BatchNormScope scope = BatchNormScope::kPass;
+  float epsilon = 1e-5F;
+  double momentum = 0.1;  // of the running statistics: in (0, 1], their way to those of a batch
+  bool affine = true;     // with weight and bias to train
+};
+
+/// y = epilogue(weight (x - mean) / sqrt(variance + epsilon) + bias + residual), one pass over x for the statistics and
+/// one over x, the residual and y; backward likewise.  x and y are f32 or bf16, statistics f64.
+class BatchNormStage final : public Stage {
+ public:
+  struct Options {
+    std::string name;
+    EpilogueDesc epilogue;  // what follows; v: x's shape
+    BatchNormOptions batch_norm;
+    std::optional<StageParameter> weight, bias;  // nothing: 1 and 0
+    StageParameter running_mean, running_variance;
+    bool residual = false;  // x[1], of x's shape, is added before activation and pooling
+    bool backward = true, fixed_order = false;
+  };
+  BatchNormStage(const Options& options, const Context& context);
+
+  std::size_t saved_bytes() const override;
+  std::size_t forward_scratch_bytes() const override;
+  std::size_t backward_scratch_bytes() const override;
+  bool backward_needs_input() const override { return true; }
+  bool can_add(std::size_t /*input*/) const override { return true; }
+  bool takes_slices() const override { return true; }
+  std::int64_t forward_rank_sum() const override;
+  std::int64_t backward_rank_sum() const override;
+  void forward(const Context& context) override;
+  void backward(const Context& context, float* gradient) override;
+  std::string describe_backward_weights() const override { return "kokkos"; }
+
+ private:
+  /// Of a pass: sums, then the map, then the partial sums and rows of its kernels.
+  struct Scratch {
+    double* sums;
+    ChannelMap map;
+    std::byte* kernels;
+  };
+  Scratch scratch(std::byte* memory) const;
+  std::size_t sums_bytes() const;
+  std::size_t map_bytes() const;
+  std::size_t statistics_bytes() const;
+  BatchStatistics statistics() const;
+  Epilogue epilogue(const ChannelMap& map) const;
+  const float* parameter(const std::optional<StageParameter>& which) const;
+  bool has_dx(std::size_t input) const;
+  bool is_global() const { return options_.batch_norm.scope == BatchNormScope::kGlobal; }
+  void sum_over_ranks(const Context& context, double* sums) const;
+
+  Options options_;
+  std::int64_t channels_;
+  int slots_;
+  std::string forward_label_, backward_label_;
+};
+
+}  // namespace petaflow
