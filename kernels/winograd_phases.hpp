@@ -19,8 +19,8 @@
 
 #include <fmt/format.h>
 
-#include "kernels/add_rows.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/put_rows.hpp"
 #include "kernels/register_blocks.hpp"
 
 namespace petaflow::winograd {
@@ -160,8 +160,8 @@ class PhasesKernel final : public ConvKernel {
   template <class T>
   void add(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
     launch(context, desc.threads, "petaflow::conv::add_phase[winograd]"_label, desc.n * desc.out.h,
-           AddRows<T>{reinterpret_cast<const T*>(args.scratch), static_cast<T*>(args.y), desc.y_strides, desc.out,
-                      desc.out_channels});
+           PutRows<T, true>{reinterpret_cast<const T*>(args.scratch), static_cast<T*>(args.y), desc.y_strides, desc.out,
+                            desc.out_channels});
   }
 
   Pass pass_;

@@ -131,9 +131,11 @@ class Fixture {
   }
   std::vector<float> gradient() {
     forward();
+    const std::vector<float> dy = to_host(network->output_gradient());
     const DeviceArray<float> result(
         std::vector<float>(static_cast<std::size_t>(network->parameter_elements()), std::nanf("")));
     network->backward(context, result.data());
+    to_device(dy, network->output_gradient());  // what others read too has been added to
     return result.get();
   }
   // sum of y times the output gradient, the function whose gradient backward computes

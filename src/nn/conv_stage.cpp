@@ -4,10 +4,10 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
-#include "kernels/add_rows.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/put_rows.hpp"
 
 namespace petaflow {
 
@@ -27,17 +27,18 @@ struct AddTo {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
 };
 
-/// Adds a dense box to its place in a tensor.
+/// Writes a dense box to its place in a tensor, or adds it to what is there.
 /// @param threads  1: in the calling thread
-void add_box(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
-             const Tensor& to) {
-  const auto add = [&]<class T>(T) {
+void put_box(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
+             const Tensor& to, bool adds) {
+  const auto put = [&]<class T, bool kAdds>(T, std::bool_constant<kAdds>) {
     const Extent extent{box.d.size(), box.h.size(), to.shape.w};
-    const AddRows<T> add_rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, box)),
-                              Strides::of(to.shape.extent(), to.pixel_stride), extent, to.shape.c};
-    launch(context, threads, label, box.rows(), add_rows);
+    const PutRows<T, kAdds> rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, box)),
+                                 Strides::of(to.shape.extent(), to.pixel_stride), extent, to.shape.c};
+    launch(context, threads, label, box.rows(), rows);
   };
-  to.type == DType::kF32 ? add(float{}) : add(Bf16{});
+  const auto typed = [&](auto element) { adds ? put(element, std::true_type{}) : put(element, std::false_type{}); };
+  to.type == DType::kF32 ? typed(float{}) : typed(Bf16{});
 }
 
 }  // namespace
@@ -148,8 +149,12 @@ std::size_t ConvStage::saved_bytes() const {
 
 Epilogue ConvStage::epilogue() const {
   const std::uint8_t* saved = saved_bytes() > 0 ? reinterpret_cast<const std::uint8_t*>(buffers.saved) : nullptr;
-  return {options_.epilogue, options_.bias ? buffers.weights + options_.bias->offset : nullptr, buffers.y[0],
-          buffers.dy[0], const_cast<std::uint8_t*>(saved)};
+  return {options_.epilogue,
+          options_.bias ? buffers.weights + options_.bias->offset : nullptr,
+          buffers.y[0],
+          buffers.dy[0],
+          const_cast<std::uint8_t*>(saved),
+          {nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
 }
 
 void ConvStage::refresh(const Context& context) {
@@ -204,7 +209,7 @@ void ConvStage::backward(const Context& context, float* gradient) {
 }
 
 // Each slot adds its boxes, always the same ones, to its own sum; the sums are then added in the order of the slots, so
-// that the result depends on their number only.
+// that the result depends on their number only.  Its boxes of dv, a partition, are the residual's gradient too.
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = weights_;
@@ -219,6 +224,10 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const auto channels = static_cast<std::size_t>(options_.epilogue.v.c);
   const PassPlan::Scratch& in = plan.scratch;
   const auto sum_of = [&](int index) { return reinterpret_cast<float*>(slot(index) + in.sum); };
+  const bool wants_residual = options_.residual && buffers.dx[1].data != nullptr;
+  const auto give_residual = [&](int threads, const BandBox& box, const std::byte* dv) {
+    if (wants_residual) put_box(context, threads, plan.label, dv, box.v, buffers.dx[1], buffers.adds[1]);
+  };
   const auto correlate = [&](const BandBox& box, int index) {
     kernel.run(context, box.shape, args(plan, begin_of(buffers.x[0], box.x), slot(index), sum_of(index)));
   };
@@ -227,6 +236,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     std::byte* memory = slot(0);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     restore.backward_all(context, plan.label, memory + in.v);
+    give_residual(context.threads, box, memory + in.v);
     const Shape& v = options_.epilogue.v;
     sum_channels(context, division_.slots, memory + in.v, options_.conv.type, v.n * v.pixels(), v.c,
                  sum_of(0) + elements, memory + in.channels);
@@ -243,6 +253,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
       for (std::size_t i = first; i < last; ++i) {
         const BandBox& box = plan.bands.boxes[i];
         restore.backward(context, box.v, slot(index) + in.v, {sum + elements, exact + kept});
+        give_residual(1, box, slot(index) + in.v);
         correlate(box, index);
         if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
@@ -280,7 +291,7 @@ void ConvStage::backward_data(const Context& context) {
     std::byte* memory = slot(0);
     restore.backward_all(context, plan.label, memory + in.v);
     division_.run_whole(plan.label, [&] { spread(box, memory); });
-    if (adds_dx_) add_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0]);
+    if (adds_dx_) put_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0], true);
     return;
   }
   parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
@@ -288,7 +299,7 @@ void ConvStage::backward_data(const Context& context) {
     std::byte* memory = slot(thread);
     restore.backward(context, box.v, memory + in.v);
     spread(box, memory);
-    if (adds_dx_) add_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0]);
+    if (adds_dx_) put_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0], true);
   });
 }
 

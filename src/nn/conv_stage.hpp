@@ -1,5 +1,5 @@
-// The stage of a convolution and what follows it: bias, pooling, activation, dropout.  Forward computes a box of the
-// convolution in a thread's L2 and finishes it there; backward rebuilds a box of its gradient there.
+// The stage of a convolution and what follows it: bias, residual, pooling, activation, dropout.  Forward computes a box
+// of the convolution in a thread's L2 and finishes it there; backward rebuilds a box of its gradient there.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +25,7 @@ class ConvStage final : public Stage {
     bool backward = true, wants_dx = true, fixed_order = false;
     std::array<KernelOptions, 3> kernels;  // by pass of the stage
     ConvRole role = ConvRole::kConvolution;
+    bool residual = false;  // x[1], of v's shape, is added before activation and pooling
 
     Shape x() const;
   };
@@ -39,7 +40,7 @@ class ConvStage final : public Stage {
   std::size_t backward_scratch_bytes() const override {
     return std::max(scratch_bytes(weights_), scratch_bytes(data_));
   }
-  bool backward_needs_input() const override { return true; }
+  bool backward_needs_input(std::size_t input) const override { return input == 0; }
   bool can_add(std::size_t /*input*/) const override { return true; }
   bool takes_slices() const override { return true; }
   void prepare_to_add(const std::vector<bool>& adds, const Context& context) override;

@@ -57,6 +57,7 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
     text += fmt::format(", {} pool {} stride {} pad {}", pool.kind == PoolKind::kMax ? "max" : "average",
                         to_string(pool.window), to_string(pool.stride), pads(pool.pad, pool.pad));
   }
+  if (stage.residual) text += ", residual";
   if (stage.epilogue.activation) text += ", activation";
   if (stage.role == ConvRole::kTransposed) text += ", transposed";
   if (conv.split) text += ", split3";
@@ -97,6 +98,9 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   };
   const std::size_t x_block = add("x", bytes_of(x, conv.type)), y_block = add("y", bytes_of(y, y_type));
   const std::size_t dx_block = add("dx", options.wants_dx ? bytes_of(x, conv.type) : 0);
+  const std::size_t residual_bytes = options.residual ? bytes_of(options.epilogue.v, y_type) : 0,
+                    residual_block = add("residual", residual_bytes),
+                    residual_gradient_block = add("residual gradient", options.backward ? residual_bytes : 0);
   const std::size_t dy_block = add("dy", options.backward ? bytes_of(y, y_type) : 0);
   const std::size_t weights_block = add("weights", parameter_bytes), gradient_block = add("gradient", parameter_bytes);
   const std::size_t saved_block = add("saved", timed.saved_bytes());
@@ -105,7 +109,7 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   const Arena arena(blocks);
   // The time does not depend on the values, unless they are denormal or not numbers: as f32 and as bf16 these bytes are
   // 0.05.
-  for (const std::size_t index : {x_block, dy_block, weights_block}) {
+  for (const std::size_t index : {x_block, residual_block, dy_block, weights_block}) {
     using Bytes = Kokkos::View<unsigned char*, MemorySpace, Kokkos::MemoryUnmanaged>;
     const Bytes bytes(reinterpret_cast<unsigned char*>(arena.block(index)), blocks[index].size_bytes);
     Kokkos::deep_copy(context.space, bytes, 0x3D);
@@ -114,7 +118,14 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   timed.buffers.y = {Tensor::dense(y, y_type, arena.block(y_block))};
   timed.buffers.dx = {options.wants_dx ? Tensor::dense(x, conv.type, arena.block(dx_block)) : Tensor{}};
   timed.buffers.dy = {options.backward ? Tensor::dense(y, y_type, arena.block(dy_block)) : Tensor{}};
-  timed.buffers.adds = {false};
+  timed.buffers.adds = {false, false};
+  if (options.residual) {
+    const auto residual = [&](std::size_t block) {
+      return Tensor::dense(options.epilogue.v, y_type, arena.block(block));
+    };
+    timed.buffers.x.push_back(residual(residual_block));
+    timed.buffers.dx.push_back(options.backward ? residual(residual_gradient_block) : Tensor{});
+  }
   timed.buffers.weights = reinterpret_cast<const float*>(arena.block(weights_block));
   timed.buffers.saved = arena.block(saved_block);
   timed.buffers.forward_scratch = timed.buffers.backward_scratch = arena.block(scratch_block);

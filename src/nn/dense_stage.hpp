@@ -27,7 +27,7 @@ class DenseStage final : public Stage {
   std::size_t saved_bytes() const override;
   std::size_t forward_scratch_bytes() const override;
   std::size_t backward_scratch_bytes() const override;
-  bool backward_needs_input() const override { return true; }
+  bool backward_needs_input(std::size_t /*input*/) const override { return true; }
   void forward(const Context& context) override;
   void backward(const Context& context, float* gradient) override;
 

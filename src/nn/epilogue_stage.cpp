@@ -17,14 +17,14 @@ std::size_t EpilogueStage::saved_bytes() const {
 void EpilogueStage::forward(const Context& context) {
   auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
   const Epilogue epilogue(desc_, nullptr, buffers.y[0], buffers.dy[0], saved);
-  epilogue.forward_all(context, forward_label_, buffers.x[0].data);
+  epilogue.forward_all(context, forward_label_, buffers.x[0].data, buffers.x[0].pixel_stride);
 }
 
 void EpilogueStage::backward(const Context& context, float* /*gradient*/) {
   if (buffers.dx[0].data == nullptr) return;
   auto* saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
   const Epilogue epilogue(desc_, nullptr, buffers.y[0], buffers.dy[0], saved);
-  epilogue.backward_all(context, backward_label_, buffers.dx[0].data);
+  epilogue.backward_all(context, backward_label_, buffers.dx[0].data, buffers.dx[0].pixel_stride);
 }
 
 }  // namespace petaflow

@@ -13,6 +13,7 @@ class EpilogueStage final : public Stage {
   EpilogueStage(const std::string& name, const EpilogueDesc& desc, bool backward);
 
   std::size_t saved_bytes() const override;
+  bool takes_slices() const override { return true; }
   void forward(const Context& context) override;
   void backward(const Context& context, float* gradient) override;
 

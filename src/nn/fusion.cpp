@@ -3,7 +3,8 @@
 namespace petaflow {
 
 bool Fusion::takes_residual() const {
-  return std::holds_alternative<BatchNormOp>(linear) && !residual && !epilogue.saves();
+  const bool stage_does = std::holds_alternative<BatchNormOp>(linear) || std::holds_alternative<ConvOp>(linear);
+  return stage_does && !residual && !epilogue.saves();
 }
 
 bool Fusion::take(const Operation& operation, std::size_t layer) {

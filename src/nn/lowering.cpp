@@ -128,9 +128,10 @@ class Builder {
         fusion.linear = std::get<DenseOp>(operation);
       }
     } else {
-      if (!flows[0].open) flows[0].open = start_pointwise(flows[0].value, name);
+      const auto stand_alone = [&](std::size_t x) { return start(x, values_[x].value.shape); };
+      if (!flows[0].open) flows[0].open = stand_alone(flows[0].value);
       if (!flows[0].open->take(operation, layer)) {
-        flows[0].open = start_pointwise(settle(std::move(flows[0])), name);
+        flows[0].open = stand_alone(settle(std::move(flows[0])));
         PETAFLOW_REQUIRE(flows[0].open->take(operation, layer), "operation {} of layer {} cannot stand alone",
                          name_of(operation), name);
       }
@@ -162,10 +163,6 @@ class Builder {
     fusion->epilogue.v = fusion->epilogue.y = v;
     fusion->epilogue.type = values_[x].value.type;
     return fusion;
-  }
-  std::unique_ptr<Fusion> start_pointwise(std::size_t x, const std::string& reader) {
-    x = whole_pixels(x, reader);
-    return start(x, values_[x].value.shape);
   }
 
   std::size_t new_value(const std::string& name, const Shape& shape, DType type, bool wants_gradient) {
@@ -334,7 +331,8 @@ class Builder {
                              x.wants_gradient,
                              options_.fixed_order,
                              {kernels, kernels, kernels},
-                             op.role};
+                             op.role,
+                             fusion.residual.has_value()};
     if (kernels.conv == "tune") {
       PETAFLOW_REQUIRE(kernels.tuning != nullptr, "a network is to be tuned, but nothing was given to tune it with");
       kernels.tuning->tune(stage, context_);

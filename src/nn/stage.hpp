@@ -47,8 +47,8 @@ class Stage {
   virtual std::size_t saved_bytes() const { return 0; }
   virtual std::size_t forward_scratch_bytes() const { return 0; }
   virtual std::size_t backward_scratch_bytes() const { return 0; }
-  /// True where backward reads x; the plan then keeps x until then.
-  virtual bool backward_needs_input() const { return false; }
+  /// True where backward reads x[input]; the plan then keeps it until then.
+  virtual bool backward_needs_input(std::size_t /*input*/) const { return false; }
   /// True where backward can add to dx[input].  Otherwise it writes to memory of its own, which is then added.
   virtual bool can_add(std::size_t /*input*/) const { return false; }
   /// True where x, y, dx and dy may be slices of the channels of wider pixels (Tensor::pixel_stride).  Otherwise they

@@ -49,7 +49,9 @@ struct Lives {
         (second ? again : forward)[root(value)].touch(moment);
       };
       (kind == Kind::kForward ? forward_of : backward_of)[s].touch(moment);
-      if (kind != Kind::kBackward || stage.stage->backward_needs_input()) std::ranges::for_each(stage.inputs, touch);
+      for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
+        if (kind != Kind::kBackward || stage.stage->backward_needs_input(k)) touch(stage.inputs[k]);
+      }
       if (kind != Kind::kBackward) {
         std::ranges::for_each(stage.outputs, touch);
         continue;

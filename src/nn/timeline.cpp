@@ -86,8 +86,8 @@ Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_
   std::vector<bool> needed(network.values.size(), false);
   for (std::size_t s = stages; s-- > 0;) {
     const LoweredStage& stage = network.stages[s];
-    if (stage.stage->backward_needs_input()) {
-      for (const std::size_t x : stage.inputs) needed[root(x)] = true;
+    for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
+      if (stage.stage->backward_needs_input(k)) needed[root(stage.inputs[k])] = true;
     }
   }
   for (std::size_t s = stages; s-- > 0;) {

@@ -24,7 +24,7 @@ class ScaledTanh final : public Layer {
    public:
     explicit TanhStage(float scale) : scale_(scale) {}
 
-    bool backward_needs_input() const override { return true; }
+    bool backward_needs_input(std::size_t /*input*/) const override { return true; }
 
     void forward(const Context& context) override {
       const auto* x = buffers.x[0].as<float>();
