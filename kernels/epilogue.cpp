@@ -30,7 +30,8 @@ Extent PoolGeometry::output(const Extent& in) const {
 
 std::int64_t EpilogueDesc::saved_bytes_per_sample() const {
   if (!saves()) return 0;
-  if (pool.kind == PoolKind::kAverage) return activation ? v.pixels() * ((v.c + 7) / 8) : 0;
+  if (saves_signs()) return v.pixels() * ((v.c + 7) / 8);
+  if (pool.kind == PoolKind::kAverage) return 0;
   return y.sample_size() * (one_byte(pool) ? 1 : 2);
 }
 
@@ -39,6 +40,7 @@ Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y,
     : desc_(desc), bias_(bias), map_(map), y_(y), dy_(dy), saved_(saved) {
   PETAFLOW_REQUIRE(desc.pool.kind == PoolKind::kAverage || desc.pool.window.volume() <= kLargestMaxWindow,
                    "a pooling window of {} pixels", desc.pool.window.volume());
+  if (desc.saves_signs()) desc_.pool.kind = PoolKind::kAverage;  // of one pixel, where there is no pooling
   PETAFLOW_REQUIRE(map.residual.data == nullptr || (map.residual.shape == desc.v && map.residual.type == desc.type),
                    "a residual {} of {} beside {} of {}", to_string(map.residual.shape), name_of(map.residual.type),
                    to_string(desc.v), name_of(desc.type));

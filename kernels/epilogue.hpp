@@ -1,6 +1,6 @@
 // What follows a convolution, a dense layer or the statistics of a batch norm: an affine map, pooling, activation and
-// dropout in one pass over its result, and the way back.  Backward needs one byte (max pooling, no pooling) or no more
-// than the sign bits (average pooling).
+// dropout in one pass over its result, and the way back.  Backward needs one byte (max pooling, dropout) or no more
+// than the sign bits (average pooling, an activation alone).
 //
 //   z = scale v + bias + residual
 //   no pooling, max:  y = dropout(act(max over the window of z))      act is monotone, so it commutes with max
@@ -41,6 +41,10 @@ struct EpilogueDesc {
 
   /// True where backward must know something beyond dy.
   bool saves() const { return pool.kind != PoolKind::kNone || activation || dropout > 0; }
+  /// True where that is the sign of z alone, a bit.
+  bool saves_signs() const {
+    return activation && (pool.kind == PoolKind::kAverage || (pool.kind == PoolKind::kNone && dropout == 0));
+  }
   /// Bytes kept from forward to backward for `samples` samples; a sample's bytes are contiguous.
   std::int64_t saved_bytes_per_sample() const;
 };

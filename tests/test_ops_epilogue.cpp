@@ -264,6 +264,15 @@ TEST_P(Epilogues, MatchTheDefinitionInBf16) { compare<Bf16>(); }
 INSTANTIATE_TEST_SUITE_P(Cases, Epilogues, testing::ValuesIn(cases::kEpilogueCases),
                          [](const auto& param_info) { return std::string(param_info.param.name); });
 
+TEST(Activation, AloneKeepsABit) {
+  EpilogueDesc desc;
+  desc.v = desc.y = {1, 12, 1, 5, 6};
+  desc.activation = true;
+  EXPECT_EQ(desc.saved_bytes_per_sample(), 30 * 2);
+  desc.dropout = 0.5F;
+  EXPECT_EQ(desc.saved_bytes_per_sample(), 30 * 12);
+}
+
 // As in PyTorch: of equal values the first one gets the gradient, a NaN before all numbers, and of several the last.
 TEST(MaxPooling, EqualValuesAndNan) {
   const cases::EpilogueCase c{"", {1, 1, 1, 1, 16}, cases::largest({1, 1, 4})};

@@ -19,11 +19,6 @@ BatchNormStage::BatchNormStage(const Options& options, const Context& context)
         options.name);
   }
   epilogue.dv_in_f32 = true;
-  // An activation alone needs no more than the sign bits, which are what a mean of one pixel keeps: an eighth of a byte
-  // per number where the codes of a maximum take one.
-  if (epilogue.pool.kind == PoolKind::kNone && epilogue.activation && epilogue.dropout == 0) {
-    epilogue.pool.kind = PoolKind::kAverage;
-  }
 }
 
 std::size_t BatchNormStage::sums_bytes() const {
