@@ -6,6 +6,7 @@ namespace petaflow {
 struct BuildInfo {
   const char* version;         // of petaflow
   const char* commit;          // git describe; "unknown" outside a checkout; ends in -dirty where files were changed
+  const char* kernel_sources;  // hash of the sources of base, kernels and nn
   const char* compiler;        // "GNU 12.2.0"
   const char* flags;           // optimisation and architecture flags
   const char* build_type;      // "Release", "Debug"

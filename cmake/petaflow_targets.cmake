@@ -37,7 +37,7 @@ function(petaflow_room name folder)
 
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*/*.hpp)
-  list(FILTER sources EXCLUDE REGEX "_(onednn|kokkoskernels|winograd|narrow|tiles)\\.cpp$")  # petaflow_fast_path() adds them
+  list(FILTER sources EXCLUDE REGEX "_(host|amx|onednn|kokkoskernels)\\.cpp$")  # petaflow_fast_path() adds them
   if(name STREQUAL "base")
     list(APPEND sources ${CMAKE_BINARY_DIR}/generated/build_info.cpp)
   endif()
@@ -125,32 +125,24 @@ function(petaflow_build_info target)
   endif()
   configure_file(${CMAKE_SOURCE_DIR}/cmake/build_info.hpp ${dir}/include/base/build_info.hpp COPYONLY)
   configure_file(${CMAKE_SOURCE_DIR}/cmake/build_info.cpp.in ${dir}/build_info.cpp @ONLY)
-  # The commit is asked for in every build, not at configuration: a result must name the sources that it came from.
-  add_custom_target(petaflow_git_commit BYPRODUCTS ${dir}/git_commit.hpp
-                    COMMAND ${CMAKE_COMMAND} -D folder=${CMAKE_SOURCE_DIR} -D out=${dir}/git_commit.hpp
-                            -P ${CMAKE_SOURCE_DIR}/cmake/git_commit.cmake)
-  add_dependencies(${target} petaflow_git_commit)
+  # They are asked for in every build, not at configuration: a result must name the sources that it came from.
+  add_custom_target(petaflow_source_state BYPRODUCTS ${dir}/source_state.hpp
+                    COMMAND ${CMAKE_COMMAND} -D folder=${CMAKE_SOURCE_DIR} -D out=${dir}/source_state.hpp
+                            -P ${CMAKE_SOURCE_DIR}/cmake/source_state.cmake)
+  add_dependencies(${target} petaflow_source_state)
   target_include_directories(${target} PUBLIC ${dir}/include PRIVATE ${dir})
 endfunction()
 
 function(petaflow_summary)
-  set(conv kokkos)
-  set(gemm kokkos)
-  if(PETAFLOW_HAVE_KOKKOSKERNELS)
-    list(PREPEND gemm kokkoskernels)
-  endif()
-  if(PETAFLOW_HAVE_ONEDNN)
-    list(PREPEND conv onednn)
-    list(PREPEND gemm onednn)
-  endif()
-  if(on_host)
-    list(PREPEND conv winograd narrow)
-  endif()
-  if(on_linux_x86)
-    list(PREPEND conv tiles)
-  endif()
-  list(JOIN conv " " conv)
-  list(JOIN gemm " " gemm)
+  get_target_property(sources petaflow_kernels SOURCES)
+  foreach(kind conv gemm)  # the files of implementations: kernels/<kind>_<name>.cpp, or <kind>_<name>_<fast path>.cpp
+    set(${kind} ${sources})
+    list(TRANSFORM ${kind} REPLACE "^.*/" "")
+    list(FILTER ${kind} INCLUDE REGEX "^${kind}_")
+    list(TRANSFORM ${kind} REPLACE "^${kind}_([^_.]+).*" "\\1")
+    list(SORT ${kind})
+    list(JOIN ${kind} " " ${kind})
+  endforeach()
   list(JOIN Kokkos_DEVICES " " devices)
   set(versions "Kokkos ${Kokkos_VERSION} (${devices})")
   if(PETAFLOW_HAVE_ONEDNN)

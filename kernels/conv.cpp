@@ -1,31 +1,20 @@
-// The shape formula of windows and the choice among the convolutions of this build.
+// The shape formula of windows, the list of convolutions and the choice among them.
 #include "kernels/conv.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include <unistd.h>
 
 #include "base/error.hpp"
 #include "kernels/lanes.hpp"
+#include "kernels/where.hpp"
 
 namespace petaflow {
 
 #ifdef PETAFLOW_HAVE_ONEDNN
-extern const ConvImpl kConvOnednn, kConvOnednnBlocked, kConvSplit;
-bool onednn_multiplies_tiles();
+bool onednn_uses_amx();
 #endif
-#ifdef PETAFLOW_HAVE_WINOGRAD
-extern const ConvImpl kConvWinograd;
-#else
-BoxRows winograd_rows(Pass, const ConvDesc&) { return {}; }
-#endif
-#ifdef PETAFLOW_HAVE_NARROW
-extern const ConvImpl kConvNarrow;
-#endif
-#ifdef PETAFLOW_HAVE_TILES
-extern const ConvImpl kConvTiles, kConvDots;
-#endif
-extern const ConvImpl kConvKokkos;
 
 std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
                            std::int64_t pad_begin, std::int64_t pad_end) {
@@ -41,15 +30,18 @@ Extent window_output(const Extent& in, const ConvGeometry& g) {
 
 namespace {
 
-bool has_tiles() {
+using Impls = std::vector<const ConvImpl*>;
+
+// Whether a library multiplies bf16 on AMX tiles here.
+bool library_uses_amx() {
 #ifdef PETAFLOW_HAVE_ONEDNN
-  return onednn_multiplies_tiles();
+  return onednn_uses_amx();
 #else
   return false;
 #endif
 }
 
-// Whether gradients of weights in f32 are faster after their operands are reordered.  In boxes with neighbouring taps
+// Whether gradients of weights in f32 are faster after their operands are reordered.  In tiles with neighbouring taps
 // oneDNN's channels-last kernel is the faster one with a first cache of 48 KiB (Zen 5: 2 to 14 %), but not with 32 (Zen
 // 4).
 bool reordering_pays(const ConvDesc& like) {
@@ -62,85 +54,133 @@ bool reordering_pays(const ConvDesc& like) {
   return small_cache || like.threads != 1 || like.geometry.stride != kOne || like.geometry.dilation != kOne;
 }
 
+// What the order of implementations depends on beside the pass.
 struct Kind {
-  DType type;
-  bool split, reorders;
+  bool bf16, split, reorders;
 };
-
-std::vector<ConvImpl> list_impls(Pass pass, [[maybe_unused]] const Kind& kind) {
-  const bool weights_in_bf16 = pass == Pass::kBackwardWeights && kind.type == DType::kBf16,
-             has_fast_library = kind.type == DType::kBf16 && has_tiles();  // our own ones below multiply vectors
-  std::vector<ConvImpl> result, library, narrow;
-  const auto append = [&](const std::vector<ConvImpl>& impls) {
-    result.insert(result.end(), impls.begin(), impls.end());
-  };
-#ifdef PETAFLOW_HAVE_ONEDNN
-  library.push_back(kConvOnednn);
-  if (pass == Pass::kBackwardWeights) library.insert(library.begin() + !kind.reorders, kConvOnednnBlocked);
-  if (kind.split) result.push_back(kConvSplit);
-#endif
-#ifdef PETAFLOW_HAVE_NARROW
-  narrow.push_back(kConvNarrow);
-#endif
-#ifdef PETAFLOW_HAVE_TILES
-  if (weights_in_bf16) result.push_back(kConvTiles);
-#endif
-  if (has_fast_library) append(library);
-#ifdef PETAFLOW_HAVE_WINOGRAD
-  result.push_back(kConvWinograd);
-#endif
-#ifdef PETAFLOW_HAVE_TILES
-  if (weights_in_bf16) result.push_back(kConvDots);
-#endif
-  if (!weights_in_bf16) append(narrow);
-  if (!has_fast_library) append(library);
-  if (weights_in_bf16) append(narrow);  // slower than oneDNN there
-  result.push_back(kConvKokkos);
-  return result;
-}
 
 }  // namespace
 
-std::span<const ConvImpl> conv_impls(Pass pass, const ConvDesc& like) {
-  using Lists = std::array<std::vector<ConvImpl>, 3>;
+// The convolutions in order of preference, the first line of one counts: where it is compiled (the suffix of its file),
+// its name, and for what it is listed.  Adding one takes its file and a line here.
+static Impls list_impls(Pass pass, const Kind& kind) {
+#define LIST(where, impl, listed)                                                            \
+  PETAFLOW_IN_##where({                                                                      \
+    extern const ConvImpl impl;                                                              \
+    if ((listed) && std::ranges::find(list, &(impl)) == list.end()) list.push_back(&(impl)); \
+  })
+  const bool weights = pass == Pass::kBackwardWeights, bf16_weights = weights && kind.bf16;
+  const bool amx = kind.bf16 && library_uses_amx();  // faster than what multiplies in vectors
+  Impls list;
+  LIST(ONEDNN, kConvSplit3, kind.split)
+  LIST(AMX, kConvAmx, bf16_weights)
+  LIST(ONEDNN, kConvOnednn, amx)
+  LIST(ONEDNN, kConvOnednnBlocked, amx && weights)
+  LIST(HOST, kConvWinograd, true)
+  LIST(HOST, kConvDots, bf16_weights)
+  LIST(HOST, kConvNarrow, !bf16_weights)  // slower than oneDNN there
+  LIST(ONEDNN, kConvOnednnBlocked, weights && kind.reorders)
+  LIST(ONEDNN, kConvOnednn, true)
+  LIST(ONEDNN, kConvOnednnBlocked, weights)
+  LIST(HOST, kConvNarrow, true)
+  LIST(ALL, kConvKokkos, true)
+#undef LIST
+  return list;
+}
+
+std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
+  using Lists = std::array<Impls, 3>;
   const auto make = [](const Kind& kind) {
     return Lists{list_impls(Pass::kForward, kind), list_impls(Pass::kBackwardData, kind),
                  list_impls(Pass::kBackwardWeights, kind)};
   };
-  static const Lists bf16 = make({DType::kBf16, false, false});
-  static const std::array<Lists, 4> f32 = {make({DType::kF32, false, false}), make({DType::kF32, false, true}),
-                                           make({DType::kF32, true, false}), make({DType::kF32, true, true})};
+  static const Lists bf16 = make({true, false, false});
+  static const std::array<Lists, 4> f32 = {make({false, false, false}), make({false, false, true}),
+                                           make({false, true, false}), make({false, true, true})};
   const auto index = static_cast<std::size_t>(2 * like.split + reordering_pays(like));
   return (like.type == DType::kBf16 ? bf16 : f32[index])[static_cast<std::size_t>(pass)];
 }
 
-std::string bf16_products() {
-  return has_tiles() ? "AMX tiles" : lanes::kMultipliesPairs ? "AVX512_BF16" : "f32 arithmetic";
+namespace {
+
+// Each implementation of this build once.
+const Impls& all_impls() {
+  static const Impls all = [] {
+    Impls impls;
+    for (const Kind kind : {Kind{false, true, true}, Kind{true, false, false}}) {
+      for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
+        for (const ConvImpl* impl : list_impls(pass, kind)) {
+          if (std::ranges::find(impls, impl) == impls.end()) impls.push_back(impl);
+        }
+      }
+    }
+    return impls;
+  }();
+  return all;
 }
 
-ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced) {
-  PETAFLOW_REQUIRE(!boxes.empty(), "a convolution is made for at least one box");
+// Those that may compute the pass, in the order in which they are asked.
+Impls candidates(Pass pass, const ConvDesc& like, const ConvRequest& request) {
+  using Rule = ConvRequest::Rule;
+  PETAFLOW_REQUIRE(request.rule != Rule::kTune, "a convolution was to be tuned and is made before it was");
+  if (request.rule == Rule::kOnly) return {request.impl};
+  const std::span<const ConvImpl* const> list = conv_impls(pass, like);
+  Impls impls(list.begin(), list.end());
+  if (request.rule == Rule::kDirect)
+    std::erase_if(impls, [](const ConvImpl* impl) { return impl->scope == ConvScope::kTransform; });
+  if (request.rule == Rule::kPrefer) {
+    std::erase(impls, request.impl);
+    impls.insert(impls.begin(), request.impl);
+  }
+  return impls;
+}
+
+}  // namespace
+
+const ConvImpl* find_conv(std::string_view name) {
+  const auto found = std::ranges::find_if(all_impls(), [&](const ConvImpl* impl) { return impl->name == name; });
+  return found == all_impls().end() ? nullptr : *found;
+}
+
+std::vector<std::pair<std::string, ConvRequest>> conv_requests() {
+  using Rule = ConvRequest::Rule;
+  std::vector<std::pair<std::string, ConvRequest>> words = {
+      {"auto", {Rule::kAuto}}, {"direct", {Rule::kDirect}}, {"tune", {Rule::kTune}}};
+  for (const ConvImpl* impl : all_impls()) words.push_back({impl->name, {Rule::kOnly, impl}});
+  for (const ConvImpl* impl : all_impls())
+    words.push_back({fmt::format("prefer:{}", impl->name), {Rule::kPrefer, impl}});
+  return words;
+}
+
+std::string bf16_products() {
+  return library_uses_amx() ? "AMX tiles" : lanes::kMultipliesPairs ? "AVX512_BF16" : "f32 arithmetic";
+}
+
+ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request) {
+  PETAFLOW_REQUIRE(!tiles.empty(), "a convolution is made for at least one tile");
   ConvChoice choice;
-  std::string known = "\"auto\", \"direct\", \"tune\"";
-  for (const ConvImpl& impl : conv_impls(pass, boxes.front())) {
-    known += fmt::format(", \"{}\"", impl.name);
-    const bool transforms = impl.scope == ConvScope::kTransform;
-    if (forced != "auto" && !(forced == "direct" && !transforms) && forced != impl.name) continue;
-    const std::string reason = impl.why_not(pass, boxes);
+  for (const ConvImpl* impl : candidates(pass, tiles.front(), request)) {
+    const std::string reason = impl->why_not(pass, tiles);
     if (reason.empty()) {
-      choice.name = impl.name;
-      choice.kernel = impl.make(pass, boxes);
+      choice.impl = impl;
+      choice.kernel = impl->make(pass, tiles);
       return choice;
     }
-    if (impl.scope == ConvScope::kAny || forced == impl.name)
-      choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
+    if (impl->scope == ConvScope::kAny || impl == request.impl)
+      choice.refusals.push_back(fmt::format("not {}: {}", impl->name, reason));
   }
-  if (!choice.refusals.empty()) {
-    user_error("kernels.conv = \"{}\" does not accept this layer in the {} pass: {}; \"auto\" takes what accepts it",
-               forced, name_of(pass), choice.refusals.back());
-  }
-  user_error("kernels.conv = \"{}\": this build has no such convolution for the {} pass; known: {}", forced,
-             name_of(pass), known);
+  PETAFLOW_REQUIRE(request.rule == ConvRequest::Rule::kOnly, "no convolution accepts the {} pass", name_of(pass));
+  user_error("kernels.conv = \"{0}\" does not take its {1} pass: {2}; \"prefer:{0}\" leaves that to others",
+             request.impl->name, name_of(pass), choice.refusals.back());
+}
+
+// Tiles are cut for one implementation only: the first that has wishes, unless one before it takes the layer.
+std::optional<TileWishes> tile_wishes(Pass pass, const ConvDesc& whole, const ConvRequest& request) {
+  const Impls impls = candidates(pass, whole, request);
+  const auto wishing = std::ranges::find_if(impls, [](const ConvImpl* impl) { return impl->wishes != nullptr; });
+  const auto accepts = [&](const ConvImpl* impl) { return impl->why_not(pass, {&whole, 1}).empty(); };
+  if (wishing == impls.end() || std::any_of(impls.begin(), wishing, accepts)) return std::nullopt;
+  return (*wishing)->wishes(pass, whole);
 }
 
 }  // namespace petaflow

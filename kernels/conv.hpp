@@ -1,10 +1,13 @@
-// Convolution: the descriptor, the kernel interface and the ordered lists of implementations, one list per pass.
+// Convolution: the descriptor, the kernel interface, and the choice among the implementations, which stand in an
+// ordered list for each pass (conv.cpp).
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/context.hpp"
@@ -42,10 +45,10 @@ std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t st
                            std::int64_t pad_begin, std::int64_t pad_end);
 Extent window_output(const Extent& in, const ConvGeometry& geometry);
 
-/// One convolution on one box: cross-correlation
+/// One convolution on one tile: cross-correlation
 ///   y(n, k, o) = sum_{c, t} x(n, g C/G + c, o stride + t dilation - pad_begin) w(k, c, t),  x = 0 outside,
 /// with x (n, in_channels, in), w (out_channels, in_channels / groups, kernel), y (n, out_channels, out).
-/// A box of a larger convolution is described by its own extents and paddings and the strides of the whole tensors.
+/// A tile of a larger convolution is described by its own extents and paddings and the strides of the whole tensors.
 struct ConvDesc {
   std::int64_t n = 1, in_channels = 1, out_channels = 1;
   Extent in, out;
@@ -55,7 +58,7 @@ struct ConvDesc {
   bool widens = false;           // bf16: what forward and backward data write is f32
   bool split = false;            // f32: products may be taken from sums of bf16 numbers ("split3")
   int threads = 1;               // 1: called from inside a parallel region; otherwise the kernel is parallel itself
-  /// Whether Winograd's transforms suit, where that was decided for the whole layer, so that its boxes agree with it.
+  /// Whether Winograd's transforms suit, where that was decided for the whole layer, so that its tiles agree with it.
   std::optional<bool> transforms = std::nullopt;
 
   std::int64_t weight_elements() const {
@@ -64,20 +67,19 @@ struct ConvDesc {
   double flop() const { return 2.0 * static_cast<double>(n * out.volume()) * static_cast<double>(weight_elements()); }
 };
 
-/// Whether two boxes of one layer are alike: a kernel for one of them is one for the other.
-inline bool same_box(const ConvDesc& a, const ConvDesc& b) {
+/// Whether two tiles of one layer are alike: a kernel for one of them is one for the other.
+inline bool same_tile(const ConvDesc& a, const ConvDesc& b) {
   return a.n == b.n && a.in == b.in && a.out == b.out && a.geometry.pad_begin == b.geometry.pad_begin &&
          a.geometry.pad_end == b.geometry.pad_end && a.x_strides == b.x_strides && a.y_strides == b.y_strides;
 }
 
-/// Boxes that suit Winograd's transforms where a pass of a layer is cut into boxes of rows (along D in 3-D, along H in
-/// 2-D; of y, or of x in the backward data pass): heights are multiples of `align`, `least` or more, and whole samples
-/// come `samples` at a time or more; 1 where the transforms do not suit the whole layer.
-struct BoxRows {
+/// Tiles that suit an implementation where a pass of a layer is cut into tiles of rows (along D in 3-D, along H in 2-D;
+/// of y, or of x in the backward data pass): heights are multiples of `align`, `least` or more, and whole samples come
+/// `samples` at a time or more; 1 where the implementation does not take the whole layer.
+struct TileWishes {
   std::int64_t align = 1, least = 1, samples = 1;
-  bool fit = false;  // whether the transforms suit the layer
+  bool fit = false;  // whether the implementation takes the layer
 };
-BoxRows winograd_rows(Pass pass, const ConvDesc& whole);
 
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)
@@ -90,14 +92,14 @@ struct ConvArgs {
   std::byte* scratch = nullptr;  // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
 };
 
-/// A convolution ready to run on each of the boxes that it was made for, in one pass.
+/// A convolution ready to run on each of the tiles that it was made for, in one pass.
 class ConvKernel {
  public:
   virtual ~ConvKernel() = default;
   /// Packs the weights (out_channels, in_channels / groups, kernel), in PyTorch's order, into the kernel's own copy.
   virtual void refresh(const Context& context, const float* weights) = 0;
-  /// Runs on the box descs[box] given to make.
-  virtual void run(const Context& context, std::size_t box, const ConvArgs& args) = 0;
+  /// Runs on the tile tiles[tile] given to make.
+  virtual void run(const Context& context, std::size_t tile, const ConvArgs& args) = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
   /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order.
   virtual std::int64_t gradient_elements() const { return 0; }
@@ -113,32 +115,61 @@ enum class ConvScope {
   kTransform  // some layers only, and not by the sums of products of the definition
 };
 
-/// One entry of a list.  The descs of a call are boxes of one layer: they differ in samples, extents, paddings and
-/// strides of tensors.
+/// One implementation.  The tiles of a call belong to one layer: they differ in samples, extents, paddings and strides
+/// of tensors.
 struct ConvImpl {
   const char* name;
   /// Empty where the implementation accepts, otherwise the reason in a few words.
-  std::string (*why_not)(Pass pass, std::span<const ConvDesc> boxes);
-  std::unique_ptr<ConvKernel> (*make)(Pass pass, std::span<const ConvDesc> boxes);
+  std::string (*why_not)(Pass pass, std::span<const ConvDesc> tiles);
+  std::unique_ptr<ConvKernel> (*make)(Pass pass, std::span<const ConvDesc> tiles);
   ConvScope scope = ConvScope::kAny;
+  /// Tiles that suit a pass of the whole layer; none: any do.
+  TileWishes (*wishes)(Pass pass, const ConvDesc& whole) = nullptr;
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
-/// @param like  the type, split, threads, strides and dilations of a convolution or of its boxes
-std::span<const ConvImpl> conv_impls(Pass pass, const ConvDesc& like = {});
+/// @param like  the type, split, threads, strides and dilations of a convolution or of its tiles
+std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like = {});
+
+/// The implementation of that name; nullptr: this build has none.
+const ConvImpl* find_conv(std::string_view name);
+
+/// What is to compute a pass.
+struct ConvRequest {
+  enum class Rule {
+    kAuto,    // the first implementation that accepts
+    kDirect,  // the first one that sums the products of the definition
+    kTune,    // the fastest one, which nn/conv_tuning.hpp finds
+    kOnly,    // `impl`
+    kPrefer   // `impl` where it accepts, otherwise as kAuto
+  };
+  Rule rule = Rule::kAuto;
+  const ConvImpl* impl = nullptr;
+
+  bool operator==(const ConvRequest&) const = default;
+};
+
+/// The words for requests: "auto", "direct", "tune"; for each implementation of this build NAME and "prefer:NAME".
+std::vector<std::pair<std::string, ConvRequest>> conv_requests();
+
+/// How convolutions of f32 multiply: "fma"; "split3": by three products of bf16 where that is possible
+/// (ConvDesc::split).
+enum class F32Products { kFma, kSplit3 };
 
 /// What multiplies bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there is no instruction for it.
 std::string bf16_products();
 
 struct ConvChoice {
-  std::string name;
+  const ConvImpl* impl = nullptr;
   std::unique_ptr<ConvKernel> kernel;
-  std::vector<std::string> refusals;  // "not onednn: ..." of those passed over that are for any layer
+  std::vector<std::string> refusals;  // "not onednn: ..." of those passed over that are for any layer or preferred
 };
 
-/// The first implementation that accepts, or the forced one.
-/// @param forced "auto", "direct" (the first without transforms) or a name; a name that does not exist or refuses is a
-///               user error with the reason.
-ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> boxes, const std::string& forced);
+/// The implementation that is asked for, made for all tiles of a layer.  One that must be taken and refuses is a user
+/// error with the pass and the reason.  kTune must have been replaced by what was found.
+ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request);
+
+/// The wishes of the implementation that is to compute a pass of the whole layer; none where it has no wishes.
+std::optional<TileWishes> tile_wishes(Pass pass, const ConvDesc& whole, const ConvRequest& request);
 
 }  // namespace petaflow

@@ -1,4 +1,4 @@
-// How oneDNN sees convolutions: the formats of their operands, and the primitives of all boxes of a layer (oneDNN
+// How oneDNN sees convolutions: the formats of their operands, and the primitives of all tiles of a layer (oneDNN
 // developer guide, "Convolution", "Memory formats").
 #pragma once
 
@@ -19,7 +19,7 @@ inline memory::data_type type_of(DType type) {
   return type == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
 }
 
-// Three directions, also for a box of one plane: boxes share the dimensions of their weights.
+// Three directions, also for a tile of one plane: tiles share the dimensions of their weights.
 inline bool is_deep(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   return desc.x_strides.n != desc.x_strides.d || desc.in.d > 1 || desc.out.d > 1 || g.kernel.d > 1 ||
@@ -105,7 +105,7 @@ inline bool cuts_planes(const ConvDesc& desc) {
   return desc.in.d > 1 && desc.x_strides.d != desc.in.h * desc.x_strides.h;
 }
 
-// x, w and y of a box as primitives take them.  Weights may take any format unless another box has fixed it already.
+// x, w and y of a tile as primitives take them.  Weights may take any format unless another tile has fixed it already.
 inline Formats formats(const ConvDesc& desc, Pass pass, bool blocked, const memory::desc* fixed_weights) {
   const auto weight_type = pass == Pass::kBackwardWeights ? memory::data_type::f32 : type_of(desc.type);
   // oneDNN's kernels know neighbouring planes only: those of a copy.
@@ -175,27 +175,27 @@ inline std::string refuse(const std::string& implementation) {
 
 template <class Primitive>
 struct Described {
-  std::vector<typename Primitive::primitive_desc> boxes;
+  std::vector<typename Primitive::primitive_desc> tiles;
   std::string refusal;
 };
 
-// The primitives of all boxes.  Each prefers a format of the weights, in which another one may have no fast kernel:
+// The primitives of all tiles.  Each prefers a format of the weights, in which another one may have no fast kernel:
 // they take one that suits all, and so the same kernel, where there is one.  Else each has its own, unless they add to
 // one gradient.
 template <class Primitive>
-Described<Primitive> describe(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
+Described<Primitive> describe(Pass pass, std::span<const ConvDesc> tiles, bool blocked) {
   const auto in_format = [&](const memory::desc* weights) {
     Described<Primitive> result;
     try {
-      for (const ConvDesc& desc : boxes) {
+      for (const ConvDesc& desc : tiles) {
         const ThreadScope threads(desc.threads);
         const Formats f = formats(desc, pass, blocked, weights);
         if constexpr (std::is_same_v<Primitive, Forward>) {
-          result.boxes.push_back(describe_forward(desc, f));
+          result.tiles.push_back(describe_forward(desc, f));
         } else {
-          result.boxes.push_back(describe_backward<typename Primitive::primitive_desc>(desc, f));
+          result.tiles.push_back(describe_backward<typename Primitive::primitive_desc>(desc, f));
         }
-        result.refusal = refuse(result.boxes.back().impl_info_str());
+        result.refusal = refuse(result.tiles.back().impl_info_str());
         if (!result.refusal.empty()) break;
       }
     } catch (const dnnl::error& error) {
@@ -206,7 +206,7 @@ Described<Primitive> describe(Pass pass, std::span<const ConvDesc> boxes, bool b
   Described<Primitive> own = in_format(nullptr);
   if (!own.refusal.empty()) return own;
   std::vector<memory::desc> preferred;
-  for (const auto& pd : own.boxes) {
+  for (const auto& pd : own.tiles) {
     if (std::ranges::find(preferred, weights_of(pd)) == preferred.end()) preferred.push_back(weights_of(pd));
   }
   if (preferred.size() == 1) return own;

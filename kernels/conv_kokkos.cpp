@@ -31,9 +31,9 @@ Axis backward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::
 
 class GatherKernel final : public ConvKernel {
  public:
-  GatherKernel(Pass pass, std::span<const ConvDesc> boxes)
-      : backward_(pass == Pass::kBackwardData), boxes_(boxes.begin(), boxes.end()) {
-    const ConvDesc& desc = boxes_.front();
+  GatherKernel(Pass pass, std::span<const ConvDesc> tiles)
+      : backward_(pass == Pass::kBackwardData), tiles_(tiles.begin(), tiles.end()) {
+    const ConvDesc& desc = tiles_.front();
     const ConvGeometry& g = desc.geometry;
     order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
     if (backward_) std::swap(order_.sources, order_.targets);
@@ -42,15 +42,15 @@ class GatherKernel final : public ConvKernel {
   }
 
   void refresh(const Context& context, const float* weights) override {
-    launch(context, "petaflow::conv::refresh[kokkos]"_label, boxes_.front().weight_elements(),
+    launch(context, "petaflow::conv::refresh[kokkos]"_label, tiles_.front().weight_elements(),
            PackWeights<false>{order_, backward_, weights, packed_.data()});
   }
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    if (boxes_[box].type == DType::kF32) {
-      run_typed<float>(context, boxes_[box], args);
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    if (tiles_[tile].type == DType::kF32) {
+      run_typed<float>(context, tiles_[tile], args);
     } else {
-      run_typed<Bf16>(context, boxes_[box], args);
+      run_typed<Bf16>(context, tiles_[tile], args);
     }
   }
 
@@ -86,46 +86,46 @@ class GatherKernel final : public ConvKernel {
   }
 
   bool backward_;
-  std::vector<ConvDesc> boxes_;
+  std::vector<ConvDesc> tiles_;
   PackedOrder order_;
   Buffer<float> packed_, zeros_;
 };
 
 class OuterKernel final : public ConvKernel {
  public:
-  explicit OuterKernel(std::span<const ConvDesc> boxes) : boxes_(boxes.begin(), boxes.end()) {
-    const ConvDesc& desc = boxes_.front();
+  explicit OuterKernel(std::span<const ConvDesc> tiles) : tiles_(tiles.begin(), tiles.end()) {
+    const ConvDesc& desc = tiles_.front();
     const ConvGeometry& g = desc.geometry;
     order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
   }
 
   void refresh(const Context&, const float*) override {}
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    if (boxes_[box].type == DType::kF32) {
-      run_typed<float>(context, boxes_[box], args);
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    if (tiles_[tile].type == DType::kF32) {
+      run_typed<float>(context, tiles_[tile], args);
     } else {
-      run_typed<Bf16>(context, boxes_[box], args);
+      run_typed<Bf16>(context, tiles_[tile], args);
     }
   }
 
   std::size_t scratch_bytes() const override {
     std::int64_t parts = 1;
-    for (const ConvDesc& desc : boxes_) parts = std::max(parts, split<float>(desc).parts);
+    for (const ConvDesc& desc : tiles_) parts = std::max(parts, split<float>(desc).parts);
     return parts == 1 ? 0 : static_cast<std::size_t>(parts * order_.elements()) * sizeof(float);
   }
 
   std::int64_t gradient_elements() const override { return order_.elements(); }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[kokkos]"_label, boxes_.front().weight_elements(),
+    launch(context, "petaflow::conv::unpack_gradient[kokkos]"_label, tiles_.front().weight_elements(),
            PackWeights<true>{order_, false, sum, dw});
   }
 
   std::string detail() const override { return fmt::format("kokkos outer {}x{}", lanes::kPoints, lanes::kBlock); }
 
  private:
-  /// How the work of a box is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
+  /// How the work of a tile is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
   /// On the host each thread has as many parts as keep each at kChunksInF32 chunks or fewer: a part is summed in f32.
   template <class T>
   Outer<T> split(const ConvDesc& desc) const {
@@ -159,15 +159,15 @@ class OuterKernel final : public ConvKernel {
     }
   }
 
-  std::vector<ConvDesc> boxes_;
+  std::vector<ConvDesc> tiles_;
   PackedOrder order_;
 };
 
 std::string why_not(Pass, std::span<const ConvDesc>) { return {}; }
 
-std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  if (pass == Pass::kBackwardWeights) return std::make_unique<OuterKernel>(boxes);
-  return std::make_unique<GatherKernel>(pass, boxes);
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  if (pass == Pass::kBackwardWeights) return std::make_unique<OuterKernel>(tiles);
+  return std::make_unique<GatherKernel>(pass, tiles);
 }
 
 }  // namespace

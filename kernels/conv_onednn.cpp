@@ -1,5 +1,5 @@
 // Convolution by oneDNN's convolution primitives (oneDNN developer guide, "Convolution").  Operands stay channels-last;
-// backward weights may reorder its box into oneDNN's own blocked format, where the library is faster there.
+// backward weights may reorder its tile into oneDNN's own blocked format, where the library is faster there.
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -21,7 +21,7 @@ bool cuts_several_samples(const ConvDesc& desc) {
   return desc.n > 1 && (cut(desc.in, desc.x_strides) || cut(desc.out, desc.y_strides));
 }
 
-// oneDNN 3.2 and 3.7 give wrong gradients in bf16 for some 3-D boxes: of few rows under kernels of 1 x 4 x 2 and 5 x 5
+// oneDNN 3.2 and 3.7 give wrong gradients in bf16 for some 3-D tiles: of few rows under kernels of 1 x 4 x 2 and 5 x 5
 // x 5; of two planes under three taps, where some stay unwritten.  All with a padding above 1 are refused, and kernels
 // deeper than their input.
 bool sums_wrongly_in_bf16(const ConvDesc& desc) {
@@ -56,27 +56,27 @@ class AlignedBuffer {
   Kokkos::View<std::byte*, Kokkos::HostSpace> memory_;
 };
 
-// Forward and backward data: one primitive per box shape, one packed copy of the weights per format, mostly one.
+// Forward and backward data: one primitive per tile shape, one packed copy of the weights per format, mostly one.
 // Scratch holds x with its planes as neighbours, where they are not, and the primitive's scratchpad.
 template <class Primitive>
 class DirectKernel final : public ConvKernel {
  public:
-  DirectKernel(Pass pass, std::span<const ConvDesc> boxes) {
-    const auto descriptors = describe<Primitive>(pass, boxes, false).boxes;
+  DirectKernel(Pass pass, std::span<const ConvDesc> tiles) {
+    const auto descriptors = describe<Primitive>(pass, tiles, false).tiles;
     for (const auto& pd : descriptors) {
       const memory::desc format = weights_of(pd);
       if (find(format) < packed_.size()) continue;
       packed_.push_back(
-          {format, make_reorder(plain_weights(boxes[0], memory::data_type::f32), format, omp_get_max_threads()), {}});
+          {format, make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads()), {}});
       packed_.back().weights.resize(format.get_size());
     }
-    const ThreadScope threads(boxes[0].threads);
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const ThreadScope threads(tiles[0].threads);
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
       const auto& pd = descriptors[i];
       const memory::desc format = weights_of(pd);
-      const Formats f = formats(boxes[i], pass, false, &format);
-      const memory::desc given = given_x(boxes[i], pass);
-      const int team = boxes[i].threads;
+      const Formats f = formats(tiles[i], pass, false, &format);
+      const memory::desc given = given_x(tiles[i], pass);
+      const int team = tiles[i].threads;
       Shape shape;
       shape.packed = find(format);
       shape.convolve = Call(Primitive(pd), team,
@@ -99,9 +99,9 @@ class DirectKernel final : public ConvKernel {
     stream().wait();
   }
 
-  void run(const Context&, std::size_t box, const ConvArgs& args) override {
+  void run(const Context&, std::size_t tile, const ConvArgs& args) override {
     guarded(detail_, [&] {
-      const Shape& s = shapes_[box];
+      const Shape& s = shapes_[tile];
       const void* x = s.reorder_x ? args.scratch : args.x;
       if (kReadsX && s.reorder_x) (*s.reorder_x)({args.x, x});
       s.convolve({x, packed_[s.packed].weights.data(), args.y, args.scratch + s.offset_scratchpad});
@@ -130,27 +130,27 @@ class DirectKernel final : public ConvKernel {
     return static_cast<std::size_t>(std::ranges::find(packed_, format, &Packed::format) - packed_.begin());
   }
 
-  std::vector<Shape> shapes_;  // of boxes
+  std::vector<Shape> shapes_;  // of tiles
   std::vector<Packed> packed_;
   std::size_t scratch_ = 0;
   std::string detail_;
 };
 
 // Backward weights.  Scratch holds, in this order: a piece's gradient, x and y reordered (where they are), the
-// primitive's scratchpad; in front of them the sum of the pieces where boxes have many.
+// primitive's scratchpad; in front of them the sum of the pieces where tiles have many.
 class WeightsKernel final : public ConvKernel {
  public:
   WeightsKernel(std::span<const ConvDesc> whole, bool blocked) : pieces_(whole), threads_(whole.front().threads) {
-    const std::vector<ConvDesc>& boxes = pieces_.shapes;
-    const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, boxes, blocked).boxes;
+    const std::vector<ConvDesc>& tiles = pieces_.shapes;
+    const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, tiles, blocked).tiles;
     gradient_ = descriptors.front().diff_weights_desc();
-    unpack_ = make_reorder(gradient_, plain_weights(boxes[0], memory::data_type::f32), omp_get_max_threads(), true);
+    unpack_ = make_reorder(gradient_, plain_weights(tiles[0], memory::data_type::f32), omp_get_max_threads(), true);
     const ThreadScope threads(threads_);
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
       const auto& pd = descriptors[i];
-      const memory::desc x = given_x(boxes[i], Pass::kBackwardWeights), y = given_y(boxes[i], Pass::kBackwardWeights);
+      const memory::desc x = given_x(tiles[i], Pass::kBackwardWeights), y = given_y(tiles[i], Pass::kBackwardWeights);
       const Formats used{pd.src_desc(), gradient_, pd.diff_dst_desc()};
-      const int team = boxes[i].threads;
+      const int team = tiles[i].threads;
       Shape shape;
       shape.correlate = Call(BackwardWeights(pd), team,
                              {{DNNL_ARG_SRC, used.x},
@@ -165,15 +165,15 @@ class WeightsKernel final : public ConvKernel {
       scratch_ = std::max(scratch_, shape.offset_scratchpad + pd.scratchpad_desc().get_size());
       shapes_.push_back(std::move(shape));
     }
-    if (std::ranges::any_of(pieces_.boxes, [](const auto& pieces) { return pieces.size() > kSumsInF32; }))
+    if (std::ranges::any_of(pieces_.tiles, [](const auto& pieces) { return pieces.size() > kSumsInF32; }))
       exact_bytes_ = padded(static_cast<std::size_t>(gradient_elements()) * sizeof(double));
     detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
   }
 
   void refresh(const Context&, const float*) override {}
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    const auto& pieces = pieces_.boxes[box];
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const auto& pieces = pieces_.tiles[tile];
     const std::size_t element = size_of(pieces_.shapes[0].type);
     ConvArgs own = args;
     own.scratch += exact_bytes_;
@@ -211,7 +211,7 @@ class WeightsKernel final : public ConvKernel {
   std::string detail() const override { return detail_; }
 
  private:
-  static constexpr std::size_t kSumsInF32 = 64;  // as many pieces of a box are added in f32
+  static constexpr std::size_t kSumsInF32 = 64;  // as many pieces of a tile are added in f32
 
   struct Shape {
     Call correlate;
@@ -241,45 +241,45 @@ class WeightsKernel final : public ConvKernel {
 };
 
 template <class Primitive>
-std::string try_boxes(Pass pass, std::span<const ConvDesc> boxes, bool blocked) {
-  if (std::ranges::any_of(boxes, cuts_several_samples)) return "oneDNN: boxes with parts of several samples";
-  if (pass == Pass::kBackwardWeights && std::ranges::any_of(boxes, sums_wrongly_in_bf16)) {
+std::string try_tiles(Pass pass, std::span<const ConvDesc> tiles, bool blocked) {
+  if (std::ranges::any_of(tiles, cuts_several_samples)) return "oneDNN: tiles with parts of several samples";
+  if (pass == Pass::kBackwardWeights && std::ranges::any_of(tiles, sums_wrongly_in_bf16)) {
     return "oneDNN: wrong sums for 3-D kernels in bf16 with a padding above 1 or deeper than their input";
   }
-  return describe<Primitive>(pass, boxes, blocked).refusal;
+  return describe<Primitive>(pass, tiles, blocked).refusal;
 }
 
-std::string why_not_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
-  if (pass == Pass::kForward) return try_boxes<Forward>(pass, boxes, false);
-  if (pass == Pass::kBackwardData) return try_boxes<BackwardData>(pass, boxes, false);
-  return try_boxes<BackwardWeights>(pass, WeightPieces(boxes).shapes, false);
+std::string why_not_nhwc(Pass pass, std::span<const ConvDesc> tiles) {
+  if (pass == Pass::kForward) return try_tiles<Forward>(pass, tiles, false);
+  if (pass == Pass::kBackwardData) return try_tiles<BackwardData>(pass, tiles, false);
+  return try_tiles<BackwardWeights>(pass, WeightPieces(tiles).shapes, false);
 }
 
-std::string why_not_blocked(Pass pass, std::span<const ConvDesc> boxes) {
+std::string why_not_blocked(Pass pass, std::span<const ConvDesc> tiles) {
   if (pass != Pass::kBackwardWeights) return "for backward weights only";
-  return try_boxes<BackwardWeights>(pass, WeightPieces(boxes).shapes, true);
+  return try_tiles<BackwardWeights>(pass, WeightPieces(tiles).shapes, true);
 }
 
-std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> boxes) {
+std::unique_ptr<ConvKernel> make_nhwc(Pass pass, std::span<const ConvDesc> tiles) {
   return guarded(name_of(pass), [&]() -> std::unique_ptr<ConvKernel> {
-    if (pass == Pass::kForward) return std::make_unique<DirectKernel<Forward>>(pass, boxes);
-    if (pass == Pass::kBackwardData) return std::make_unique<DirectKernel<BackwardData>>(pass, boxes);
-    return std::make_unique<WeightsKernel>(boxes, false);
+    if (pass == Pass::kForward) return std::make_unique<DirectKernel<Forward>>(pass, tiles);
+    if (pass == Pass::kBackwardData) return std::make_unique<DirectKernel<BackwardData>>(pass, tiles);
+    return std::make_unique<WeightsKernel>(tiles, false);
   });
 }
 
-std::unique_ptr<ConvKernel> make_blocked(Pass pass, std::span<const ConvDesc> boxes) {
-  return guarded(name_of(pass), [&] { return std::make_unique<WeightsKernel>(boxes, true); });
+std::unique_ptr<ConvKernel> make_blocked(Pass pass, std::span<const ConvDesc> tiles) {
+  return guarded(name_of(pass), [&] { return std::make_unique<WeightsKernel>(tiles, true); });
 }
 
 }  // namespace
 }  // namespace onednn
 
-bool onednn_multiplies_tiles() {
+bool onednn_uses_amx() {
   // Later instruction sets include the bits of earlier ones.
   const auto bits = [](dnnl::cpu_isa isa) { return static_cast<unsigned>(isa); };
-  const unsigned tiles = bits(dnnl::cpu_isa::avx512_core_amx);
-  return (bits(dnnl::get_effective_cpu_isa()) & tiles) == tiles;
+  const unsigned amx = bits(dnnl::cpu_isa::avx512_core_amx);
+  return (bits(dnnl::get_effective_cpu_isa()) & amx) == amx;
 }
 
 extern const ConvImpl kConvOnednn;

@@ -1,32 +1,37 @@
-// The choice among the matrix products of this build.
+// The list of matrix products and the choice among them.
 #include "kernels/gemm.hpp"
 
 #include "base/error.hpp"
+#include "kernels/where.hpp"
 
 namespace petaflow {
 
-#ifdef PETAFLOW_HAVE_ONEDNN
-extern const GemmImpl kGemmOnednn;
-#endif
-#ifdef PETAFLOW_HAVE_KOKKOSKERNELS
-extern const GemmImpl kGemmKokkosKernels;
-#endif
-extern const GemmImpl kGemmKokkos;
-
-std::span<const GemmImpl> gemm_impls() {
-  static const std::vector<GemmImpl> all = {
-#ifdef PETAFLOW_HAVE_ONEDNN
-      kGemmOnednn,
-#endif
-#ifdef PETAFLOW_HAVE_KOKKOSKERNELS
-      kGemmKokkosKernels,
-#endif
-      kGemmKokkos,
-  };
+// The products in order of preference: where each is compiled (the suffix of its file) and its name.  Adding one takes
+// its file and a line here.
+std::span<const GemmImpl* const> gemm_impls() {
+#define LIST(where, impl)       \
+  PETAFLOW_IN_##where({         \
+    extern const GemmImpl impl; \
+    list.push_back(&(impl));    \
+  })
+  static const std::vector<const GemmImpl*> all = [] {
+    std::vector<const GemmImpl*> list;
+    LIST(ONEDNN, kGemmOnednn)
+    LIST(KOKKOSKERNELS, kGemmKokkosKernels)
+    LIST(ALL, kGemmKokkos)
+    return list;
+  }();
+#undef LIST
   return all;
 }
 
-GemmChoice choose_gemm(const GemmDesc& desc, const std::string& forced) {
+std::vector<std::pair<std::string, const GemmImpl*>> gemm_requests() {
+  std::vector<std::pair<std::string, const GemmImpl*>> words = {{"auto", nullptr}};
+  for (const GemmImpl* impl : gemm_impls()) words.emplace_back(impl->name, impl);
+  return words;
+}
+
+GemmChoice choose_gemm(const GemmDesc& desc, const GemmImpl* asked) {
   PETAFLOW_REQUIRE(desc.m > 0 && desc.n > 0 && desc.k > 0, "a product of {} x {} x {}", desc.m, desc.k, desc.n);
   PETAFLOW_REQUIRE(desc.lda >= (desc.transpose_a ? desc.m : desc.k) &&
                        desc.ldb >= (desc.transpose_b ? desc.k : desc.n) && desc.ldc >= desc.n,
@@ -34,23 +39,19 @@ GemmChoice choose_gemm(const GemmDesc& desc, const std::string& forced) {
                    desc.ldb, desc.ldc);
   PETAFLOW_REQUIRE(desc.beta == 0 || desc.beta == 1, "beta is {}", desc.beta);
   GemmChoice choice;
-  std::string known;
-  for (const GemmImpl& impl : gemm_impls()) {
-    known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", impl.name);
-    if (forced != "auto" && forced != impl.name) continue;
-    const std::string reason = impl.why_not(desc);
+  for (const GemmImpl* impl : gemm_impls()) {
+    if (asked != nullptr && impl != asked) continue;
+    const std::string reason = impl->why_not(desc);
     if (reason.empty()) {
-      choice.name = impl.name;
-      choice.kernel = impl.make(desc);
+      choice.impl = impl;
+      choice.kernel = impl->make(desc);
       return choice;
     }
-    choice.refusals.push_back(fmt::format("not {}: {}", impl.name, reason));
+    choice.refusals.push_back(fmt::format("not {}: {}", impl->name, reason));
   }
-  if (!choice.refusals.empty()) {
-    user_error("matrix product \"{}\" was asked for, but it does not accept {} x {} x {}: {}", forced, desc.m, desc.k,
-               desc.n, choice.refusals.back());
-  }
-  user_error("there is no matrix product \"{}\" in this build; known: \"auto\", {}", forced, known);
+  PETAFLOW_REQUIRE(asked != nullptr, "no matrix product accepts {} x {} x {}", desc.m, desc.k, desc.n);
+  user_error("kernels.gemm = \"{}\" does not take a product of {} x {} x {}: {}; \"auto\" takes what accepts it",
+             asked->name, desc.m, desc.k, desc.n, choice.refusals.back());
 }
 
 }  // namespace petaflow

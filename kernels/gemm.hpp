@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/context.hpp"
@@ -40,17 +41,19 @@ struct GemmImpl {
 };
 
 /// The implementations of this build in order of preference; "kokkos" is last and never refuses.
-std::span<const GemmImpl> gemm_impls();
+std::span<const GemmImpl* const> gemm_impls();
+
+/// The words for the implementation that is to be taken: "auto" (nullptr: the first that accepts) and their names.
+std::vector<std::pair<std::string, const GemmImpl*>> gemm_requests();
 
 struct GemmChoice {
-  std::string name;
+  const GemmImpl* impl = nullptr;
   std::unique_ptr<GemmKernel> kernel;
   std::vector<std::string> refusals;  // "not onednn: ..." of those passed over
 };
 
-/// The first implementation that accepts, or the forced one.
-/// @param forced "auto" or a name; a name that does not exist or refuses is a user error with the reason.
-/// Throws a failure where sizes or row distances make no sense.
-GemmChoice choose_gemm(const GemmDesc& desc, const std::string& forced);
+/// The first implementation that accepts, or the one that is asked for; that it refuses is a user error with the
+/// reason. Throws a failure where sizes or row distances make no sense.
+GemmChoice choose_gemm(const GemmDesc& desc, const GemmImpl* asked = nullptr);
 
 }  // namespace petaflow

@@ -33,14 +33,14 @@ inline bool has_phases(const ConvDesc& desc) {
   return g.stride == Extent{1, 2, 2} && g.kernel.d == 1 && desc.in.d == 1 && desc.out.d == 1;
 }
 
-/// One phase of a box, and how many elements behind the box's first one its own x begins.
-struct PhaseOfBox {
+/// One phase of a tile, and how many elements behind the tile's first one its own x begins.
+struct PhaseOfTile {
   ConvDesc desc;
   std::int64_t x = 0;
 };
 
-inline PhaseOfBox phase_of(const ConvDesc& box, int phase) {
-  PhaseOfBox result{box};
+inline PhaseOfTile phase_of(const ConvDesc& tile, int phase) {
+  PhaseOfTile result{tile};
   ConvDesc& desc = result.desc;
   ConvGeometry& g = desc.geometry;
   const auto cut = [](std::int64_t first_tap, std::int64_t out, std::int64_t& in, std::int64_t& kernel,
@@ -60,10 +60,10 @@ inline PhaseOfBox phase_of(const ConvDesc& box, int phase) {
   return result;
 }
 
-/// The same phase of all boxes.
-inline std::vector<ConvDesc> phase_of(std::span<const ConvDesc> boxes, int phase) {
+/// The same phase of all tiles.
+inline std::vector<ConvDesc> phase_of(std::span<const ConvDesc> tiles, int phase) {
   std::vector<ConvDesc> result;
-  for (const ConvDesc& box : boxes) result.push_back(phase_of(box, phase).desc);
+  for (const ConvDesc& tile : tiles) result.push_back(phase_of(tile, phase).desc);
   return result;
 }
 
@@ -89,21 +89,21 @@ struct PhaseTaps {
 
 class PhasesKernel final : public ConvKernel {
  public:
-  using Make = std::unique_ptr<ConvKernel> (*)(Pass pass, std::span<const ConvDesc> boxes);
+  using Make = std::unique_ptr<ConvKernel> (*)(Pass pass, std::span<const ConvDesc> tiles);
 
-  PhasesKernel(Pass pass, std::span<const ConvDesc> boxes, Make make)
-      : pass_(pass), boxes_(boxes.begin(), boxes.end()), kernel_(boxes.front().geometry.kernel.h) {
+  PhasesKernel(Pass pass, std::span<const ConvDesc> tiles, Make make)
+      : pass_(pass), tiles_(tiles.begin(), tiles.end()), kernel_(tiles.front().geometry.kernel.h) {
     taps_ = ceil_div(kernel_, 2);
     for (int p = 0; p < kPhases; ++p) {
       std::vector<ConvDesc> descs;
-      for (const ConvDesc& box : boxes_) {
-        const PhaseOfBox of = phase_of(box, p);
+      for (const ConvDesc& tile : tiles_) {
+        const PhaseOfTile of = phase_of(tile, p);
         x_[at(p)].push_back(of.x);
         descs.push_back(of.desc);
         if (!adds(p)) continue;
-        descs.back().y_strides = Strides::of(box.out, box.out_channels);
-        y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(box.n * box.out.volume() * box.out_channels) *
-                                             size_of(box.type)));
+        descs.back().y_strides = Strides::of(tile.out, tile.out_channels);
+        y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(tile.n * tile.out.volume() * tile.out_channels) *
+                                             size_of(tile.type)));
       }
       kernels_[at(p)] = make(pass, descs);
       kernel_bytes_ = std::max(kernel_bytes_, kernels_[at(p)]->scratch_bytes());
@@ -120,15 +120,15 @@ class PhasesKernel final : public ConvKernel {
     }
   }
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    const ConvDesc& desc = boxes_[box];
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
     for (int p = 0; p < kPhases; ++p) {
       ConvArgs own = args;
-      own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(x_[at(p)][box]) * size_of(desc.type);
+      own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(x_[at(p)][tile]) * size_of(desc.type);
       own.scratch = args.scratch + y_bytes_;
       if (adds(p)) own.y = args.scratch;
       if (pass_ == Pass::kBackwardWeights) own.sum = args.sum + p * kernels_[0]->gradient_elements();
-      kernels_[at(p)]->run(context, box, own);
+      kernels_[at(p)]->run(context, tile, own);
       if (adds(p)) desc.type == DType::kF32 ? add<float>(context, desc, args) : add<Bf16>(context, desc, args);
     }
   }
@@ -154,7 +154,7 @@ class PhasesKernel final : public ConvKernel {
   /// Whether a phase computes a part of y that others have written.
   bool adds(int phase) const { return pass_ == Pass::kForward && phase > 0; }
   std::int64_t phase_elements() const {
-    return boxes_.front().out_channels * boxes_.front().in_channels * taps_ * taps_;
+    return tiles_.front().out_channels * tiles_.front().in_channels * taps_ * taps_;
   }
 
   template <class T>
@@ -165,10 +165,10 @@ class PhasesKernel final : public ConvKernel {
   }
 
   Pass pass_;
-  std::vector<ConvDesc> boxes_;
+  std::vector<ConvDesc> tiles_;
   std::int64_t kernel_, taps_ = 0;
   std::array<std::unique_ptr<ConvKernel>, kPhases> kernels_;
-  std::array<std::vector<std::int64_t>, kPhases> x_;  // where a phase of a box begins
+  std::array<std::vector<std::int64_t>, kPhases> x_;  // where a phase of a tile begins
   Weights weights_;                                   // of a phase, or their gradient
   std::size_t y_bytes_ = 0, kernel_bytes_ = 0;        // scratch: a phase's part of y, and what the kernels take
 };

@@ -1,4 +1,4 @@
-// Winograd's minimal filtering in two directions, F(4x4, 3x3) and F(3x3, 4x4), on lanes of channels: a tile of 6 x 6
+// Winograd's minimal filtering in two directions, F(4x4, 3x3) and F(3x3, 4x4), on lanes of channels: a patch of 6 x 6
 // numbers per channel replaces m x m outputs of r x r taps, m + r = 7 (Lavin & Gray 2016, arXiv:1509.09308).
 //
 //   forward           y  = A^T [(G w G^T) . (B^T x B)] A
@@ -16,7 +16,7 @@ namespace petaflow::winograd {
 
 using lanes::Floats;
 
-inline constexpr int kEdge = 6;  // of a tile
+inline constexpr int kEdge = 6;  // of a patch
 inline constexpr int kPositions = kEdge * kEdge;
 
 inline constexpr float kA = 2.0F / 3, kB = 1.5F, kA2 = kA * kA, kB2 = kB * kB;
@@ -107,9 +107,9 @@ void transform_weight_gradient(const Floats (&u)[kEdge], Floats (&dw)[kTaps]) {
   });
 }
 
-/// The transform of both directions, of kCount tiles side by side: `row(n, i, in)` gives row i of the kIn x kIn numbers
-/// of tile n, `transform` takes kIn to kOut numbers, and `column(j, out)` takes column j of the kOut x kOut results of
-/// each.
+/// The transform of both directions, of kCount patches side by side: `row(n, i, in)` gives row i of the kIn x kIn
+/// numbers of patch n, `transform` takes kIn to kOut numbers, and `column(j, out)` takes column j of the kOut x kOut
+/// results of each.
 template <int kIn, int kOut, int kCount, class Row, class Transform, class Column>
 KOKKOS_FORCEINLINE_FUNCTION void both_ways(const Row& row, const Transform& transform, const Column& column) {
   Floats half[kCount][kIn][kOut];
@@ -131,7 +131,7 @@ KOKKOS_FORCEINLINE_FUNCTION void both_ways(const Row& row, const Transform& tran
   }
 }
 
-/// Writes result i of a column: of one tile, rounded to Stored, or pairs of two tiles.
+/// Writes result i of a column: of one patch, rounded to Stored, or pairs of two patches.
 template <class Stored, int kCount, int kOut>
 KOKKOS_FORCEINLINE_FUNCTION void store_number(Stored* to, const Floats (&out)[kCount][kOut], int i) {
   if constexpr (kCount == 1) {

@@ -21,9 +21,9 @@
 #include "kernels/regression_loss.hpp"
 #include "kernels/softmax_xent.hpp"
 #include "layer_list.hpp"
-#include "nn/bands.hpp"
 #include "nn/batch_norm_stage.hpp"
 #include "nn/parallel.hpp"
+#include "nn/tiles.hpp"
 #include "op_cases.hpp"
 #include "update/rule.hpp"
 
@@ -71,19 +71,19 @@ class Slots {
   Array memory_;
 };
 
-/// f(slot, index) for every box, on all threads.  Fixed: by `threads` slots, each of which always has the same boxes,
+/// f(slot, index) for every tile, on all threads.  Fixed: by `threads` slots, each of which always has the same tiles,
 /// as sums of weights' gradients need it.
 template <class F>
-void for_boxes(const Bands& bands, int threads, bool fixed, const F& f) {
-  const std::size_t boxes = bands.boxes.size();
+void for_tiles(const Tiling& tiling, int threads, bool fixed, const F& f) {
+  const std::size_t tiles = tiling.tiles.size();
   if (!fixed) {
-    parallel_boxes("petaflow::bench", boxes, f);
+    parallel_items("petaflow::bench", tiles, f);
     return;
   }
-  const auto slots = std::min(static_cast<std::size_t>(threads), boxes);
+  const auto slots = std::min(static_cast<std::size_t>(threads), tiles);
   parallel_slots("petaflow::bench", static_cast<int>(slots), [&](int slot) {
     const auto s = static_cast<std::size_t>(slot);
-    for (std::size_t i = boxes * s / slots; i < boxes * (s + 1) / slots; ++i) f(slot, i);
+    for (std::size_t i = tiles * s / slots; i < tiles * (s + 1) / slots; ++i) f(slot, i);
   });
 }
 
@@ -139,46 +139,47 @@ class Bench {
   void finish() const { table_.finish(); }
 
  private:
-  /// All implementations, on whole tensors and in the boxes that a network cuts for them.
+  /// All implementations, on whole tensors and in the tiles that a network cuts for them.
   void convolution(const std::string& list, const ConvLayer& layer) {
     ConvDesc conv = layer.conv;
     conv.type = type_;
     conv.threads = context_.threads;
     const Epilogue finish(layer.epilogue, nullptr, {}, {}, nullptr);
     for (const Pass pass : kPasses) {
-      for (const ConvImpl& impl : conv_impls(pass, conv)) {
-        for (const bool in_boxes : {false, true}) {
-          const BandCutter cutter(conv, finish, context_.threads, {.conv = impl.name, .bands = in_boxes});
-          const Bands bands = pass == Pass::kForward        ? cutter.forward()
-                              : pass == Pass::kBackwardData ? cutter.backward_data()
-                                                            : cutter.backward_weights();
-          if (in_boxes && bands.whole()) continue;  // too few for the threads
-          convolve({list + "/" + layer.name, name_of(pass), impl.name, bands.boxes.size(), conv.flop(), 0, ""}, pass,
-                   impl, conv, bands);
+      for (const ConvImpl* impl : conv_impls(pass, conv)) {
+        for (const bool in_tiles : {false, true}) {
+          const TileCutter cutter(conv, finish, context_.threads,
+                                  {.conv = {ConvRequest::Rule::kOnly, impl}, .tiles = in_tiles});
+          const Tiling tiling = pass == Pass::kForward        ? cutter.forward()
+                                : pass == Pass::kBackwardData ? cutter.backward_data()
+                                                              : cutter.backward_weights();
+          if (in_tiles && tiling.whole()) continue;  // too few for the threads
+          convolve({list + "/" + layer.name, name_of(pass), impl->name, tiling.tiles.size(), conv.flop(), 0, ""}, pass,
+                   *impl, conv, tiling);
         }
       }
     }
   }
 
-  void convolve(Work work, Pass pass, const ConvImpl& impl, const ConvDesc& conv, const Bands& bands) {
+  void convolve(Work work, Pass pass, const ConvImpl& impl, const ConvDesc& conv, const Tiling& tiling) {
     if (!table_.wanted(work)) return;
-    if (const std::string reason = impl.why_not(pass, bands.shapes); !reason.empty())
+    if (const std::string reason = impl.why_not(pass, tiling.shapes); !reason.empty())
       return table_.refuse(work, reason);
-    const auto kernel = impl.make(pass, bands.shapes);
+    const auto kernel = impl.make(pass, tiling.shapes);
     work.detail = kernel->detail();
     const std::int64_t element = static_cast<std::int64_t>(size_of(type_)),
                        x_elements = conv.n * conv.in.volume() * conv.in_channels,
                        y_elements = conv.n * conv.out.volume() * conv.out_channels;
-    // In boxes, y never leaves the threads' caches.
-    work.bytes = static_cast<double>(element * (x_elements + (bands.whole() ? y_elements : 0)) +
+    // In tiles, y never leaves the threads' caches.
+    work.bytes = static_cast<double>(element * (x_elements + (tiling.whole() ? y_elements : 0)) +
                                      std::int64_t{sizeof(float)} * conv.weight_elements());
     const Array x(type_, conv.n * conv.x_strides.n), weights(DType::kF32, conv.weight_elements());
     kernel->refresh(context_, weights.floats());
-    const int slots = bands.whole() ? 1 : context_.threads;
+    const int slots = tiling.whole() ? 1 : context_.threads;
     const Slots sums(DType::kF32, slots, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
         scratch(DType::kF32, slots, kernel->scratch_bytes());
     const auto sum = [&](int slot) { return reinterpret_cast<float*>(sums[slot]); };
-    if (bands.whole()) {
+    if (tiling.whole()) {
       const Array y(type_, conv.n * conv.y_strides.n);
       const Division division(context_, false);
       table_.measure(work, [&] {
@@ -188,12 +189,12 @@ class Bench {
       return;
     }
     const Shape whole{conv.n, conv.out_channels, conv.out.d, conv.out.h, conv.out.w};
-    const Slots y(type_, slots, static_cast<std::size_t>(bands.largest_v_bytes(whole, type_)));
+    const Slots y(type_, slots, static_cast<std::size_t>(tiling.largest_v_bytes(whole, type_)));
     table_.measure(work, [&] {
-      for_boxes(bands, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
-        const BandBox& box = bands.boxes[index];
-        std::byte* from = x.data() + offset_of(box.x, conv.x_strides) * element;
-        kernel->run(context_, box.shape, {from, y[slot], sum(slot), scratch[slot]});
+      for_tiles(tiling, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
+        const Tile& tile = tiling.tiles[index];
+        std::byte* from = x.data() + offset_of(tile.x, conv.x_strides) * element;
+        kernel->run(context_, tile.shape, {from, y[slot], sum(slot), scratch[slot]});
       });
     });
   }
@@ -219,44 +220,44 @@ class Bench {
                     0,
                     element * static_cast<double>(y_elements) + static_cast<double>(saved_bytes),
                     ""};
-    const auto work_of = [&](bool backward, std::size_t boxes) {
+    const auto work_of = [&](bool backward, std::size_t tiles) {
       Work one = work;
       one.pass = backward ? "backward" : "forward";
-      one.boxes = boxes;
-      if (boxes == 1) one.bytes += element * static_cast<double>(v_elements);  // otherwise in the threads' caches
+      one.tiles = tiles;
+      if (tiles == 1) one.bytes += element * static_cast<double>(v_elements);  // otherwise in the threads' caches
       return one;
     };
     const Epilogue shape_only(desc, nullptr, {}, {}, nullptr);
-    for (const bool in_boxes : {false, true}) {
-      const BandCutter cutter(conv, shape_only, context_.threads, {.bands = in_boxes});
-      const Bands forward = cutter.forward(), backward = cutter.backward_weights();
-      if (in_boxes && (forward.whole() || backward.whole())) continue;
-      const Work there = work_of(false, forward.boxes.size()), back = work_of(true, backward.boxes.size());
+    for (const bool in_tiles : {false, true}) {
+      const TileCutter cutter(conv, shape_only, context_.threads, {.tiles = in_tiles});
+      const Tiling forward = cutter.forward(), backward = cutter.backward_weights();
+      if (in_tiles && (forward.whole() || backward.whole())) continue;
+      const Work there = work_of(false, forward.tiles.size()), back = work_of(true, backward.tiles.size());
       if (!table_.wanted(there) && !table_.wanted(back)) continue;
       const Array y(type_, y_elements), dy(type_, y_elements), bias(DType::kF32, desc.v.c),
           saved(DType::kF32, saved_bytes / 4 + 1);
       const Epilogue finish(desc, desc.bias ? bias.floats() : nullptr, Tensor::dense(desc.y, type_, y.data()),
                             Tensor::dense(desc.y, type_, dy.data()),
                             desc.saves() ? reinterpret_cast<std::uint8_t*>(saved.data()) : nullptr);
-      const int slots = in_boxes ? context_.threads : 1;
+      const int slots = in_tiles ? context_.threads : 1;
       const Slots v(type_, slots,
                     static_cast<std::size_t>(
                         std::max(forward.largest_v_bytes(desc.v, type_), backward.largest_v_bytes(desc.v, type_)))),
           sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * (sizeof(double) + sizeof(float)));
       const auto run_forward = [&] {
-        if (!in_boxes) return finish.forward_all(context_, "petaflow::bench", v[0]);
-        for_boxes(forward, slots, false, [&](int slot, std::size_t i) {
-          finish.forward(context_, forward.boxes[i].y, forward.boxes[i].v, v[slot]);
+        if (!in_tiles) return finish.forward_all(context_, "petaflow::bench", v[0]);
+        for_tiles(forward, slots, false, [&](int slot, std::size_t i) {
+          finish.forward(context_, forward.tiles[i].y, forward.tiles[i].v, v[slot]);
         });
       };
       run_forward();  // backward needs what it saves
       if (table_.wanted(there)) table_.measure(there, run_forward);
       if (!table_.wanted(back)) continue;
       table_.measure(back, [&] {
-        if (!in_boxes) return finish.backward_all(context_, "petaflow::bench", v[0]);
-        for_boxes(backward, slots, true, [&](int slot, std::size_t i) {
+        if (!in_tiles) return finish.backward_all(context_, "petaflow::bench", v[0]);
+        for_tiles(backward, slots, true, [&](int slot, std::size_t i) {
           auto* total = reinterpret_cast<double*>(sums[slot]);
-          finish.backward(context_, backward.boxes[i].v, v[slot], {reinterpret_cast<float*>(total + desc.v.c), total});
+          finish.backward(context_, backward.tiles[i].v, v[slot], {reinterpret_cast<float*>(total + desc.v.c), total});
         });
       });
     }
@@ -265,21 +266,21 @@ class Bench {
   void product(const std::string& shape, const char* pass, GemmDesc desc) {
     desc.threads = context_.threads;
     const std::int64_t c_times = desc.beta == 0 ? 1 : 2;  // read, too
-    for (const GemmImpl& impl : gemm_impls()) {
+    for (const GemmImpl* impl : gemm_impls()) {
       Work work{shape,
                 pass,
-                impl.name,
+                impl->name,
                 1,
                 2.0 * static_cast<double>(desc.m * desc.n * desc.k),
                 4.0 * static_cast<double>(desc.m * desc.k + desc.k * desc.n + c_times * desc.m * desc.n),
                 ""};
       if (!table_.wanted(work)) continue;
-      const std::string reason = type_ == DType::kF32 ? impl.why_not(desc) : "matrix products are f32";
+      const std::string reason = type_ == DType::kF32 ? impl->why_not(desc) : "matrix products are f32";
       if (!reason.empty()) {
         table_.refuse(work, reason);
         continue;
       }
-      const auto kernel = impl.make(desc);
+      const auto kernel = impl->make(desc);
       work.detail = kernel->detail();
       const Array a(DType::kF32, (desc.transpose_a ? desc.k : desc.m) * desc.lda),
           b(DType::kF32, (desc.transpose_b ? desc.n : desc.k) * desc.ldb), c(DType::kF32, desc.m * desc.ldc);
@@ -424,7 +425,7 @@ int run(int argc, char** argv) {
   std::vector<std::string> names = {kCases, "perf/shapes/hep.txt", "perf/shapes/cosmoflow.txt",
                                     "perf/shapes/cosmoflow_mlperf.txt"};
   CLI::App program(
-      "Times every implementation of every operator on lists of layers, on whole tensors and in the boxes that "
+      "Times every implementation of every operator on lists of layers, on whole tensors and in the tiles that "
       "networks cut; the packing of weights is not in it.",
       "bench");
   program.add_option("LIST", names, "files with lists of layers, or \"cases\": the operator cases of the tests")
@@ -433,7 +434,7 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
   program.add_option("--filter", options.filter,
-                     "regular expression, searched for in LIST/SHAPE/PASS/IMPLEMENTATION/FORM; FORM: whole or boxes");
+                     "regular expression, searched for in LIST/SHAPE/PASS/IMPLEMENTATION/FORM; FORM: whole or tiles");
   program.add_option("--time", options.seconds, "seconds for each line, at least three runs")
       ->check(CLI::Range(0.0, 1e4))
       ->capture_default_str();

@@ -22,14 +22,14 @@ namespace petaflow::perf {
 /// What a line says beside its time.
 struct Work {
   std::string shape, pass, implementation;
-  std::size_t boxes = 1;
+  std::size_t tiles = 1;
   double flop = 0, bytes = 0;  // bytes: to and from memory at least
   std::string detail;
 
-  std::string form() const { return boxes == 1 ? "whole" : fmt::format("{} boxes", boxes); }
+  std::string form() const { return tiles == 1 ? "whole" : fmt::format("{} tiles", tiles); }
   /// What --filter searches.
   std::string path() const {
-    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, boxes == 1 ? "whole" : "boxes");
+    return fmt::format("{}/{}/{}/{}", shape, pass, implementation, tiles == 1 ? "whole" : "tiles");
   }
 };
 
@@ -94,7 +94,7 @@ class Table {
   void finish() const {
     if (refused_ > 0 && !options_.refused) fmt::print("{} refused; --refused says why\n", refused_);
     if (timed_ + refused_ == 0) {
-      user_error("--filter \"{}\" lets nothing through; it searches texts such as hep/conv2/forward/winograd/boxes",
+      user_error("--filter \"{}\" lets nothing through; it searches texts such as hep/conv2/forward/winograd/tiles",
                  options_.filter);
     }
   }

@@ -32,10 +32,10 @@ inline std::vector<PlacedBox> boxes_of(Pass pass, const cases::ConvCase& c, DTyp
   const ConvGeometry& g = c.geometry;
   const std::int64_t span = g.dilation.h * (g.kernel.h - 1);
   const std::int64_t rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
-  const std::int64_t samples = height >= rows ? whole.n : 1, bands = (rows + height - 1) / height;
-  for (std::int64_t i = 0; i < whole.n / samples * bands; ++i) {
-    const std::int64_t begin = i % bands * height, end = std::min(begin + height, rows);
-    PlacedBox box{whole, i / bands};
+  const std::int64_t samples = height >= rows ? whole.n : 1, per_sample = (rows + height - 1) / height;
+  for (std::int64_t i = 0; i < whole.n / samples * per_sample; ++i) {
+    const std::int64_t begin = i % per_sample * height, end = std::min(begin + height, rows);
+    PlacedBox box{whole, i / per_sample};
     box.desc.n = samples;
     std::int64_t x0 = begin, x1 = end, y0 = begin, y1 = end;
     if (pass == Pass::kBackwardData) {  // rows of dy that reach rows [begin, end) of dx
@@ -87,7 +87,7 @@ std::vector<double> to_planar(const std::vector<T>& from, std::int64_t n, std::i
 }
 
 /// Replaces the result of the pass in `arrays` by what the kernel computes (weights: 0.5 + dw, since dw is +=).
-/// The boxes of one thread run inside a parallel region, as the band driver calls them.
+/// The boxes of one thread run inside a parallel region, as ConvStage calls them.
 template <class T>
 void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const std::vector<PlacedBox>& boxes,
               ConvArrays& arrays) {

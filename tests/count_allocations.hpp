@@ -17,12 +17,18 @@
 
 namespace petaflow::allocations {
 
+/// Allocations of one size by one chain of calls, which are one entry: a step of a large network makes a hundred
+/// thousand of oneDNN's.
 struct Allocation {
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;  // of each
+  std::size_t times = 0;
   const void* caller = nullptr;
   int depth = 0;
   void* callers[32] = {};  // and theirs, innermost first
 
+  bool is_like(const Allocation& other) const {
+    return bytes == other.bytes && std::ranges::equal(stack(), other.stack());
+  }
   std::span<void* const> stack() const { return {callers, static_cast<std::size_t>(depth)}; }
   /// True where a function of this shared library asked for it.
   bool is_by(std::string_view library) const { return is_in(caller, library); }
@@ -42,8 +48,9 @@ struct Allocation {
   }
 };
 
-inline Allocation seen[1 << 14];
-inline std::atomic<std::size_t> count = 0;
+inline Allocation seen[1 << 12];
+inline std::atomic<std::size_t> count = 0;  // entries, with those for which there was no room
+inline std::atomic_flag being_written;
 inline std::atomic<bool> counting = false;
 /// Set by threads whose allocations do not count.
 inline thread_local bool ignored = false;
@@ -51,11 +58,18 @@ inline thread_local bool ignored = false;
 inline void note(std::size_t bytes, const void* caller) {
   if (ignored || !counting.load(std::memory_order_relaxed)) return;
   ignored = true;  // what backtrace itself may ask for
-  if (const std::size_t index = count.fetch_add(1); index < std::size(seen)) {
-    seen[index].bytes = bytes;
-    seen[index].caller = caller;
-    seen[index].depth = backtrace(seen[index].callers, std::size(seen[index].callers));
+  Allocation now{bytes, 1, caller};
+  now.depth = backtrace(now.callers, std::size(now.callers));
+  while (being_written.test_and_set(std::memory_order_acquire)) {
   }
+  const std::span<Allocation> known(seen, std::min(count.load(), std::size(seen)));
+  const auto same = std::ranges::find_if(known, [&](const Allocation& a) { return a.is_like(now); });
+  if (same != known.end()) {
+    ++same->times;
+  } else if (const std::size_t index = count.fetch_add(1); index < std::size(seen)) {
+    seen[index] = now;
+  }
+  being_written.clear(std::memory_order_release);
   ignored = false;
 }
 

@@ -78,14 +78,14 @@ inline std::int64_t memory_index(const Shape& s, std::int64_t i) {
 class Fixture {
  public:
   Fixture(const cases::LayerCase& c, NetworkOptions options, bool training = true,
-          int threads = HostSpace().concurrency()) {
+          int threads = HostSpace().concurrency(), ConvTuning* tuning = nullptr) {
     context.threads = threads;
     context.training = training;
     Graph graph(c.x);
     graph.add<Probe>("probe", c.x.with_batch(1));
     c.add(graph);
     options.batch = c.x.n;
-    network = std::make_unique<Network>(graph, options, context);
+    network = std::make_unique<Network>(graph, options, context, tuning);
     samples.resize(static_cast<std::size_t>(c.x.n));
     std::iota(samples.begin(), samples.end(), 100);
     state.seed = 5;

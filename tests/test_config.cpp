@@ -342,6 +342,31 @@ TEST_F(Config, ReferenceOfTheDefaults) {
   one(replaced("crop = [-1]", "other = 3\ncrop = [-1]"), "data.other is not a key");
 }
 
+enum class Colour { kRed, kGreen };
+
+TEST_F(Config, WordsStandForValues) {
+  Colour colour = Colour::kGreen;
+  schema_.add("run.colour", colour, {{"red", Colour::kRed}, {"green", Colour::kGreen}});
+  EXPECT_NE(schema_.resolved().find("colour = \"green\""), std::string::npos);
+  EXPECT_EQ(error("[run]\ncolour = \"red\""), "");
+  EXPECT_EQ(colour, Colour::kRed);
+  EXPECT_NE(schema_.resolved().find("colour = \"red\""), std::string::npos);
+  EXPECT_EQ(error("", {"run.colour=green"}), "");
+  EXPECT_EQ(colour, Colour::kGreen);
+  EXPECT_NE(error("", {"run.colour=blue"}).find("run.colour must be one of \"red\", \"green\", found \"blue\""),
+            std::string::npos);
+  EXPECT_EQ(colour, Colour::kGreen);
+}
+
+TEST_F(Config, FormerNamesAreRead) {
+  schema_.add_former_name("train.batch_size", "train.batch");
+  EXPECT_EQ(error("[train]\nbatch_size = 3"), "");
+  EXPECT_EQ(options_.batch, 3);
+  EXPECT_EQ(error("", {"train.batch_size=4"}), "");
+  EXPECT_EQ(options_.batch, 4);
+  EXPECT_EQ(schema_.resolved().find("batch_size"), std::string::npos);
+}
+
 TEST_F(Config, ASharpInAStringIsNoComment) {
   std::string value = "a#b";
   Schema schema;

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "conv_request.hpp"
 #include "nn/conv_stage.hpp"
 #include "op_support.hpp"
 
@@ -133,7 +134,7 @@ struct Results {
 
 constexpr std::uint32_t kOfDx = 4;  // what is in dx before
 
-Results run(const StageCase& c, const KernelOptions& kernels, bool fixed_order, const Layout& layout) {
+Results run(const StageCase& c, const ConvPassOptions& kernels, bool fixed_order, const Layout& layout) {
   const Context context = testing_support::context_for(2);
   ConvStage::Options options;
   options.name = c.name;
@@ -188,16 +189,17 @@ class ConvStages : public testing::TestWithParam<StageCase> {
   template <class F>
   static void for_cuts(const F& f) {
     if (!kOnHost) return;
-    for (const std::string conv : {"auto", "direct", "kokkos"}) {
-      f(conv, KernelOptions{.conv = conv}, false);
-      f(conv + " in small boxes", KernelOptions{.conv = conv, .cache_share = 1e-9}, true);
-      f(conv + " whole", KernelOptions{.conv = conv, .bands = false}, false);
+    for (const std::string name : {"auto", "direct", "kokkos"}) {
+      const ConvRequest conv = testing_support::conv_request(name);
+      f(name, ConvPassOptions{.conv = conv}, false);
+      f(name + " in small tiles", ConvPassOptions{.conv = conv, .cache_share = 1e-9}, true);
+      f(name + " whole", ConvPassOptions{.conv = conv, .tiles = false}, false);
     }
   }
 };
 
 TEST_P(ConvStages, AddToGradients) {
-  for_cuts([&](const std::string& how, const KernelOptions& kernels, bool fixed_order) {
+  for_cuts([&](const std::string& how, const ConvPassOptions& kernels, bool fixed_order) {
     const Results written = run(GetParam(), kernels, fixed_order, {}),
                   added = run(GetParam(), kernels, fixed_order, {.adds = true}),
                   sliced = run(GetParam(), kernels, fixed_order, {.x = 5, .adds = true});
@@ -218,7 +220,7 @@ TEST_P(ConvStages, AddToGradients) {
 
 // Other implementations may take slices than dense operands (first layers): their sums differ in rounding.
 TEST_P(ConvStages, TakeSlices) {
-  for_cuts([&](const std::string& how, const KernelOptions& kernels, bool fixed_order) {
+  for_cuts([&](const std::string& how, const ConvPassOptions& kernels, bool fixed_order) {
     const Results dense = run(GetParam(), kernels, fixed_order, {}),
                   sliced = run(GetParam(), kernels, fixed_order, {.x = 6, .y = 10, .dy = 7});
     const auto error = [](const std::vector<float>& found, const std::vector<float>& expected) {

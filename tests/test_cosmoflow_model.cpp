@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "conv_request.hpp"
 #include "cosmoflow/model.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
@@ -228,7 +229,10 @@ class CosmoflowGolden : public testing::TestWithParam<GoldenCase> {
     return model(GetParam().model, cube(GetParam().channels, GetParam().edge), GetParam().outputs);
   }
   Network network(const Graph& graph, bool backward) const {
-    return {graph, {.batch = kBatch, .backward = backward, .kernels = {.conv = GetParam().conv}}, context_};
+    return {
+        graph,
+        {.batch = kBatch, .backward = backward, .kernels = {.conv = testing_support::conv_request(GetParam().conv)}},
+        context_};
   }
 
   nlohmann::json golden_;

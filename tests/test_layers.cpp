@@ -1,4 +1,4 @@
-// Every case of layer_cases.hpp: against PyTorch, numerically, in bands and whole, and split into smaller batches.
+// Every case of layer_cases.hpp: against PyTorch, numerically, in tiles and whole, and split into smaller batches.
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "conv_request.hpp"
 #include "layer_fixture.hpp"
 #include "op_support.hpp"
 
@@ -33,23 +34,23 @@ void expect_golden(const nlohmann::json& golden, const std::vector<float>& value
 
 struct Cut {
   const char* name;
-  bool bands = true, fixed_order = false;
+  bool tiles = true, fixed_order = false;
   double cache_share = kCacheShare;
 
   NetworkOptions options(const std::string& conv, DType precision = DType::kF32) const {
     return {.precision = precision,
             .fixed_order = fixed_order,
-            .kernels = {.conv = conv, .bands = bands, .cache_share = cache_share}};
+            .kernels = {.conv = testing_support::conv_request(conv), .tiles = tiles, .cache_share = cache_share}};
   }
 };
-constexpr Cut kCuts[] = {{"in bands"},
+constexpr Cut kCuts[] = {{"in tiles"},
                          {"whole", false},
                          {"in the order of any number of threads", true, true},
-                         {"in the lowest boxes, of rows of planes in 3-D", true, false, 1e-9}};
+                         {"in the lowest tiles, of rows of planes in 3-D", true, false, 1e-9}};
 
 class Layers : public testing::TestWithParam<cases::LayerCase> {};
 
-TEST_P(Layers, AgreeWithPyTorchInBandsAndWholeWithEveryConvolution) {
+TEST_P(Layers, AgreeWithPyTorchInTilesAndWholeWithEveryConvolution) {
   std::ifstream file("tests/golden/layers.json");
   const auto golden = nlohmann::json::parse(file);
   const auto found = golden.find(GetParam().name);
@@ -124,14 +125,14 @@ TEST_P(Layers, AgreeWithF32InBf16) {
 }
 
 // The output and the gradient of the input, which the probe sums over the batch.
-TEST_P(Layers, InBandsAndWholeGiveTheSameBits) {
-  Fixture bands(GetParam(), {}), whole(GetParam(), {.kernels = {.bands = false}});
-  EXPECT_EQ(bands.forward(), whole.forward());
-  const std::vector<float> in_bands = bands.gradient(), in_one = whole.gradient();
+TEST_P(Layers, InTilesAndWholeGiveTheSameBits) {
+  Fixture tiles(GetParam(), {}), whole(GetParam(), {.kernels = {.tiles = false}});
+  EXPECT_EQ(tiles.forward(), whole.forward());
+  const std::vector<float> in_tiles = tiles.gradient(), in_one = whole.gradient();
   const auto size = static_cast<std::size_t>(GetParam().x.sample_size());
-  EXPECT_TRUE(std::equal(in_bands.begin(), in_bands.begin() + static_cast<std::ptrdiff_t>(size), in_one.begin()));
+  EXPECT_TRUE(std::equal(in_tiles.begin(), in_tiles.begin() + static_cast<std::ptrdiff_t>(size), in_one.begin()));
   // Here sums cancel; test_networks holds those of real layers to 1e-6.
-  EXPECT_LE(testing_support::relative_l2(to_double(in_bands), to_double(in_one)), 5e-6);
+  EXPECT_LE(testing_support::relative_l2(to_double(in_tiles), to_double(in_one)), 5e-6);
 }
 
 TEST(Wide, ConvolutionsAreTransformed) {

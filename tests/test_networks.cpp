@@ -1,4 +1,4 @@
-// The networks of the papers at their full size: in bands, whole, and in bf16.
+// The networks of the papers at their full size: in tiles, whole, and in bf16.
 #include <array>
 #include <numeric>
 #include <string>
@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "conv_request.hpp"
 #include "cosmoflow/model.hpp"
 #include "hep/model.hpp"
 #include "nn/layers/conv.hpp"
@@ -70,13 +71,13 @@ struct OnePass {
 };
 
 // Sums over up to millions of pixels of signs that cancel.
-void expect_same_gradients(const OnePass& bands, const OnePass& whole) {
-  for (std::size_t i = 0; i < bands.names.size(); ++i)
-    EXPECT_LE(testing_support::relative_l2(whole.gradients[i], bands.gradients[i]), 1e-6) << bands.names[i];
+void expect_same_gradients(const OnePass& tiles, const OnePass& whole) {
+  for (std::size_t i = 0; i < tiles.names.size(); ++i)
+    EXPECT_LE(testing_support::relative_l2(whole.gradients[i], tiles.gradients[i]), 1e-6) << tiles.names[i];
 }
 
 // Layers alone, whose gradients sum random signs, in Winograd's domain, too.
-TEST(Networks, OfOneLayerGiveTheSameGradientsInBandsAndWhole) {
+TEST(Networks, OfOneLayerGiveTheSameGradientsInTilesAndWhole) {
   struct Layer {
     std::int64_t batch;
     Shape x;
@@ -98,38 +99,38 @@ TEST(Networks, OfOneLayerGiveTheSameGradientsInBandsAndWhole) {
     graph.add<Conv>("conv of " + std::to_string(layer.x.w), conv);
     const Case c{"conv", layer.batch, std::move(graph)};
     for (const char* kernel : {"auto", "direct"}) {
-      expect_same_gradients(OnePass(c, {.kernels = {.conv = kernel}}),
-                            OnePass(c, {.kernels = {.conv = kernel, .bands = false}}));
+      expect_same_gradients(OnePass(c, {.kernels = {.conv = testing_support::conv_request(kernel)}}),
+                            OnePass(c, {.kernels = {.conv = testing_support::conv_request(kernel), .tiles = false}}));
     }
   }
 }
 
 // Few filters on odd sizes take the kernels of last resort, which sum as many pixels.
-TEST(Networks, OfFewFiltersGiveTheSameGradientsInBandsAndWhole) {
+TEST(Networks, OfFewFiltersGiveTheSameGradientsInTilesAndWhole) {
   cosmoflow::ModelOptions options;
   options.kind = "sc18";
   options.filters = {8, 8, 16, 8, 20, 16, 16};
   Graph graph({1, 1, 113, 113, 113});
   cosmoflow::add_network(graph, options, 3);
   const Case c{"sc18", 2, std::move(graph)};
-  expect_same_gradients(OnePass(c, {}), OnePass(c, {.kernels = {.bands = false}}));
+  expect_same_gradients(OnePass(c, {}), OnePass(c, {.kernels = {.tiles = false}}));
 }
 
 // Behind batch normalisation, gradients are sums that cancel: of x with a mean and dy without.
-TEST(Networks, WithBatchNormGiveTheSameGradientsInBandsAndWhole) {
+TEST(Networks, WithBatchNormGiveTheSameGradientsInTilesAndWhole) {
   cosmoflow::ModelOptions options;
   options.kind = "quick";
   Graph graph({1, 1, 64, 64, 64});
   cosmoflow::add_network(graph, options, 2);
   const Case c{"quick", 2, std::move(graph)};
   for (const char* kernel : {"auto", "direct"}) {
-    expect_same_gradients(OnePass(c, {.kernels = {.conv = kernel}}),
-                          OnePass(c, {.kernels = {.conv = kernel, .bands = false}}));
+    expect_same_gradients(OnePass(c, {.kernels = {.conv = testing_support::conv_request(kernel)}}),
+                          OnePass(c, {.kernels = {.conv = testing_support::conv_request(kernel), .tiles = false}}));
   }
 }
 
-// Sizes at which Winograd's transforms just suit some layers: boxes and whole tensors must take them alike.
-TEST(Networks, OfOddSizesGiveTheSameInBandsAndWhole) {
+// Sizes at which Winograd's transforms just suit some layers: tiles and whole tensors must take them alike.
+TEST(Networks, OfOddSizesGiveTheSameInTilesAndWhole) {
   hep::ModelOptions options;
   options.filters = {16, 32, 48, 32};
   options.dropout = 0;
@@ -137,10 +138,10 @@ TEST(Networks, OfOddSizesGiveTheSameInBandsAndWhole) {
     for (const Shape& x : {Shape{1, 2, 1, 66, 140}, Shape{1, 1, 1, 45, 83}, Shape{1, 3, 1, 120, 38}}) {
       const Case c{"hep", batch, hep::model(options, x)};
       for (const bool fixed_order : {false, true}) {
-        const OnePass bands(c, {.fixed_order = fixed_order, .kernels = {}});
-        const OnePass whole(c, {.fixed_order = fixed_order, .kernels = {.bands = false}});
-        EXPECT_EQ(bands.y, whole.y) << x.h << " x " << x.w << ", batch " << batch;
-        expect_same_gradients(bands, whole);
+        const OnePass tiles(c, {.fixed_order = fixed_order, .kernels = {}});
+        const OnePass whole(c, {.fixed_order = fixed_order, .kernels = {.tiles = false}});
+        EXPECT_EQ(tiles.y, whole.y) << x.h << " x " << x.w << ", batch " << batch;
+        expect_same_gradients(tiles, whole);
       }
     }
   }
@@ -159,14 +160,14 @@ TEST(Networks, HoldNoGradientThatNobodyWants) {
   EXPECT_EQ(converted, 1U);
 }
 
-TEST(Networks, GiveTheSameInBandsAndWholeAndNearlySoInBf16) {
+TEST(Networks, GiveTheSameInTilesAndWholeAndNearlySoInBf16) {
   for (const Case& c : std::array{hep_case(), cosmoflow_case("sc18", 1, 3), cosmoflow_case("mlperf", 4, 4)}) {
-    const OnePass bands(c, {}), whole(c, {.kernels = {.bands = false}});
-    EXPECT_EQ(bands.y, whole.y) << c.name;
-    expect_same_gradients(bands, whole);
+    const OnePass tiles(c, {}), whole(c, {.kernels = {.tiles = false}});
+    EXPECT_EQ(tiles.y, whole.y) << c.name;
+    expect_same_gradients(tiles, whole);
     const OnePass bf16(c, {.precision = DType::kBf16, .kernels = {}});
-    EXPECT_LE(testing_support::relative_l2(bf16.y, bands.y), 0.02) << c.name;
-    EXPECT_NE(bf16.y, bands.y) << c.name;
+    EXPECT_LE(testing_support::relative_l2(bf16.y, tiles.y), 0.02) << c.name;
+    EXPECT_NE(bf16.y, tiles.y) << c.name;
   }
 }
 

@@ -1,14 +1,16 @@
 // Convolutions: every implementation and pass of every case against the definition in double, whole and in boxes;
 // gradients against central differences; the choice among implementations.
 #include "base/error.hpp"
+#include "conv_request.hpp"
 #include "conv_runner.hpp"
-#include "emulated_tiles.hpp"
-#include "kernels/tiles.hpp"
+#include "emulated_amx.hpp"
+#include "kernels/amx.hpp"
 
 namespace petaflow {
 namespace {
 
 using testing_support::boxes_of;
+using testing_support::conv_request;
 using testing_support::ConvArrays;
 using testing_support::ConvReference;
 using testing_support::PlacedBox;
@@ -36,13 +38,13 @@ ConvArrays random_arrays(const ConvReference& reference) {
   return arrays;
 }
 
-/// Those of this build, and those on tiles for processors without.
-std::vector<ConvImpl> impls_of(Pass pass, DType type) {
-  std::vector<ConvImpl> impls;
+/// Those of this build, and those on AMX tiles for processors without.
+std::vector<const ConvImpl*> impls_of(Pass pass, DType type) {
+  std::vector<const ConvImpl*> impls;
   ConvDesc like;
   like.type = type;
   like.split = true;
-  for (const std::span<const ConvImpl> list : {conv_impls(pass, like), testing_support::emulated_tiles()})
+  for (const std::span<const ConvImpl* const> list : {conv_impls(pass, like), testing_support::emulated_impls()})
     impls.insert(impls.end(), list.begin(), list.end());
   return impls;
 }
@@ -78,7 +80,8 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
       for (const std::int64_t height : {1, 3, 12, 40, 1000}) {
         divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
       }
-      for (const ConvImpl& impl : impls_of(pass, kDTypeOf<T>)) {
+      for (const ConvImpl* each : impls_of(pass, kDTypeOf<T>)) {
+        const ConvImpl& impl = *each;
         const std::string name = impl.name;
         std::vector<double> first;  // of the divisions
         for (const std::vector<PlacedBox>& boxes : divisions) {
@@ -100,8 +103,8 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           // The largest error of Winograd's transforms is a few times that of sums of products.
           const bool splits = name == "split3";
-          const bool tiles = name.ends_with("dots") || name.find("tiles") != std::string::npos;  // exact products
-          const double larger = splits ? 10 : tiles ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 12;
+          const bool exact = name.ends_with("dots") || name.find("amx") != std::string::npos;  // products
+          const double larger = splits ? 10 : exact ? 1e-3 : !transforms ? 1 : kDTypeOf<T> == DType::kF32 ? 4 : 12;
           EXPECT_LE(testing_support::largest_error(result_of(pass, found), result_of(pass, expected), scale),
                     larger * tolerance)
               << what;
@@ -152,7 +155,8 @@ TEST_P(Convolution, GradientsMatchDifferences) {
       result_of(pass, minus)[i] -= h * direction[i];
     }
     const double slope = (loss(plus) - loss(minus)) / (2 * h);
-    for (const ConvImpl& impl : conv_impls(pass)) {
+    for (const ConvImpl* each : conv_impls(pass)) {
+      const ConvImpl& impl = *each;
       const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
       if (!impl.why_not(pass, std::array{boxes.front().desc}).empty()) continue;
       ConvArrays found = given;
@@ -187,8 +191,8 @@ TEST(ChooseConv, WholeTensorsAndStridesAreReorderedFirst) {
   const auto library = [](const ConvDesc& like) {
     const auto impls = conv_impls(Pass::kBackwardWeights, like);
     const auto first =
-        std::ranges::find_if(impls, [](const ConvImpl& i) { return std::string_view(i.name).starts_with("onednn"); });
-    return std::string(first == impls.end() ? "" : first->name);
+        std::ranges::find_if(impls, [](const ConvImpl* i) { return std::string_view(i->name).starts_with("onednn"); });
+    return std::string(first == impls.end() ? "" : (*first)->name);
   };
   if (library({}).empty()) GTEST_SKIP() << "a build without oneDNN";
   ConvDesc whole, strided;
@@ -198,56 +202,104 @@ TEST(ChooseConv, WholeTensorsAndStridesAreReorderedFirst) {
   EXPECT_EQ(library(strided), "onednn_blocked");
 }
 
-TEST(ChooseConv, PortableIsLastAndNamesAreChecked) {
+/// The name of what is chosen.
+std::string chosen(Pass pass, const ConvDesc& desc, const ConvRequest& request = {}) {
+  return choose_conv(pass, {&desc, 1}, request).impl->name;
+}
+
+ConvDesc wide_layer() {
+  return {1,
+          128,
+          128,
+          {1, 56, 56},
+          {1, 56, 56},
+          {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}},
+          Strides::of({1, 56, 56}, 128),
+          Strides::of({1, 56, 56}, 128)};
+}
+
+TEST(ChooseConv, PortableIsLast) {
   const ConvDesc desc = testing_support::whole_desc(cases::kConvCases[0], DType::kF32, 2);
   for (const Pass pass : kPasses) {
-    EXPECT_STREQ(conv_impls(pass).back().name, "kokkos");
-    EXPECT_EQ(choose_conv(pass, {&desc, 1}, "kokkos").name, "kokkos");
+    EXPECT_STREQ(conv_impls(pass).back()->name, "kokkos");
+    EXPECT_EQ(chosen(pass, desc, conv_request("kokkos")), "kokkos");
     std::size_t passed_over = 0;  // of those for any layer
-    for (const ConvImpl& impl : conv_impls(pass, desc)) {
-      if (impl.name == choose_conv(pass, {&desc, 1}, "auto").name) break;
-      passed_over += impl.scope == ConvScope::kAny ? 1 : 0;
+    for (const ConvImpl* impl : conv_impls(pass, desc)) {
+      if (impl->name == chosen(pass, desc)) break;
+      passed_over += impl->scope == ConvScope::kAny ? 1 : 0;
     }
-    EXPECT_EQ(choose_conv(pass, {&desc, 1}, "auto").refusals.size(), passed_over);
+    EXPECT_EQ(choose_conv(pass, {&desc, 1}, {}).refusals.size(), passed_over);
   }
-  ConvDesc wide = {1,
-                   128,
-                   128,
-                   {1, 56, 56},
-                   {1, 56, 56},
-                   {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}},
-                   Strides::of({1, 56, 56}, 128),
-                   Strides::of({1, 56, 56}, 128)};
-  if (kOnHost) {
-    EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, "winograd");
-    ConvDesc first = wide;
-    first.in_channels = 3;
-    first.x_strides = Strides::of(first.in, 3);
-    EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, "narrow");
-    const bool tiles = bf16_products() == "AMX tiles";
-    wide.type = first.type = DType::kBf16;
-    EXPECT_EQ(choose_conv(Pass::kForward, {&wide, 1}, "auto").name, tiles ? "onednn" : "winograd");
-    EXPECT_EQ(choose_conv(Pass::kForward, {&first, 1}, "auto").name, tiles ? "onednn" : "narrow");
-    for (const ConvDesc& of : {wide, first})
-      EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&of, 1}, "auto").name == "tiles", may_use_tiles());
+}
+
+TEST(ChooseConv, TheFirstThatAcceptsIsTaken) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  ConvDesc wide = wide_layer(), first = wide;
+  EXPECT_EQ(chosen(Pass::kForward, wide), "winograd");
+  EXPECT_NE(chosen(Pass::kForward, wide, conv_request("direct")), "winograd");
+  first.in_channels = 3;
+  first.x_strides = Strides::of(first.in, 3);
+  EXPECT_EQ(chosen(Pass::kForward, first), "narrow");
+  EXPECT_EQ(chosen(Pass::kBackwardWeights, first), "narrow");
+  const bool amx = bf16_products() == "AMX tiles";
+  wide.type = first.type = DType::kBf16;
+  EXPECT_EQ(chosen(Pass::kForward, wide), amx ? "onednn" : "winograd");
+  EXPECT_EQ(chosen(Pass::kForward, first), amx ? "onednn" : "narrow");
+  for (const ConvDesc& of : {wide, first}) EXPECT_EQ(chosen(Pass::kBackwardWeights, of) == "amx", may_use_amx());
 #ifdef __AVX512BF16__
-    if (!tiles) {  // no taps for Winograd's transforms
-      ConvDesc many_taps = wide;
-      many_taps.geometry = {{1, 5, 5}, {}, {}, {0, 2, 2}, {0, 2, 2}};
-      EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&many_taps, 1}, "auto").name, "dots");
-    }
+  if (!amx) {  // no taps for Winograd's transforms
+    ConvDesc many_taps = wide;
+    many_taps.geometry = {{1, 5, 5}, {}, {}, {0, 2, 2}, {0, 2, 2}};
+    EXPECT_EQ(chosen(Pass::kBackwardWeights, many_taps), "dots");
+  }
 #endif
-    wide.type = first.type = DType::kF32;
-    EXPECT_EQ(choose_conv(Pass::kBackwardWeights, {&first, 1}, "auto").name, "narrow");
+}
+
+TEST(ChooseConv, WhatIsAskedForIsTakenOrRefused) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  const ConvDesc wide = wide_layer();
+  const std::pair<const char*, Pass> refused[] = {
+      {"narrow", Pass::kForward}, {"dots", Pass::kForward}, {"amx", Pass::kBackwardData}};
+  for (const auto& [name, pass] : refused) {
+    if (find_conv(name) == nullptr) continue;  // another processor
+    try {
+      choose_conv(pass, {&wide, 1}, conv_request(name));
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      const std::string text = error.what();
+      EXPECT_NE(text.find(fmt::format("kernels.conv = \"{}\" does not take its {} pass", name, name_of(pass))),
+                std::string::npos)
+          << text;
+    }
+    const ConvChoice preferred = choose_conv(pass, {&wide, 1}, conv_request(fmt::format("prefer:{}", name)));
+    EXPECT_EQ(preferred.impl->name, chosen(pass, wide));
+    ASSERT_FALSE(preferred.refusals.empty());
+    EXPECT_TRUE(preferred.refusals.front().starts_with(fmt::format("not {}: ", name))) << preferred.refusals.front();
   }
-  EXPECT_NE(choose_conv(Pass::kForward, {&wide, 1}, "direct").name, "winograd");
-  try {
-    choose_conv(Pass::kForward, {&desc, 1}, "cuddn");
-    FAIL() << "an unknown name was accepted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kUser);
-    EXPECT_NE(std::string(error.what()).find("\"kokkos\""), std::string::npos) << error.what();
+  EXPECT_EQ(chosen(Pass::kForward, wide, conv_request("prefer:kokkos")), "kokkos");
+}
+
+TEST(ChooseConv, EveryImplementationIsListedOnceAndHasWords) {
+  std::vector<std::string> names;
+  for (const auto& [word, request] : conv_requests()) {
+    if (request.rule == ConvRequest::Rule::kOnly) names.push_back(word);
   }
+  for (const Pass pass : kPasses) {
+    for (const DType type : {DType::kF32, DType::kBf16}) {
+      ConvDesc like;
+      like.type = type;
+      like.split = true;
+      std::vector<std::string> listed;
+      for (const ConvImpl* impl : conv_impls(pass, like)) {
+        EXPECT_EQ(std::ranges::count(listed, impl->name), 0) << impl->name;
+        EXPECT_EQ(std::ranges::count(names, impl->name), 1) << impl->name;
+        EXPECT_EQ(find_conv(impl->name), impl);
+        listed.push_back(impl->name);
+      }
+    }
+  }
+  EXPECT_EQ(find_conv("cuddn"), nullptr);
 }
 
 /// The same bits from run to run for a given number of threads.
@@ -256,7 +308,7 @@ TEST(PortableConvolution, SumsWeightsInAFixedOrder) {
   const ConvArrays given = random_arrays<float>(ConvReference(c));
   ConvArrays first = given;
   const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
-  const ConvImpl& kokkos = conv_impls(Pass::kBackwardWeights).back();
+  const ConvImpl& kokkos = *conv_impls(Pass::kBackwardWeights).back();
   testing_support::run_conv<float>(kokkos, Pass::kBackwardWeights, c, boxes, first);
   for (int i = 0; i < 5; ++i) {
     ConvArrays again = given;

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include "comm/communicator.hpp"
 #include "io/hdf5.hpp"
 #include "kernels/conv.hpp"
+#include "kernels/gemm.hpp"
 #include "program.hpp"
 #include "scratch_folder.hpp"
 
@@ -235,6 +237,26 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("generate small.toml data.train=new.h5 data.validation=./new.h5 --overwrite", "another set");
   expect_refused("train small.toml run.name=" + std::string(300, 'x'), "200 characters");
   expect_refused("train small.toml train.deterministic=true train.shards=2", "train.shards", {3});
+}
+
+// An implementation that takes some layers or passes only is refused with the first that it does not take, or
+// preferred.
+TEST_F(Program, AnImplementationIsForcedOrPreferred) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  expect_refused("summary small.toml kernels.conv=narrow",
+                 "layer conv2: kernels.conv = \"narrow\" does not take its forward pass: for few input channels");
+  expect_refused("summary small.toml kernels.conv=dots", "layer conv1: kernels.conv = \"dots\" does not take its");
+  expect_refused("summary small.toml kernels.conv=abacus", "\"prefer:narrow\"");
+  const Outcome preferred = run("summary small.toml kernels.conv=prefer:narrow");
+  ASSERT_EQ(preferred.code, 0) << preferred.err;
+  EXPECT_HOLDS(preferred.out, "conv2: not narrow: for few input channels and taps only; using ");
+  EXPECT_EQ(preferred.out.find("conv1: not narrow"), std::string::npos);
+  EXPECT_EQ(run("summary small.toml kernels.conv=kokkos").code, 0);
+  if (std::ranges::any_of(gemm_requests(), [](const auto& word) { return word.first == "kokkoskernels"; })) {
+    expect_refused("summary small.toml train.deterministic=true kernels.gemm=kokkoskernels",
+                   "kernels.gemm = \"kokkoskernels\" does not take a product of");
+    expect_refused("summary small.toml train.deterministic=true kernels.gemm=kokkoskernels", "layer ");
+  }
 }
 
 TEST_F(Program, ASignalEndsTheRunInOrder) {

@@ -1,9 +1,16 @@
 // inputs/reference*.toml document every key of the code, and the other input files load.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "config/document.hpp"
 #include "config/reference.hpp"
 #include "cosmoflow/options.hpp"
 #include "hep/options.hpp"
+#include "kernels/conv.hpp"
+#include "kernels/gemm.hpp"
 #include "program/options.hpp"
 
 namespace petaflow {
@@ -38,6 +45,30 @@ TEST(Reference, NoticesAMissingKey) {
   bool unknown = false;
   keys.schema.add("train.unknown", unknown);
   EXPECT_EQ(compare_with_reference(keys.schema, "inputs/reference.toml").size(), 1U);
+}
+
+// The reference gives examples of names; the names themselves follow from the lists of implementations.
+TEST(Reference, NamesImplementationsThatThereAre) {
+  const std::string text = read_text_file("inputs/reference.toml");
+  const std::vector<std::string> elsewhere = {"onednn", "winograd"};  // not in every build
+  const auto expect_known = [&](const std::string& key, std::vector<std::string> known) {
+    known.insert(known.end(), elsewhere.begin(), elsewhere.end());
+    const std::size_t begin = text.find("\n" + key + " = "), end = text.find('\n', begin + 1);
+    const std::string line = text.substr(begin, end - begin);
+    for (std::size_t at = line.find('"'); at != std::string::npos; at = line.find('"', at + 1)) {
+      const std::size_t word = at + 1;
+      at = line.find('"', word);
+      ASSERT_NE(at, std::string::npos) << line;
+      std::string name = line.substr(word, at - word);
+      if (name.starts_with("prefer:")) name = name.substr(7);
+      EXPECT_NE(std::ranges::find(known, name), known.end()) << key << " = " << name;
+    }
+  };
+  std::vector<std::string> convs, gemms;
+  for (const auto& [word, request] : conv_requests()) convs.push_back(word);
+  for (const auto& [word, impl] : gemm_requests()) gemms.push_back(word);
+  expect_known("conv", convs);
+  expect_known("gemm", gemms);
 }
 
 TEST(Inputs, LoadAndAgreeWithTheirRanges) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "conv_request.hpp"
 #include "layer_fixture.hpp"
 #include "nn/conv_tuning.hpp"
 #include "op_support.hpp"
@@ -86,14 +87,14 @@ struct Result {
   std::vector<std::string> stages;
 };
 
-Result run(const ResidualCase& c, bool apart, const NetworkOptions& options) {
+Result run(const ResidualCase& c, bool apart, const NetworkOptions& options, ConvTuning* tuning = nullptr) {
   const cases::LayerCase layers{c.name, {2, 6, 1, 24, 14}, [&](Graph& g) {
                                   const std::vector<GraphValue> convolutions = c.add(g);
                                   if (!apart) return;
                                   g.mark_output();
                                   for (const GraphValue value : convolutions) g.at(value).mark_output();
                                 }};
-  Fixture f(layers, options);
+  Fixture f(layers, options, true, HostSpace().concurrency(), tuning);
   for (std::size_t i = 1; i < f.network->outputs(); ++i) {
     Fixture::fill(f.network->output_gradient(i), [](std::int64_t) { return 0.0F; });
   }
@@ -109,9 +110,9 @@ TEST_P(Residuals, ArePartOfTheConvolutionsStage) {
   for (const DType type : {DType::kF32, DType::kBf16}) {
     const bool exact = type == DType::kF32;
     const Result apart = run(GetParam(), true, {.precision = type, .kernels = {}});
-    for (const bool bands : {true, false}) {
-      const Result taken = run(GetParam(), false, {.precision = type, .kernels = {.bands = bands}});
-      SCOPED_TRACE(fmt::format("{} {}", exact ? "f32" : "bf16", bands ? "in bands" : "whole"));
+    for (const bool tiles : {true, false}) {
+      const Result taken = run(GetParam(), false, {.precision = type, .kernels = {.tiles = tiles}});
+      SCOPED_TRACE(fmt::format("{} {}", exact ? "f32" : "bf16", tiles ? "in tiles" : "whole"));
       for (const std::string& stage : GetParam().stages) EXPECT_TRUE(std::ranges::count(taken.stages, stage)) << stage;
       EXPECT_LT(taken.stages.size(), apart.stages.size());
       // A sum apart has rounded operands: two roundings of 2^-9 in each; then signs and maxima may differ.
@@ -124,7 +125,7 @@ TEST_P(Residuals, ArePartOfTheConvolutionsStage) {
 TEST_P(Residuals, AreTimedWithTheStage) {
   ConvTuning tuning;
   const Result apart = run(GetParam(), true, {.kernels = {}}),
-               tuned = run(GetParam(), false, {.kernels = {.conv = "tune", .tuning = &tuning}});
+               tuned = run(GetParam(), false, {.kernels = {.conv = testing_support::conv_request("tune")}}, &tuning);
   EXPECT_TRUE(std::ranges::any_of(
       tuning.table, [](const auto& entry) { return entry.first.find(", residual") != std::string::npos; }));
   EXPECT_LE(testing_support::relative_l2(tuned.y, apart.y), 1e-5);

@@ -24,8 +24,10 @@ namespace {
 
 constexpr std::array<Pass, 3> kPasses = {Pass::kForward, Pass::kBackwardWeights, Pass::kBackwardData};
 
-KernelOptions& of(ConvStage::Options& stage, Pass pass) { return stage.kernels[static_cast<std::size_t>(pass)]; }
-const KernelOptions& of(const ConvStage::Options& stage, Pass pass) {
+using Rule = ConvRequest::Rule;
+
+ConvPassOptions& of(ConvStage::Options& stage, Pass pass) { return stage.kernels[static_cast<std::size_t>(pass)]; }
+const ConvPassOptions& of(const ConvStage::Options& stage, Pass pass) {
   return stage.kernels[static_cast<std::size_t>(pass)];
 }
 
@@ -46,25 +48,28 @@ ConvStage::Options stage(std::int64_t height = 256) {
   stage.epilogue.bias = stage.epilogue.activation = true;
   stage.weight = {1000};
   stage.bias = StageParameter{10};
-  for (KernelOptions& kernels : stage.kernels) kernels.conv = "tune";
+  for (ConvPassOptions& kernels : stage.kernels) kernels.conv.rule = Rule::kTune;
   return stage;
 }
 
 /// Names of those that accept the pass.
 std::set<std::string> accepting(ConvStage::Options options, Pass pass) {
   std::set<std::string> names;
-  for (const ConvImpl& impl : conv_impls(pass)) {
-    of(options, pass).conv = impl.name;
-    if (impl.why_not(pass, ConvStage::bands(options, pass, Context{}).shapes).empty()) names.insert(impl.name);
+  for (const ConvImpl* impl : conv_impls(pass)) {
+    of(options, pass).conv = {Rule::kOnly, impl};
+    if (impl->why_not(pass, ConvStage::cut(options, pass, Context{}).shapes).empty()) names.insert(impl->name);
   }
   return names;
 }
 
+/// The last of every list.
+const ConvImpl* const kKokkos = find_conv("kokkos");
+
 /// A tuning that reads no clock: a pass takes as long as `takes` says.
 struct Fake : ConvTuning {
-  std::vector<std::pair<Pass, KernelOptions>> timed;
+  std::vector<std::pair<Pass, ConvPassOptions>> timed;
 
-  explicit Fake(const std::function<double(const KernelOptions&)>& takes) {
+  explicit Fake(const std::function<double(const ConvPassOptions&)>& takes) {
     seconds = [this, takes](const ConvStage::Options& stage, Pass pass, const Context&, double) {
       timed.emplace_back(pass, of(stage, pass));
       return takes(of(stage, pass));
@@ -73,26 +78,26 @@ struct Fake : ConvTuning {
 };
 
 TEST(ConvTuning, KeepsTheFastestOfAllThatAccept) {
-  Fake tuning([](const KernelOptions& k) { return k.conv == "kokkos" ? 1.0 : 2.0; });  // the last of every list
+  Fake tuning([](const ConvPassOptions& k) { return k.conv.impl == kKokkos ? 1.0 : 2.0; });
   ConvStage::Options tuned = stage();
   tuning.tune(tuned, Context{});
   for (const Pass pass : kPasses) {
-    EXPECT_EQ(of(tuned, pass).conv, "kokkos") << name_of(pass);
-    EXPECT_TRUE(of(tuned, pass).bands);
+    EXPECT_EQ(of(tuned, pass).conv.impl, kKokkos) << name_of(pass);
+    EXPECT_TRUE(of(tuned, pass).tiles);
     std::set<std::string> names;
     for (const auto& [timed_pass, kernels] : tuning.timed) {
-      if (timed_pass == pass) names.insert(kernels.conv);
+      if (timed_pass == pass) names.insert(kernels.conv.impl->name);
     }
     EXPECT_EQ(names, accepting(stage(), pass)) << name_of(pass);
     const TunedPass& entry = tuning.table.at(describe_problem(stage(), pass));
-    EXPECT_EQ(entry.trials.front().conv, "kokkos");
+    EXPECT_EQ(entry.trials.front().impl, kKokkos);
     EXPECT_DOUBLE_EQ(entry.trials.front().ms, 1000);
     EXPECT_TRUE(describe(entry).ends_with("; kept kokkos")) << describe(entry);
   }
 }
 
 TEST(ConvTuning, PassesThatDoNotExistAreNotTimed) {
-  Fake tuning([](const KernelOptions&) { return 1.0; });
+  Fake tuning([](const ConvPassOptions&) { return 1.0; });
   ConvStage::Options first = stage(), inference = stage();
   first.wants_dx = false;
   inference.backward = false;
@@ -102,44 +107,44 @@ TEST(ConvTuning, PassesThatDoNotExistAreNotTimed) {
   EXPECT_EQ(tuning.table.size(), 2U);
 }
 
-TEST(ConvTuning, TriesBoxesOfOtherSizes) {
-  if (!kOnHost) GTEST_SKIP() << "SKIPPED: boxes are for the host";
-  const auto kept = [&](const std::function<double(const KernelOptions&)>& takes, std::int64_t rows = kManyBoxes) {
-    Fake tuning([&](const KernelOptions& k) { return k.conv == "kokkos" ? takes(k) : 9.0; });
+TEST(ConvTuning, TriesTilesOfOtherSizes) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: tiles are for the host";
+  const auto kept = [&](const std::function<double(const ConvPassOptions&)>& takes, std::int64_t rows = kManyBoxes) {
+    Fake tuning([&](const ConvPassOptions& k) { return k.conv.impl == kKokkos ? takes(k) : 9.0; });
     ConvStage::Options tuned = stage(rows);
     tuning.tune(tuned, Context{});
     return of(tuned, Pass::kForward);
   };
-  EXPECT_LT(kept([&](const KernelOptions& k) { return k.cache_share; }).cache_share, kCacheShare);
-  EXPECT_GT(kept([&](const KernelOptions& k) { return k.bands ? 2 - k.cache_share : 3; }).cache_share, kCacheShare);
-  EXPECT_FALSE(kept([&](const KernelOptions& k) { return k.bands ? 2.0 : 1.0; }, kFitsCaches).bands);
-  EXPECT_TRUE(kept([&](const KernelOptions& k) { return k.bands ? 2.0 : 1.0; }).bands) << "a large tensor was made";
+  EXPECT_LT(kept([&](const ConvPassOptions& k) { return k.cache_share; }).cache_share, kCacheShare);
+  EXPECT_GT(kept([&](const ConvPassOptions& k) { return k.tiles ? 2 - k.cache_share : 3; }).cache_share, kCacheShare);
+  EXPECT_FALSE(kept([&](const ConvPassOptions& k) { return k.tiles ? 2.0 : 1.0; }, kFitsCaches).tiles);
+  EXPECT_TRUE(kept([&](const ConvPassOptions& k) { return k.tiles ? 2.0 : 1.0; }).tiles) << "a large tensor was made";
   // Almost as fast is not faster.
-  EXPECT_EQ(kept([&](const KernelOptions& k) { return k.cache_share > kCacheShare ? 0.98 : 1.0; }).cache_share,
+  EXPECT_EQ(kept([&](const ConvPassOptions& k) { return k.cache_share > kCacheShare ? 0.98 : 1.0; }).cache_share,
             kCacheShare);
-  EXPECT_GT(kept([&](const KernelOptions& k) { return k.cache_share > kCacheShare ? 0.96 : 1.0; }).cache_share,
+  EXPECT_GT(kept([&](const ConvPassOptions& k) { return k.cache_share > kCacheShare ? 0.96 : 1.0; }).cache_share,
             kCacheShare);
 
-  Fake whole([](const KernelOptions& k) { return k.bands ? 1.0 : 2.0; });
+  Fake whole([](const ConvPassOptions& k) { return k.tiles ? 1.0 : 2.0; });
   ConvStage::Options without = stage();
-  for (KernelOptions& kernels : without.kernels) kernels.bands = false;
+  for (ConvPassOptions& kernels : without.kernels) kernels.tiles = false;
   whole.tune(without, Context{});
-  EXPECT_FALSE(of(without, Pass::kForward).bands) << "the user wants none";
+  EXPECT_FALSE(of(without, Pass::kForward).tiles) << "the user wants none";
 }
 
 TEST(ConvTuning, CandidatesAreTimedInTurnsAndTheirBestRoundCounts) {
   std::map<std::string, int> rounds;
   Fake tuning(
-      [&](const KernelOptions& k) {  // something else runs in the first two rounds, and "kokkos" gets most of it
-        const bool busy = rounds[fmt::format("{} {} {}", k.conv, k.bands, k.cache_share)]++ < 2;
-        return k.conv == "kokkos" ? (busy ? 2.3 : 1) : (busy ? 1.2 : 1.1);
+      [&](const ConvPassOptions& k) {  // something else runs in the first two rounds, and "kokkos" gets most of it
+        const bool busy = rounds[fmt::format("{} {} {}", k.conv.impl->name, k.tiles, k.cache_share)]++ < 2;
+        return k.conv.impl == kKokkos ? (busy ? 2.3 : 1) : (busy ? 1.2 : 1.1);
       });
   ConvStage::Options tuned = stage();
   tuned.backward = false;
   tuning.tune(tuned, Context{});
-  EXPECT_EQ(of(tuned, Pass::kForward).conv, "kokkos");
+  EXPECT_EQ(of(tuned, Pass::kForward).conv.impl, kKokkos);
   std::vector<std::string> order;
-  for (const auto& [pass, kernels] : tuning.timed) order.push_back(kernels.conv);
+  for (const auto& [pass, kernels] : tuning.timed) order.push_back(kernels.conv.impl->name);
   const std::size_t all = accepting(stage(), Pass::kForward).size();
   for (std::size_t i = 0; i < all; ++i) EXPECT_EQ(order[i], order[all + i]) << "a round is not in turn";
   EXPECT_EQ(std::set<std::string>(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(all)).size(), all);
@@ -148,13 +153,13 @@ TEST(ConvTuning, CandidatesAreTimedInTurnsAndTheirBestRoundCounts) {
 TEST(ConvTuning, RoundsThatDisagreeAreNoted) {
   const auto spread_of = [](std::vector<double> rounds) {  // of what is kept
     std::size_t round = 0;
-    Fake tuning([&](const KernelOptions& k) {
-      return k.conv == "kokkos" && k.bands && k.cache_share == kCacheShare ? rounds.at(round++) : 3.0;
+    Fake tuning([&](const ConvPassOptions& k) {
+      return k.conv.impl == kKokkos && k.tiles && k.cache_share == kCacheShare ? rounds.at(round++) : 3.0;
     });
     ConvStage::Options tuned = stage();
     tuned.backward = false;
     tuning.tune(tuned, Context{});
-    EXPECT_EQ(of(tuned, Pass::kForward).conv, "kokkos");
+    EXPECT_EQ(of(tuned, Pass::kForward).conv.impl, kKokkos);
     return tuning.table.begin()->second.spread;
   };
   EXPECT_DOUBLE_EQ(spread_of({1, 1, 1, 1}), 0);
@@ -163,12 +168,12 @@ TEST(ConvTuning, RoundsThatDisagreeAreNoted) {
 }
 
 TEST(ConvTuning, KnowsALayerAgainAndNoOther) {
-  Fake tuning([](const KernelOptions& k) { return k.conv == "kokkos" ? 1.0 : 2.0; });
+  Fake tuning([](const ConvPassOptions& k) { return k.conv.impl == kKokkos ? 1.0 : 2.0; });
   ConvStage::Options tuned = stage();
   tuning.tune(tuned, Context{});
 
   const auto timed_anew = [&](const std::function<void(ConvStage::Options&)>& change) {
-    Fake again([](const KernelOptions&) { return 1.0; });
+    Fake again([](const ConvPassOptions&) { return 1.0; });
     again.table = tuning.table;
     ConvStage::Options options = stage();
     change(options);
@@ -180,47 +185,49 @@ TEST(ConvTuning, KnowsALayerAgainAndNoOther) {
   EXPECT_GT(timed_anew([](auto& s) { s.conv.geometry.pad_end.w = 0, --s.conv.out.w, --s.epilogue.v.w; }), 0U);
   EXPECT_GT(timed_anew([](auto& s) { s.conv.type = s.epilogue.type = DType::kBf16; }), 0U);
   EXPECT_GT(timed_anew([](auto& s) { s.epilogue.pool.kind = PoolKind::kAverage; }), 0U);
-  EXPECT_GT(timed_anew([](auto& s) { s.kernels[0].bands = s.kernels[1].bands = s.kernels[2].bands = false; }), 0U);
+  EXPECT_GT(timed_anew([](auto& s) { s.kernels[0].tiles = s.kernels[1].tiles = s.kernels[2].tiles = false; }), 0U);
 
   ConvStage::Options again = stage();
-  Fake silent([](const KernelOptions&) { return 1.0; });
+  Fake silent([](const ConvPassOptions&) { return 1.0; });
   silent.table = tuning.table;
   std::vector<std::string> heard;
   silent.on_choice = [&](const std::string& layer, Pass pass, const std::string&, const TunedPass& choice) {
-    heard.push_back(layer + " " + name_of(pass) + " " + choice.trials.front().conv);
+    heard.push_back(layer + " " + name_of(pass) + " " + choice.trials.front().impl->name);
   };
   silent.tune(again, Context{});
   EXPECT_EQ(heard, (std::vector<std::string>{"conv1 forward kokkos", "conv1 backward_weights kokkos",
                                              "conv1 backward_data kokkos"}));
-  for (const Pass pass : kPasses) EXPECT_EQ(of(again, pass).conv, "kokkos");
+  for (const Pass pass : kPasses) EXPECT_EQ(of(again, pass).conv.impl, kKokkos);
 }
 
 TEST(ConvTuning, ATableCannotForceWhatDoesNotAccept) {
-  Fake tuning([](const KernelOptions&) { return 1.0; });
+  Fake tuning([](const ConvPassOptions&) { return 1.0; });
   ConvStage::Options tuned = stage();
-  tuning.table[describe_problem(tuned, Pass::kForward)] = {{{"abacus", true, 0.5, 1.0}}, "a file"};
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  const ConvImpl* narrow = find_conv("narrow");  // not for 16 channels
+  tuning.table[describe_problem(tuned, Pass::kForward)] = {{{narrow, true, 0.5, 1.0}}, "a file"};
   tuning.tune(tuned, Context{});
-  EXPECT_NE(of(tuned, Pass::kForward).conv, "abacus");
-  EXPECT_NE(tuning.table.at(describe_problem(stage(), Pass::kForward)).trials.front().conv, "abacus");
+  EXPECT_NE(of(tuned, Pass::kForward).conv.impl, narrow);
+  EXPECT_NE(tuning.table.at(describe_problem(stage(), Pass::kForward)).trials.front().impl, narrow);
 }
 
 TEST(ConvTuning, ALookTimesNothing) {
-  Fake tuning([](const KernelOptions&) { return 1.0; });
+  Fake tuning([](const ConvPassOptions&) { return 1.0; });
   tuning.measures = false;
   ConvStage::Options looked = stage();
   tuning.tune(looked, Context{});
   EXPECT_TRUE(tuning.timed.empty());
   EXPECT_EQ(tuning.unknown, 3);
-  EXPECT_EQ(of(looked, Pass::kForward).conv, "auto");
+  EXPECT_EQ(of(looked, Pass::kForward).conv, ConvRequest{});
 }
 
 TEST(ConvTuning, TimesRealPasses) {
   ConvStage::Options options = stage();
   options.epilogue.dropout = 0.5F;
   for (const Pass pass : kPasses) {
-    for (KernelOptions& kernels : options.kernels) kernels.conv = "auto";
+    for (ConvPassOptions& kernels : options.kernels) kernels.conv = {};
     for (const std::string& name : accepting(options, pass)) {
-      of(options, pass).conv = name;
+      of(options, pass).conv = {Rule::kOnly, find_conv(name)};
       const double s = time_conv_pass(options, pass, Context{}, 1e9);
       EXPECT_GT(s, 0) << name;
       EXPECT_LT(s, 10) << name;
@@ -228,13 +235,58 @@ TEST(ConvTuning, TimesRealPasses) {
   }
 }
 
+// A kernel that reads pixels as far apart as the stage says, from a dense tensor, would leave its memory.
+TEST(ConvTuning, SlicesAreTimedAsSlices) {
+  ConvStage::Options slice = stage();
+  slice.conv.x_strides = Strides::of(slice.conv.in, 800);
+  for (ConvPassOptions& kernels : slice.kernels) kernels.conv = {};
+  for (const Pass pass : kPasses) {
+    EXPECT_NE(describe_problem(slice, pass), describe_problem(stage(), pass));
+    for (const std::string& name : accepting(slice, pass)) {
+      of(slice, pass).conv = {Rule::kOnly, find_conv(name)};
+      EXPECT_GT(time_conv_pass(slice, pass, Context{}, 1e9), 0) << name;
+    }
+  }
+}
+
+TEST(ConvTuning, WhatRefusesSlicesIsNeitherTunedNorForced) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  const ConvImpl* narrow = find_conv("narrow");
+  ConvStage::Options first = stage();
+  first.conv.in_channels = 3;
+  first.conv.x_strides = Strides::of(first.conv.in, 3);
+  first.wants_dx = false;
+  ConvStage::Options slice = first;
+  slice.conv.x_strides = Strides::of(slice.conv.in, 5);
+  Fake tuning([&](const ConvPassOptions& k) { return k.conv.impl == narrow ? 1.0 : 2.0; });
+  ConvStage::Options tuned_first = first, tuned_slice = slice;
+  tuning.tune(tuned_first, Context{});
+  tuning.tune(tuned_slice, Context{});
+  EXPECT_EQ(of(tuned_first, Pass::kForward).conv.impl, narrow);
+  EXPECT_NE(of(tuned_slice, Pass::kForward).conv.impl, narrow);
+  ConvStage(tuned_slice, Context{});
+  EXPECT_EQ(tuning.table.size(), 4U) << "a slice is another pass";
+
+  for (ConvPassOptions& kernels : slice.kernels) kernels.conv = {Rule::kPrefer, narrow};
+  EXPECT_TRUE(ConvStage(slice, Context{}).refusals().front().starts_with("conv1: not narrow: for neighbouring pixels"));
+  for (ConvPassOptions& kernels : slice.kernels) kernels.conv = {Rule::kOnly, narrow};
+  try {
+    ConvStage(slice, Context{});
+    ADD_FAILURE() << "narrow took a slice";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_TRUE(std::string(error.what()).starts_with("layer conv1: kernels.conv = \"narrow\" does not take its"))
+        << error.what();
+  }
+}
+
 TEST(ConvTuning, ATunedNetworkComputesTheSame) {
   Graph graph({1, 3, 1, 40, 24});
   graph.add<Conv>("conv1", ConvOptions::same_2d(16, 3)).add<Relu>("relu1");
   graph.add<Pool>("pool1", Pool::square(PoolKind::kMax, 2)).add<Conv>("conv2", ConvOptions::same_2d(16, 3));
-  const auto outputs = [&](const KernelOptions& kernels) {
+  const auto outputs = [&](const ConvRequest& conv, ConvTuning* tuning) {
     const Context context;
-    Network network(graph, {.batch = 2, .kernels = kernels}, context);
+    Network network(graph, {.batch = 2, .kernels = {.conv = conv}}, context, tuning);
     network.initialise(context, 5);
     std::vector<float> x(static_cast<std::size_t>(network.input().shape.elements()));
     for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(std::sin(static_cast<double>(i)));
@@ -245,10 +297,7 @@ TEST(ConvTuning, ATunedNetworkComputesTheSame) {
     return testing_support::to_host(network.output());
   };
   ConvTuning tuning;
-  KernelOptions tuned;
-  tuned.conv = "tune";
-  tuned.tuning = &tuning;
-  const std::vector<float> a = outputs(tuned), b = outputs({.conv = "kokkos"});
+  const std::vector<float> a = outputs({Rule::kTune}, &tuning), b = outputs({Rule::kOnly, kKokkos}, nullptr);
   EXPECT_EQ(tuning.table.size(), 5U);  // three passes, and two of the first layer
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
 }
@@ -259,8 +308,10 @@ class TuningFile : public testing::Test {
  protected:
   using Table = std::map<std::string, TunedPass>;
 
-  static Table table(const std::string& conv) {
-    return {{"forward ...", {{{conv, true, 1.0, 2.5}, {"kokkos", false, 0.5, 7}}, ""}}};
+  /// The first of the list, or the last.
+  static const ConvImpl* impl(bool last) { return last ? kKokkos : conv_impls(Pass::kForward).front(); }
+  static Table table(bool last = false) {
+    return {{"forward ...", {{{impl(last), true, 1.0, 2.5}, {kKokkos, false, 0.5, 7}}, ""}}};
   }
   /// What is read, and what is said about it.
   std::pair<Table, std::string> read(const std::string& machine) const {
@@ -277,25 +328,25 @@ class TuningFile : public testing::Test {
 TEST_F(TuningFile, IsReadBackByTheSameMachineOnly) {
   EXPECT_TRUE(read("a").first.empty());
   EXPECT_EQ(read("a").second, "");
-  share_tuning(path_, "a", table("onednn"));
-  share_tuning(path_, "b", table("winograd"));
-  share_tuning(path_, "a", {{"backward_data ...", {{{"narrow", true, 0.5, 1}}, ""}}});
+  share_tuning(path_, "a", table());
+  share_tuning(path_, "b", table(true));
+  share_tuning(path_, "a", {{"backward_data ...", {{{kKokkos, true, 0.5, 1}}, ""}}});
 
   const Table a = read("a").first;
   ASSERT_EQ(a.size(), 2U);
   const TunedPass& tuned = a.at("forward ...");
   EXPECT_EQ(tuned.source, path_);
   ASSERT_EQ(tuned.trials.size(), 2U);
-  EXPECT_EQ(tuned.trials[0].conv, "onednn");
+  EXPECT_EQ(tuned.trials[0].impl, impl(false));
   EXPECT_EQ(tuned.trials[0].cache_share, 1.0);
   EXPECT_EQ(tuned.trials[0].ms, 2.5);
-  EXPECT_FALSE(tuned.trials[1].bands);
-  EXPECT_EQ(read("b").first.at("forward ...").trials[0].conv, "winograd");
+  EXPECT_FALSE(tuned.trials[1].tiles);
+  EXPECT_EQ(read("b").first.at("forward ...").trials[0].impl, kKokkos);
   EXPECT_TRUE(read("c").first.empty());
 }
 
 TEST_F(TuningFile, DamageIsSaidAndRepaired) {
-  share_tuning(path_, "a", table("onednn"));
+  share_tuning(path_, "a", table());
   const std::string whole = test::read_bytes(path_);
   const std::string other = std::string(whole).replace(whole.find("\"format\": 1"), 11, "\"format\": 2");
   const std::string no_times = std::string(whole).replace(whole.find("2.5"), 3, "\"?\"");
@@ -308,7 +359,7 @@ TEST_F(TuningFile, DamageIsSaidAndRepaired) {
     const auto [found, said] = read("a");
     EXPECT_TRUE(found.empty()) << bytes;
     EXPECT_HOLDS(said, "warning: " + path_);
-    share_tuning(path_, "a", table("onednn"));
+    share_tuning(path_, "a", table());
     EXPECT_EQ(read("a").first.size(), 1U) << bytes;
     EXPECT_EQ(read("a").second, "") << bytes;
   }
@@ -320,7 +371,7 @@ TEST_F(TuningFile, JobsThatWriteAtOnceKeepEachOthersChoices) {
   for (int job = 0; job < kJobs; ++job) {
     jobs.emplace_back([&, job] {
       for (int i = 0; i < kWrites; ++i)
-        share_tuning(path_, "a", {{fmt::format("pass {} of job {}", i, job), table("onednn").begin()->second}});
+        share_tuning(path_, "a", {{fmt::format("pass {} of job {}", i, job), table().begin()->second}});
     });
   }
   for (std::thread& job : jobs) job.join();
@@ -331,12 +382,41 @@ TEST_F(TuningFile, JobsThatWriteAtOnceKeepEachOthersChoices) {
 
 TEST_F(TuningFile, MachinesDifferByThreadsAndBuilds) {
   EXPECT_NE(machine_text(1), machine_text(2));
-  EXPECT_HOLDS(machine_text(1), build_info().commit);
+  EXPECT_HOLDS(machine_text(1), std::string("kernels ") + build_info().kernel_sources);
   EXPECT_HOLDS(machine_text(1), std::string("oneDNN ") + build_info().onednn);
   const std::string before = machine_text(1);
   setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1);
   EXPECT_NE(machine_text(1), before);
   unsetenv("ONEDNN_MAX_CPU_ISA");
+}
+
+// Times belong to the sources that were compiled, committed or not.
+TEST(KernelSources, DifferWhereverAKernelOrAStageDoes) {
+  const test::ScratchFolder folder;
+  const std::string script = fs::absolute("cmake/source_state.cmake").string();
+  const auto state = [&] {
+    const std::string out = folder / "state.hpp";
+    const std::string command = fmt::format("cmake -D folder={} -D out={} -P {}", folder.path(), out, script);
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    const std::string text = test::read_bytes(out);
+    return text.substr(text.find("PETAFLOW_KERNEL_SOURCES"));
+  };
+  fs::create_directories(folder / "kernels");
+  fs::create_directories(folder / "src/nn/layers");
+  fs::create_directories(folder / "docs");
+  test::write_bytes(folder / "kernels/conv.cpp", "1");
+  test::write_bytes(folder / "src/nn/layers/conv.hpp", "1");
+  const std::string before = state();
+  test::write_bytes(folder / "docs/guide.md", "1");
+  EXPECT_EQ(state(), before) << "documents take no time";
+  test::write_bytes(folder / "kernels/conv.cpp", "2");
+  const std::string changed = state();
+  EXPECT_NE(changed, before);
+  test::write_bytes(folder / "src/nn/layers/conv.hpp", "2");
+  EXPECT_NE(state(), changed);
+  test::write_bytes(folder / "kernels/conv.cpp", "1");
+  test::write_bytes(folder / "src/nn/layers/conv.hpp", "1");
+  EXPECT_EQ(state(), before);
 }
 
 TEST(BusyWarning, SpeaksOfPassesThatWereTimedNow) {
@@ -411,7 +491,7 @@ TEST_F(TuningProgram, AResumedRunGoesOnWithItsOwnChoices) {
   const std::string own = (folder_ / "runs/small/tuning.json").string();
   nlohmann::json json = nlohmann::json::parse(text_of(own));
   for (auto& [pass, trials] : json["machines"].begin()->items())
-    trials = {{{"conv", "kokkos"}, {"bands", true}, {"cache_share", 0.5}, {"ms", 1}}};
+    trials = {{{"conv", "kokkos"}, {"tiles", true}, {"cache_share", 0.5}, {"ms", 1}}};
   std::ofstream(cache()) << json;
   const std::string before = text_of(own);
   const Outcome resumed = run(train + " --resume");

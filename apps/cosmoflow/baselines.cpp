@@ -56,7 +56,7 @@ Features features_of(Communicator& comm, const CosmoData& data, std::int64_t sam
   std::vector<std::vector<double>> spectra(count), histograms(count);
   std::vector<std::vector<float>> labels(count, std::vector<float>(targets));
   agree(comm, [&] {
-    parallel_boxes("petaflow::cosmoflow::features", count, [&](int, std::size_t i) {
+    parallel_items("petaflow::cosmoflow::features", count, [&](int, std::size_t i) {
       if (stop_request() != StopRequest::kNone) user_error("the run is asked to stop");
       thread_local std::vector<std::int16_t> counts;
       counts.resize(static_cast<std::size_t>(data.sample_elements()));

@@ -179,7 +179,7 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
       }
       const Description description = describe(options, universe);
       const auto counts = maker.make(description.physical, static_cast<std::uint64_t>(options.seed), universe);
-      parallel_boxes("petaflow::cosmoflow::write", static_cast<std::size_t>(parts), [&](int, std::size_t i) {
+      parallel_items("petaflow::cosmoflow::write", static_cast<std::size_t>(parts), [&](int, std::size_t i) {
         const auto part = static_cast<std::int64_t>(i);
         const std::string path = (set.folder / sample_name(options, universe, part)).string();
         const auto cube = sub_cube(counts, options.universe.particles, options.cuts, part);

@@ -14,8 +14,20 @@ namespace {
 
 const std::string kCommandLine = "command line";
 
+// The type in which a text holds the value of a target.
+template <class T>
+using Held = std::conditional_t<std::is_same_v<T, WordTarget>, std::string, std::remove_pointer_t<T>>;
+
 std::string text_of(const Target& target) {
-  return std::visit([](const auto* value) { return to_toml(*value); }, target);
+  return std::visit(
+      [](const auto& value) {
+        if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, WordTarget>) {
+          return to_toml(value.word());
+        } else {
+          return to_toml(*value);
+        }
+      },
+      target);
 }
 
 bool is_bare_key(std::string_view name) {
@@ -43,10 +55,10 @@ void Schema::declare(std::string name, Target target, Check check) {
     PETAFLOW_REQUIRE(!holds(key.info.name, name) && !holds(name, key.info.name), "{} is also a table", name);
   }
   std::visit(
-      [&](const auto* value) {
-        using T = std::remove_cvref_t<decltype(*value)>;
+      [&](const auto& value) {
+        using T = Held<std::remove_cvref_t<decltype(value)>>;
         PETAFLOW_REQUIRE(check_fits<T>(check), "the check '{}' of {} is for another type", check.text, name);
-        const std::string text = to_toml(*value);
+        const std::string text = text_of(target);
         try {
           checked<T>(parse_document("v = " + text, name).at(0).value, check, name);
         } catch (const Error& error) {
@@ -57,13 +69,23 @@ void Schema::declare(std::string name, Target target, Check check) {
       target);
 }
 
+void Schema::add_former_name(std::string former, std::string key) {
+  PETAFLOW_REQUIRE(find(former) == nullptr && find(key) != nullptr, "{} is no former name of {}", former, key);
+  former_names_.emplace(std::move(former), std::move(key));
+}
+
+const std::string& Schema::present_name(const std::string& name) const {
+  const auto former = former_names_.find(name);
+  return former == former_names_.end() ? name : former->second;
+}
+
 const Schema::Key* Schema::find(std::string_view name) const {
   const auto key = std::find_if(keys_.begin(), keys_.end(), [&](const Key& k) { return k.info.name == name; });
   return key == keys_.end() ? nullptr : &*key;
 }
 
 const Schema::Key& Schema::require(const std::string& name, const std::string& where, const Value* value) const {
-  if (const Key* key = find(name)) return *key;
+  if (const Key* key = find(present_name(name))) return *key;
   const std::vector<std::string> known = tables();
   if (std::find(known.begin(), known.end(), name) != known.end()) {
     user_error("{}: {} must be a table of options{}", where, name, value == nullptr ? "" : ", found " + found(*value));
@@ -110,8 +132,14 @@ std::string Schema::top_tables() const {
 void Schema::set(const std::string& name, const Value& value, const std::string& where) {
   const Key& key = require(name, where, &value);
   std::visit(
-      [&](auto* target) {
-        *target = checked<std::remove_cvref_t<decltype(*target)>>(value, key.check, where + ": " + name);
+      [&](const auto& target) {
+        using T = std::remove_cvref_t<decltype(target)>;
+        auto found = checked<Held<T>>(value, key.check, where + ": " + name);
+        if constexpr (std::is_same_v<T, WordTarget>) {
+          target.assign(found);
+        } else {
+          *target = std::move(found);
+        }
       },
       key.target);
 }
@@ -122,7 +150,8 @@ void Schema::apply_override(const std::string& text) {
   if (equals == text.npos || name.empty()) user_error("{}: '{}' must have the form key=value", kCommandLine, text);
   const std::string raw = trimmed(text.substr(equals + 1));
   const Key& key = require(name, kCommandLine, nullptr);
-  const bool is_string = std::holds_alternative<std::string*>(key.target);
+  const bool is_string =
+      std::holds_alternative<std::string*>(key.target) || std::holds_alternative<WordTarget>(key.target);
   const bool is_strings = std::holds_alternative<std::vector<std::string>*>(key.target);
   const bool quoted = !raw.empty() && (raw[0] == '"' || raw[0] == '\'');
   const bool bracketed = !raw.empty() && (raw[0] == '[' || raw[0] == '{');

@@ -1,7 +1,10 @@
 // The keys of the input file: one typed declaration of each serves reading, checks, resolved copy and documentation.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,9 +25,15 @@ struct KeyInfo {
   std::string constraint;     // completes "must be"; empty: none
 };
 
+/// A variable of any other type, each of whose values has a word.
+struct WordTarget {
+  std::function<std::string()> word;
+  std::function<void(const std::string&)> assign;
+};
+
 /// The option variable that a key sets.
 using Target = std::variant<bool*, int*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
-                            std::vector<double>*, std::vector<std::int64_t>*>;
+                            std::vector<double>*, std::vector<std::int64_t>*, WordTarget>;
 
 /// Keys bound to variables, which must outlive it; the variables' values at declaration are the defaults.
 class Schema {
@@ -35,6 +44,23 @@ class Schema {
     static_assert(std::is_constructible_v<Target, T*>, "a key is a bool, int, int64, double, string or a list of them");
     declare(std::move(key), Target(&value), std::move(check));
   }
+
+  /// A key whose value is one of some words, each of which stands for a value of the variable.
+  template <class T>
+  void add(std::string key, T& value, const std::vector<std::pair<std::string, std::type_identity_t<T>>>& words) {
+    std::vector<std::string> names;
+    for (const auto& [word, meaning] : words) names.push_back(word);
+    const auto word = [&value, words] {
+      return std::ranges::find(words, value, &std::pair<std::string, T>::second)->first;
+    };
+    const auto assign = [&value, words](const std::string& name) {
+      value = std::ranges::find(words, name, &std::pair<std::string, T>::first)->second;
+    };
+    declare(std::move(key), WordTarget{word, assign}, one_of(std::move(names)));
+  }
+
+  /// The name that a key had in earlier versions: it is read as the key itself.
+  void add_former_name(std::string former, std::string key);
 
   /// Sets the variables from a TOML file (empty name: none), then from overrides `key=value`, the last of a key wins.
   /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
@@ -59,11 +85,13 @@ class Schema {
   std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
   std::string top_tables() const;           // "train, optimizer"
   std::string unknown(const std::string& name, bool is_table) const;  // the complaint
+  const std::string& present_name(const std::string& name) const;
   const Key& require(const std::string& name, const std::string& where, const Value* found) const;
   void set(const std::string& name, const Value& value, const std::string& where);
   void apply_override(const std::string& text);
 
   std::vector<Key> keys_;
+  std::map<std::string, std::string> former_names_;
 };
 
 /// The known name that a mistyped one most likely means: near by the edit distance of its last component, or of all, or

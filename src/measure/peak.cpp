@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <Kokkos_Core.hpp>
 
-#include "kernels/tiles.hpp"
+#include "kernels/amx.hpp"
 
 #if defined(__AVX512BF16__) && !defined(__CUDACC__)
 #define PETAFLOW_BF16_DOT_PRODUCTS
@@ -70,7 +70,7 @@ __attribute__((noinline)) float dot_products(std::int64_t rounds, float seed) {
 }
 #endif
 
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
+#ifdef PETAFLOW_AMX
 constexpr auto kTileValues = [] {
   std::array<std::uint16_t, 512> values{};
   values.fill(0x3A83);  // 0.001 in bf16
@@ -80,7 +80,7 @@ constexpr double kTileFlop = 4 * 2.0 * 16 * 16 * 32;  // of a round
 
 /// `rounds` times four products of tiles, each 16 x 32 by 32 x 16.
 __attribute__((noinline)) float tile_products(std::int64_t rounds) {
-  Tiles tiles;
+  AmxTiles tiles;
   tiles.zero<0>();
   tiles.zero<1>();
   tiles.zero<2>();
@@ -155,9 +155,9 @@ Peaks measure_peaks(const Context& context) {
 #ifdef PETAFLOW_BF16_DOT_PRODUCTS
   peaks.bf16_dot = best_rate(threads, 2 * kFlop, [](float seed) { return dot_products(kRounds, seed); });
 #endif
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
+#ifdef PETAFLOW_AMX
   constexpr std::int64_t kTileRounds = 100'000;  // 64 cycles each: about 2 ms
-  if (may_use_tiles()) {
+  if (may_use_amx()) {
     peaks.bf16_tile = best_rate(threads, kTileFlop * kTileRounds, [](float) { return tile_products(kTileRounds); });
   }
 #endif

@@ -29,8 +29,8 @@ struct AddTo {
 
 /// Writes a dense box to its place in a tensor, or adds it to what is there.
 /// @param threads  1: in the calling thread
-void put_box(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
-             const Tensor& to, bool adds) {
+void put_tile(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
+              const Tensor& to, bool adds) {
   const auto put = [&]<class T, bool kAdds>(T, std::bool_constant<kAdds>) {
     const Extent extent{box.d.size(), box.h.size(), to.shape.w};
     const PutRows<T, kAdds> rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, box)),
@@ -49,6 +49,10 @@ Shape ConvStage::Options::x() const {
   return {conv.n, reads ? conv.in_channels : conv.out_channels, extent.d, extent.h, extent.w};
 }
 
+std::int64_t ConvStage::Options::x_pixel_stride() const {
+  return (role == ConvRole::kConvolution ? conv.x_strides : conv.y_strides).w;
+}
+
 ConvStage::ConvStage(const Options& options, const Context& context)
     : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
@@ -65,79 +69,79 @@ void ConvStage::prepare_to_add(const std::vector<bool>& adds, const Context& con
   data_ = plan(Pass::kBackwardData, context);
 }
 
-Bands ConvStage::bands(const Options& options, Pass pass, const Context& context) {
+Tiling ConvStage::cut(const Options& options, Pass pass, const Context& context) {
   const Division division(context, options.fixed_order);
   ConvDesc conv = options.conv;
   conv.threads = division.whole_threads;
   const Epilogue shape_of_epilogue(options.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(conv, shape_of_epilogue, division.slots, options.kernels[static_cast<std::size_t>(pass)],
+  const TileCutter cutter(conv, shape_of_epilogue, division.slots, options.kernels[static_cast<std::size_t>(pass)],
                           options.role);
   if (pass == Pass::kForward) return cutter.forward();
   return pass == Pass::kBackwardData ? cutter.backward_data() : cutter.backward_weights();
 }
 
 std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
-  return static_cast<std::size_t>(plan.bands.whole() ? 1 : buffers_) * plan.scratch.bytes;
+  return static_cast<std::size_t>(plan.tiling.whole() ? 1 : buffers_) * plan.scratch.bytes;
 }
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
   PassPlan result;
-  Bands bands = ConvStage::bands(options_, pass, context);
+  Tiling tiling = ConvStage::cut(options_, pass, context);
   const Shape x = options_.x(), &v = options_.epilogue.v;
   std::int64_t dx_rows = 0;
   if (pass == Pass::kBackwardData && adds_dx_) {
-    for (const BandBox& box : bands.boxes) dx_rows = std::max(dx_rows, box.x.rows());
-    for (ConvDesc& shape : bands.shapes) {
+    for (const Tile& tile : tiling.tiles) dx_rows = std::max(dx_rows, tile.x.rows());
+    for (ConvDesc& shape : tiling.shapes) {
       if (options_.role == ConvRole::kConvolution) {
-        shape.x_strides = dense_box(shape.n, shape.in, shape.in_channels, shape.x_strides);
+        shape.x_strides = dense_tile(shape.n, shape.in, shape.in_channels, shape.x_strides);
       } else {
-        shape.y_strides = dense_box(shape.n, shape.out, shape.out_channels, shape.y_strides);
+        shape.y_strides = dense_tile(shape.n, shape.out, shape.out_channels, shape.y_strides);
       }
     }
   }
   try {
     result.choice =
-        choose_conv(pass_of(options_.role, pass), bands.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
+        choose_conv(pass_of(options_.role, pass), tiling.shapes, options_.kernels[static_cast<std::size_t>(pass)].conv);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUser) throw;
     user_error("layer {}: {}", options_.name, error.what());
   }
-  result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.name);
+  result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.impl->name);
   PassPlan::Scratch& scratch = result.scratch;
   const auto add = [&](std::size_t& begin, std::size_t bytes) {
     begin = scratch.bytes;
     scratch.bytes += align_up(bytes);
   };
-  add(scratch.v, static_cast<std::size_t>(bands.largest_v_bytes(v, options_.conv.type)));
+  add(scratch.v, static_cast<std::size_t>(tiling.largest_v_bytes(v, options_.conv.type)));
   add(scratch.dx, static_cast<std::size_t>(dx_rows * x.w * x.c) * size_of(options_.conv.type));
   add(scratch.kernel, result.choice.kernel->scratch_bytes());
   if (pass == Pass::kBackwardWeights) {
     const auto channels = static_cast<std::size_t>(v.c),
                elements = static_cast<std::size_t>(result.choice.kernel->gradient_elements());
     add(scratch.sum, (elements + channels) * sizeof(float));
-    if (bands.whole()) {
+    if (tiling.whole()) {
       add(scratch.channels, channel_sum_scratch_bytes(division_.slots, v.c));
     } else {
-      const bool many = bands.boxes.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.slots);
+      const bool many = tiling.tiles.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.slots);
       result.exact_elements = many ? elements + channels : channels;
       add(scratch.exact, result.exact_elements * sizeof(double));
     }
   }
-  result.bands = std::move(bands);
+  result.tiling = std::move(tiling);
   return result;
 }
 
 std::string ConvStage::describe(const PassPlan& plan) const {
   if (!plan.choice.kernel) return "-";
   return fmt::format("{}, {}", plan.choice.kernel->detail(),
-                     plan.bands.whole() ? "whole" : fmt::format("{} boxes", plan.bands.boxes.size()));
+                     plan.tiling.whole() ? "whole" : fmt::format("{} tiles", plan.tiling.tiles.size()));
 }
 
 std::vector<std::string> ConvStage::refusals() const {
   std::vector<std::string> result;
   for (const PassPlan* plan : {&forward_, &data_, &weights_}) {
     for (const std::string& refusal : plan->choice.refusals) {
-      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, plan->choice.name));
+      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, plan->choice.impl->name));
     }
   }
   return result;
@@ -176,21 +180,21 @@ void ConvStage::forward(const Context& context) {
     return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const PassPlan::Scratch& in = plan.scratch;
-  const auto convolve = [&](const BandBox& box, std::byte* memory) {
-    plan.choice.kernel->run(context, box.shape, args(plan, begin_of(buffers.x[0], box.x), memory));
+  const auto convolve = [&](const Tile& tile, std::byte* memory) {
+    plan.choice.kernel->run(context, tile.shape, args(plan, begin_of(buffers.x[0], tile.x), memory));
   };
-  if (plan.bands.whole()) {
-    const BandBox& box = plan.bands.boxes.front();
+  if (plan.tiling.whole()) {
+    const Tile& tile = plan.tiling.tiles.front();
     std::byte* memory = slot(0);
-    division_.run_whole(plan.label, [&] { convolve(box, memory); });
+    division_.run_whole(plan.label, [&] { convolve(tile, memory); });
     finish.forward_all(context, plan.label, memory + in.v);
     return;
   }
-  parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
-    const BandBox& box = plan.bands.boxes[index];
+  parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
+    const Tile& tile = plan.tiling.tiles[index];
     std::byte* memory = slot(thread);
-    convolve(box, memory);
-    finish.forward(context, box.y, box.v, memory + in.v);
+    convolve(tile, memory);
+    finish.forward(context, tile.y, tile.v, memory + in.v);
   });
 }
 
@@ -208,8 +212,8 @@ void ConvStage::backward(const Context& context, float* gradient) {
   if (options_.wants_dx) backward_data(context);
 }
 
-// Each slot adds its boxes, always the same ones, to its own sum; the sums are then added in the order of the slots, so
-// that the result depends on their number only.  Its boxes of dv, a partition, are the residual's gradient too.
+// Each slot adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the slots, so
+// that the result depends on their number only.  Its tiles of dv, a partition, are the residual's gradient too.
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = weights_;
@@ -218,29 +222,29 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   ConvKernel& kernel = *plan.choice.kernel;
-  const std::size_t boxes = plan.bands.boxes.size();
-  const int slots = plan.bands.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(boxes));
+  const std::size_t tiles = plan.tiling.tiles.size();
+  const int slots = plan.tiling.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(tiles));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
   const auto channels = static_cast<std::size_t>(options_.epilogue.v.c);
   const PassPlan::Scratch& in = plan.scratch;
   const auto sum_of = [&](int index) { return reinterpret_cast<float*>(slot(index) + in.sum); };
   const bool wants_residual = options_.residual && buffers.dx[1].data != nullptr;
-  const auto give_residual = [&](int threads, const BandBox& box, const std::byte* dv) {
-    if (wants_residual) put_box(context, threads, plan.label, dv, box.v, buffers.dx[1], buffers.adds[1]);
+  const auto give_residual = [&](int threads, const Tile& tile, const std::byte* dv) {
+    if (wants_residual) put_tile(context, threads, plan.label, dv, tile.v, buffers.dx[1], buffers.adds[1]);
   };
-  const auto correlate = [&](const BandBox& box, int index) {
-    kernel.run(context, box.shape, args(plan, begin_of(buffers.x[0], box.x), slot(index), sum_of(index)));
+  const auto correlate = [&](const Tile& tile, int index) {
+    kernel.run(context, tile.shape, args(plan, begin_of(buffers.x[0], tile.x), slot(index), sum_of(index)));
   };
-  if (plan.bands.whole()) {
-    const BandBox& box = plan.bands.boxes.front();
+  if (plan.tiling.whole()) {
+    const Tile& tile = plan.tiling.tiles.front();
     std::byte* memory = slot(0);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     restore.backward_all(context, plan.label, memory + in.v);
-    give_residual(context.threads, box, memory + in.v);
+    give_residual(context.threads, tile, memory + in.v);
     const Shape& v = options_.epilogue.v;
     sum_channels(context, division_.slots, memory + in.v, options_.conv.type, v.n * v.pixels(), v.c,
                  sum_of(0) + elements, memory + in.channels);
-    division_.run_whole(plan.label, [&] { correlate(box, 0); });
+    division_.run_whole(plan.label, [&] { correlate(tile, 0); });
   } else {
     parallel_slots(plan.label, slots, [&](int index) {
       float* sum = sum_of(index);
@@ -248,13 +252,13 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
       auto* exact = reinterpret_cast<double*>(slot(index) + in.exact);
       std::fill_n(exact, plan.exact_elements, 0.0);
       const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
-      const std::size_t first = boxes * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots),
-                        last = boxes * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots);
+      const std::size_t first = tiles * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots),
+                        last = tiles * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots);
       for (std::size_t i = first; i < last; ++i) {
-        const BandBox& box = plan.bands.boxes[i];
-        restore.backward(context, box.v, slot(index) + in.v, {sum + elements, exact + kept});
-        give_residual(1, box, slot(index) + in.v);
-        correlate(box, index);
+        const Tile& tile = plan.tiling.tiles[i];
+        restore.backward(context, tile.v, slot(index) + in.v, {sum + elements, exact + kept});
+        give_residual(1, tile, slot(index) + in.v);
+        correlate(tile, index);
         if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       }
       round_sum(exact, sum + elements - kept, plan.exact_elements);
@@ -282,24 +286,24 @@ void ConvStage::backward_data(const Context& context) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const PassPlan::Scratch& in = plan.scratch;
-  const auto spread = [&](const BandBox& box, std::byte* memory) {
-    std::byte* const dx = adds_dx_ ? memory + in.dx : begin_of(buffers.dx[0], box.x);
-    plan.choice.kernel->run(context, box.shape, args(plan, dx, memory));
+  const auto spread = [&](const Tile& tile, std::byte* memory) {
+    std::byte* const dx = adds_dx_ ? memory + in.dx : begin_of(buffers.dx[0], tile.x);
+    plan.choice.kernel->run(context, tile.shape, args(plan, dx, memory));
   };
-  if (plan.bands.whole()) {
-    const BandBox& box = plan.bands.boxes.front();
+  if (plan.tiling.whole()) {
+    const Tile& tile = plan.tiling.tiles.front();
     std::byte* memory = slot(0);
     restore.backward_all(context, plan.label, memory + in.v);
-    division_.run_whole(plan.label, [&] { spread(box, memory); });
-    if (adds_dx_) put_box(context, context.threads, plan.label, memory + in.dx, box.x, buffers.dx[0], true);
+    division_.run_whole(plan.label, [&] { spread(tile, memory); });
+    if (adds_dx_) put_tile(context, context.threads, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
     return;
   }
-  parallel_boxes(plan.label, plan.bands.boxes.size(), [&](int thread, std::size_t index) {
-    const BandBox& box = plan.bands.boxes[index];
+  parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
+    const Tile& tile = plan.tiling.tiles[index];
     std::byte* memory = slot(thread);
-    restore.backward(context, box.v, memory + in.v);
-    spread(box, memory);
-    if (adds_dx_) put_box(context, 1, plan.label, memory + in.dx, box.x, buffers.dx[0], true);
+    restore.backward(context, tile.v, memory + in.v);
+    spread(tile, memory);
+    if (adds_dx_) put_tile(context, 1, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
   });
 }
 

@@ -1,15 +1,15 @@
-// The stage of a convolution and what follows it: bias, residual, pooling, activation, dropout.  Forward computes a box
-// of the convolution in a thread's L2 and finishes it there; backward rebuilds a box of its gradient there.
+// The stage of a convolution and what follows it: bias, residual, pooling, activation, dropout.  Forward computes a
+// tile of the convolution in a thread's L2 and finishes it there; backward rebuilds a tile of its gradient there.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <optional>
 
-#include "nn/bands.hpp"
 #include "nn/network_options.hpp"
 #include "nn/parallel.hpp"
 #include "nn/stage.hpp"
+#include "nn/tiles.hpp"
 
 namespace petaflow {
 
@@ -23,15 +23,17 @@ class ConvStage final : public Stage {
     StageParameter weight;
     std::optional<StageParameter> bias;
     bool backward = true, wants_dx = true, fixed_order = false;
-    std::array<KernelOptions, 3> kernels;  // by pass of the stage
+    std::array<ConvPassOptions, 3> kernels;  // by pass of the stage
     ConvRole role = ConvRole::kConvolution;
     bool residual = false;  // x[1], of v's shape, is added before activation and pooling
 
     Shape x() const;
+    /// Elements from one pixel of x to the next: more than its channels where x is a slice.
+    std::int64_t x_pixel_stride() const;
   };
   ConvStage(const Options& options, const Context& context);
-  /// The boxes of one pass of such a stage.
-  static Bands bands(const Options& options, Pass pass, const Context& context);
+  /// The tiles of one pass of such a stage.
+  static Tiling cut(const Options& options, Pass pass, const Context& context);
   /// One pass alone, with the renewal of its kernel's weights: what a step spends on it.
   void run(const Context& context, Pass pass, float* gradient);
 
@@ -56,17 +58,17 @@ class ConvStage final : public Stage {
 
  private:
   struct PassPlan {
-    Bands bands;
+    Tiling tiling;
     ConvChoice choice;
     std::string label;
     std::size_t exact_elements = 0;  // backward weights: sums in double
     /// Where the parts of a slot of scratch begin, in bytes.
     struct Scratch {
-      std::size_t v = 0;       // v of a box, dense
-      std::size_t dx = 0;      // dx of a box, dense, where it is added to what is there
+      std::size_t v = 0;       // v of a tile, dense
+      std::size_t dx = 0;      // dx of a tile, dense, where it is added to what is there
       std::size_t kernel = 0;  // what the kernel asks for
       std::size_t sum = 0;    // backward weights, f32: the weights' gradient in the kernel's order, the bias' behind it
-      std::size_t exact = 0;  // in double: the weights' gradient where there are many boxes, and the bias'
+      std::size_t exact = 0;  // in double: the weights' gradient where there are many tiles, and the bias'
       std::size_t channels = 0;  // for the sum of a whole v over its pixels
       std::size_t bytes = 0;     // of all
     } scratch;
@@ -83,7 +85,7 @@ class ConvStage final : public Stage {
   Options options_;
   bool adds_dx_ = false;
   Division division_;
-  int buffers_ = 1;  // slots of scratch of a pass in boxes
+  int buffers_ = 1;  // slots of scratch of a pass in tiles
   PassPlan forward_, weights_, data_;
 };
 

@@ -13,23 +13,17 @@ namespace petaflow {
 
 namespace {
 
-KernelOptions& kernels_of(ConvStage::Options& stage, Pass pass) {
+ConvPassOptions& kernels_of(ConvStage::Options& stage, Pass pass) {
   return stage.kernels[static_cast<std::size_t>(pass)];
 }
 
 bool accepts(const ConvStage::Options& stage, Pass pass, const Context& context) {
-  const std::string& name = stage.kernels[static_cast<std::size_t>(pass)].conv;
-  const Pass own = pass_of(stage.role, pass);
-  const auto impls = conv_impls(own, stage.conv);
-  const auto impl = std::ranges::find_if(impls, [&](const ConvImpl& i) { return i.name == name; });
-  return impl != impls.end() && impl->why_not(own, ConvStage::bands(stage, pass, context).shapes).empty();
+  const ConvImpl& impl = *stage.kernels[static_cast<std::size_t>(pass)].conv.impl;
+  return impl.why_not(pass_of(stage.role, pass), ConvStage::cut(stage, pass, context).shapes).empty();
 }
 
 void use(ConvStage::Options& stage, Pass pass, const ConvTrial& trial) {
-  KernelOptions& kernels = kernels_of(stage, pass);
-  kernels.conv = trial.conv;
-  kernels.bands = trial.bands;
-  kernels.cache_share = trial.cache_share;
+  kernels_of(stage, pass) = {{ConvRequest::Rule::kOnly, trial.impl}, trial.tiles, trial.cache_share};
 }
 
 std::string pads(const Extent& begin, const Extent& end) {
@@ -37,9 +31,10 @@ std::string pads(const Extent& begin, const Extent& end) {
 }
 
 std::string name_of(const ConvTrial& trial) {
-  if (!trial.bands) return trial.conv + " whole";
-  if (trial.cache_share == kCacheShare) return trial.conv;
-  return trial.conv + (trial.cache_share < kCacheShare ? " in smaller boxes" : " in larger boxes");
+  const std::string name = trial.impl->name;
+  if (!trial.tiles) return name + " whole";
+  if (trial.cache_share == kCacheShare) return name;
+  return name + (trial.cache_share < kCacheShare ? " in smaller tiles" : " in larger tiles");
 }
 
 }  // namespace
@@ -60,8 +55,9 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
   if (stage.residual) text += ", residual";
   if (stage.epilogue.activation) text += ", activation";
   if (stage.role == ConvRole::kTransposed) text += ", transposed";
+  if (stage.x_pixel_stride() != stage.x().c) text += fmt::format(", slice of {} channels", stage.x_pixel_stride());
   if (conv.split) text += ", split3";
-  if (!stage.kernels[static_cast<std::size_t>(pass)].bands) text += ", whole";
+  if (!stage.kernels[static_cast<std::size_t>(pass)].tiles) text += ", whole";
   return text;
 }
 
@@ -84,7 +80,7 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   ConvStage timed(options, context);
 
   const ConvDesc& conv = options.conv;
-  const Shape x = options.x();
+  const Tensor x{options.x(), conv.type, options.x_pixel_stride()};
   const Shape& y = options.epilogue.y;
   const DType y_type = options.epilogue.type;
   const auto bytes_of = [](const Shape& shape, DType type) {
@@ -96,8 +92,8 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
     blocks.push_back({label, size_bytes, kForever, INT_MAX});
     return blocks.size() - 1;
   };
-  const std::size_t x_block = add("x", bytes_of(x, conv.type)), y_block = add("y", bytes_of(y, y_type));
-  const std::size_t dx_block = add("dx", options.wants_dx ? bytes_of(x, conv.type) : 0);
+  const std::size_t x_block = add("x", x.size_bytes()), y_block = add("y", bytes_of(y, y_type));
+  const std::size_t dx_block = add("dx", options.wants_dx ? x.size_bytes() : 0);
   const std::size_t residual_bytes = options.residual ? bytes_of(options.epilogue.v, y_type) : 0,
                     residual_block = add("residual", residual_bytes),
                     residual_gradient_block = add("residual gradient", options.backward ? residual_bytes : 0);
@@ -114,9 +110,14 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
     const Bytes bytes(reinterpret_cast<unsigned char*>(arena.block(index)), blocks[index].size_bytes);
     Kokkos::deep_copy(context.space, bytes, 0x3D);
   }
-  timed.buffers.x = {Tensor::dense(x, conv.type, arena.block(x_block))};
+  const auto at = [&](std::size_t block) {
+    Tensor placed = x;
+    placed.data = arena.block(block);
+    return placed;
+  };
+  timed.buffers.x = {at(x_block)};
   timed.buffers.y = {Tensor::dense(y, y_type, arena.block(y_block))};
-  timed.buffers.dx = {options.wants_dx ? Tensor::dense(x, conv.type, arena.block(dx_block)) : Tensor{}};
+  timed.buffers.dx = {options.wants_dx ? at(dx_block) : Tensor{}};
   timed.buffers.dy = {options.backward ? Tensor::dense(y, y_type, arena.block(dy_block)) : Tensor{}};
   timed.buffers.adds = {false, false};
   if (options.residual) {
@@ -177,21 +178,21 @@ struct Candidate {
 
 }  // namespace
 
-// Two cuts are the same where they have as many boxes and the first ones are as high.  A round times every candidate
+// Two cuts are the same where they have as many tiles and the first ones are as high.  A round times every candidate
 // once, so that what else the machine does for a while meets all of them.
 TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context& context) const {
   const Region region("petaflow::tuning");
-  const bool bands = kernels_of(stage, pass).bands;
+  const bool tiles = kernels_of(stage, pass).tiles;
   std::vector<Candidate> candidates;
   std::vector<std::string> done;  // implementation and cut
   double best_s = std::numeric_limits<double>::infinity();
   const auto add = [&](ConvTrial trial) {
     use(stage, pass, trial);
     if (!accepts(stage, pass, context)) return;
-    const Bands cut = ConvStage::bands(stage, pass, context);
-    const RowBox& first = cut.boxes.front().v;
-    std::string what = fmt::format("{} {} {} {} {}", trial.conv, cut.boxes.size(), first.sample.size(), first.d.size(),
-                                   first.h.size());
+    const Tiling cut = ConvStage::cut(stage, pass, context);
+    const RowBox& first = cut.tiles.front().v;
+    std::string what = fmt::format("{} {} {} {} {}", trial.impl->name, cut.tiles.size(), first.sample.size(),
+                                   first.d.size(), first.h.size());
     if (std::ranges::find(done, what) != done.end()) return;
     done.push_back(std::move(what));
     candidates.push_back({std::move(trial)});
@@ -210,17 +211,17 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
   const auto first_of_the_fastest = [&] {
     return std::ranges::find_if(candidates, [&](const Candidate& c) { return c.best_s() <= 1.03 * best_s; });
   };
-  const ConvDesc usual = ConvStage::bands(stage, pass, context).shapes.front();
-  for (const ConvImpl& impl : conv_impls(pass_of(stage.role, pass), usual)) add({impl.name, bands, kCacheShare});
+  const ConvDesc usual = ConvStage::cut(stage, pass, context).shapes.front();
+  for (const ConvImpl* impl : conv_impls(pass_of(stage.role, pass), usual)) add({impl, tiles, kCacheShare});
   time_all();
   time_all();
-  if (bands) {
-    const std::string conv = first_of_the_fastest()->trial.conv;
-    add({conv, true, 0.5 * kCacheShare});
-    add({conv, true, 2 * kCacheShare});
+  if (tiles) {
+    const ConvImpl* impl = first_of_the_fastest()->trial.impl;
+    add({impl, true, 0.5 * kCacheShare});
+    add({impl, true, 2 * kCacheShare});
     const Shape& v = stage.epilogue.v;
     const auto v_bytes = v.elements() * static_cast<std::int64_t>(size_of(stage.conv.type));
-    if (v_bytes <= context.threads * level2_bytes()) add({conv, false, kCacheShare});
+    if (v_bytes <= context.threads * level2_bytes()) add({impl, false, kCacheShare});
   }
   time_all();
   time_all();
@@ -240,9 +241,9 @@ void ConvTuning::tune(ConvStage::Options& stage, const Context& context) {
   std::vector<Pass> passes = {Pass::kForward};
   if (stage.backward) passes.push_back(Pass::kBackwardWeights);
   if (stage.backward && stage.wants_dx) passes.push_back(Pass::kBackwardData);
-  for (KernelOptions& kernels : stage.kernels) kernels.conv = "auto";  // until its turn comes
+  for (ConvPassOptions& kernels : stage.kernels) kernels.conv = {};  // "auto" until its turn comes
   for (const Pass pass : passes) {
-    const KernelOptions before = kernels_of(stage, pass);
+    const ConvPassOptions before = kernels_of(stage, pass);
     const std::string problem = describe_problem(stage, pass);
     auto tuned = table.find(problem);
     if (tuned != table.end()) {

@@ -1,4 +1,4 @@
-// kernels.conv = "tune": the implementation and the boxes of every pass of a convolution are those that were the
+// kernels.conv = "tune": the implementation and the tiles of every pass of a convolution are those that were the
 // fastest when they were timed.
 #pragma once
 
@@ -13,8 +13,8 @@ namespace petaflow {
 
 /// One way to compute a pass, and how long it took.
 struct ConvTrial {
-  std::string conv;  // this and the next two: as in KernelOptions
-  bool bands = true;
+  const ConvImpl* impl = nullptr;
+  bool tiles = true;  // this and the next one: as in ConvPassOptions
   double cache_share = 0;
   double ms = 0;
 };
@@ -29,7 +29,7 @@ struct TunedPass {
 /// The pass of a stage as a line of text: two stages with the same text share their choice.
 std::string describe_problem(const ConvStage::Options& stage, Pass pass);
 
-/// "winograd 12.1 ms, winograd in larger boxes 12.9 ms, onednn 20.3 ms; kept winograd".
+/// "winograd 12.1 ms, winograd in larger tiles 12.9 ms, onednn 20.3 ms; kept winograd".
 std::string describe(const TunedPass& tuned);
 
 /// Seconds of one pass of a stage that has the memory of a step to itself; the shortest of a few runs.
@@ -39,10 +39,10 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
 class ConvTuning {
  public:
   /// Sets the kernels of each pass of the stage: as the table says where it knows the pass and they still accept it,
-  /// otherwise the fastest, which then joins the table.  Tried are all implementations that accept, each in the boxes
-  /// that suit it, in two rounds, then the fastest of them too in boxes of half and of twice the size, and on the whole
+  /// otherwise the fastest, which then joins the table.  Tried are all implementations that accept, each in the tiles
+  /// that suit it, in two rounds, then the fastest of them too in tiles of half and of twice the size, and on the whole
   /// tensor where the caches of all threads together hold the convolution's output, in two more.  Of those that are as
-  /// fast to 3 % the first counts: clocks tell no more, and larger boxes take more memory.
+  /// fast to 3 % the first counts: clocks tell no more, and larger tiles take more memory.
   void tune(ConvStage::Options& stage, const Context& context);
 
   std::map<std::string, TunedPass> table;  // by describe_problem()

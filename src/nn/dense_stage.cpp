@@ -13,17 +13,23 @@ DenseStage::DenseStage(const Options& options, const Context& context)
   const std::int64_t n = options.x.n, in = options.x.sample_size(), out = options.epilogue.v.c;
   const auto choose = [&](std::int64_t rows, std::int64_t columns, std::int64_t depth, bool transpose_a,
                           bool transpose_b, std::int64_t lda, std::int64_t ldb) {
-    return choose_gemm(
-        {rows, columns, depth, transpose_a, transpose_b, lda, ldb, columns, 0.0F, division_.whole_threads},
-        options.kernels.gemm);
+    try {
+      return choose_gemm(
+          {rows, columns, depth, transpose_a, transpose_b, lda, ldb, columns, 0.0F, division_.whole_threads},
+          options.gemm);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kUser) throw;
+      user_error("layer {}: {}", options.name, error.what());
+    }
   };
   forward_ = choose(n, out, in, false, true, in, in);  // v (n, out) = x (n, in) w^T
   if (options.backward) {
     weights_ = choose(out, in, n, true, false, out, in);                      // dw (out, in) = dv^T x
     if (options.wants_dx) data_ = choose(n, in, out, false, false, out, in);  // dx (n, in) = dv w
   }
-  forward_label_ = fmt::format("petaflow::{}::forward[{}]", options.name, forward_.name);
-  backward_label_ = fmt::format("petaflow::{}::backward[{}]", options.name, weights_.name);
+  forward_label_ = fmt::format("petaflow::{}::forward[{}]", options.name, forward_.impl->name);
+  backward_label_ =
+      fmt::format("petaflow::{}::backward[{}]", options.name, weights_.impl == nullptr ? "" : weights_.impl->name);
   v_bytes_ = padded(static_cast<std::size_t>(n * out) * sizeof(float));
 }
 
@@ -43,7 +49,7 @@ std::vector<std::string> DenseStage::refusals() const {
   std::vector<std::string> result;
   for (const GemmChoice* choice : {&forward_, &data_, &weights_}) {
     for (const std::string& refusal : choice->refusals) {
-      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, choice->name));
+      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, choice->impl->name));
     }
   }
   return result;

@@ -5,7 +5,6 @@
 
 #include "kernels/epilogue.hpp"
 #include "kernels/gemm.hpp"
-#include "nn/network_options.hpp"
 #include "nn/parallel.hpp"
 #include "nn/stage.hpp"
 
@@ -20,7 +19,7 @@ class DenseStage final : public Stage {
     StageParameter weight;
     std::optional<StageParameter> bias;
     bool backward = true, wants_dx = true, fixed_order = false;
-    KernelOptions kernels;
+    const GemmImpl* gemm = nullptr;  // as in KernelOptions
   };
   DenseStage(const Options& options, const Context& context);
 

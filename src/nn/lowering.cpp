@@ -22,8 +22,8 @@ namespace {
 class Builder {
  public:
   Builder(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters, const NetworkOptions& options,
-          const Context& context)
-      : graph_(graph), parameters_(parameters), options_(options), context_(context) {}
+          const Context& context, ConvTuning* tuning)
+      : graph_(graph), parameters_(parameters), options_(options), context_(context), tuning_(tuning) {}
 
   LoweredNetwork build() {
     count_uses();
@@ -320,8 +320,8 @@ class Builder {
       std::swap(desc.x_strides, desc.y_strides);
     }
     desc.type = x.type;
-    desc.split = x.type == DType::kF32 && options_.kernels.f32 == "split3";
-    const KernelOptions& kernels = options_.kernels;
+    desc.split = x.type == DType::kF32 && options_.kernels.f32 == F32Products::kSplit3;
+    const ConvPassOptions kernels{options_.kernels.conv, options_.kernels.tiles, options_.kernels.cache_share};
     ConvStage::Options stage{graph_.nodes()[fusion.linear_layer].name,
                              desc,
                              fusion.epilogue,
@@ -333,9 +333,9 @@ class Builder {
                              {kernels, kernels, kernels},
                              op.role,
                              fusion.residual.has_value()};
-    if (kernels.conv == "tune") {
-      PETAFLOW_REQUIRE(kernels.tuning != nullptr, "a network is to be tuned, but nothing was given to tune it with");
-      kernels.tuning->tune(stage, context_);
+    if (kernels.conv.rule == ConvRequest::Rule::kTune) {
+      PETAFLOW_REQUIRE(tuning_ != nullptr, "a network is to be tuned, but nothing was given to tune it with");
+      tuning_->tune(stage, context_);
     }
     return std::make_unique<ConvStage>(stage, context_);
   }
@@ -345,7 +345,7 @@ class Builder {
     return std::make_unique<DenseStage>(
         DenseStage::Options{graph_.nodes()[fusion.linear_layer].name, x.shape, fusion.epilogue,
                             *parameter(fusion.linear_layer, ParamRole::kWeight), bias_of(fusion), options_.backward,
-                            x.wants_gradient, options_.fixed_order, options_.kernels},
+                            x.wants_gradient, options_.fixed_order, options_.kernels.gemm},
         context_);
   }
 
@@ -376,6 +376,7 @@ class Builder {
   const std::vector<std::vector<StageParameter>>& parameters_;
   const NetworkOptions& options_;
   const Context& context_;
+  ConvTuning* tuning_;
   std::vector<int> uses_;  // of the graph's values
   std::vector<Flow> at_;   // where they are
   std::vector<Planned> values_;
@@ -386,8 +387,8 @@ class Builder {
 }  // namespace
 
 LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
-                     const NetworkOptions& options, const Context& context) {
-  return Builder(graph, parameters, options, context).build();
+                     const NetworkOptions& options, const Context& context, ConvTuning* tuning) {
+  return Builder(graph, parameters, options, context, tuning).build();
 }
 
 }  // namespace petaflow

@@ -16,6 +16,8 @@
 
 namespace petaflow {
 
+class ConvTuning;
+
 struct ConvOp {
   ConvGeometry geometry;  // of the convolution, which may be transposed
   std::int64_t out_channels = 1;
@@ -85,7 +87,8 @@ struct LoweredNetwork {
 
 /// Lowers a graph.  Throws a user error where a value is neither used nor an output.
 /// @param parameters  for each node those of its layer, in the order of Layer::parameters()
+/// @param tuning      what convolutions are tuned with; needed where the options ask for that
 LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
-                     const NetworkOptions& options, const Context& context);
+                     const NetworkOptions& options, const Context& context, ConvTuning* tuning);
 
 }  // namespace petaflow

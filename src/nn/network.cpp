@@ -46,13 +46,13 @@ std::vector<Parameter> list_parameters(const Graph& graph) {
 
 }  // namespace
 
-Network::Network(const Graph& graph, const NetworkOptions& options, const Context& context)
+Network::Network(const Graph& graph, const NetworkOptions& options, const Context& context, ConvTuning* tuning)
     : options_(options), parameters_(list_parameters(graph)) {
   if (graph.nodes().empty()) user_error("a network needs at least one layer");
   if (!parameters_.empty()) parameter_elements_ = parameters_.back().offset + parameters_.back().spec.elements();
   std::vector<std::vector<StageParameter>> of_layers(graph.nodes().size());
   for (const Parameter& p : parameters_) of_layers[p.layer].push_back({p.offset});
-  LoweredNetwork lowered = lower(graph, of_layers, options, context);
+  LoweredNetwork lowered = lower(graph, of_layers, options, context, tuning);
   timeline_ = make_timeline(lowered, options.backward, options.recompute);
   if (options.backward) {
     plan_ = plan_backward(lowered);

@@ -17,6 +17,8 @@
 
 namespace petaflow {
 
+class ConvTuning;
+
 /// A parameter in the flat arrays, in the order of the graph.
 struct Parameter {
   std::string name;  // "conv1/weight"
@@ -51,7 +53,8 @@ struct BlockReport {
 
 class Network {
  public:
-  Network(const Graph& graph, const NetworkOptions& options, const Context& context);
+  /// @param tuning  what convolutions are tuned with; needed where the options ask for that, and only here
+  Network(const Graph& graph, const NetworkOptions& options, const Context& context, ConvTuning* tuning = nullptr);
   ~Network();
 
   const std::vector<Parameter>& parameters() const { return parameters_; }

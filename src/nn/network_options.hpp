@@ -2,26 +2,30 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "base/dtype.hpp"
+#include "kernels/conv.hpp"
+#include "kernels/gemm.hpp"
 
 namespace petaflow {
 
-class ConvTuning;
-
-/// Of a core's L2, for a box of a convolution's output; the rest holds weights and input.
+/// Of a core's L2, for a tile of a convolution's output; the rest holds weights and input.
 inline constexpr double kCacheShare = 0.5;
 
-/// Which implementation computes what; "auto" takes the first of the list that accepts, "direct" the first convolution
-/// that does without transforms, "tune" what `tuning` knows or finds to be the fastest.
+/// How one pass of a convolution is computed.
+struct ConvPassOptions {
+  ConvRequest conv = {};
+  bool tiles = true;  // convolution, bias, pool and activation by tiles that stay in cache, instead of whole tensors
+  double cache_share = kCacheShare;  // how large the tiles are
+};
+
+/// Which implementation computes what.
 struct KernelOptions {
-  std::string conv = "auto";
-  std::string gemm = "auto";
-  std::string f32 = "fma";  // how f32 convolutions multiply; "split3": by three products of bf16 where oneDNN can
-  bool bands = true;  // convolution, bias, pool and activation by boxes that stay in cache, instead of whole tensors
-  double cache_share = kCacheShare;  // how large the boxes are
-  ConvTuning* tuning = nullptr;      // for "tune"; not owned
+  ConvRequest conv = {};
+  const GemmImpl* gemm = nullptr;  // nullptr: the first that accepts
+  F32Products f32 = F32Products::kFma;
+  bool tiles = true;  // this and the next one: as in ConvPassOptions
+  double cache_share = kCacheShare;
 };
 
 struct NetworkOptions {

@@ -1,4 +1,4 @@
-// The parallel loops over boxes, on the host, and how sums are divided among them.
+// The parallel loops over tiles and slots, on the host, and how sums are divided among them.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,7 @@ void parallel_slots(const std::string& label, int slots, const F& f) {
 /// f(thread, i) for i in [0, count), handed out one by one; calls that run at the same time have different threads,
 /// 0 <= thread < the threads of the host.
 template <class F>
-void parallel_boxes(const std::string& label, std::size_t count, const F& f) {
+void parallel_items(const std::string& label, std::size_t count, const F& f) {
   using Policy = Kokkos::RangePolicy<HostSpace, Kokkos::Schedule<Kokkos::Dynamic>>;
   const Kokkos::Experimental::UniqueToken<HostSpace> tokens;
   FirstError error;

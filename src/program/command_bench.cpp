@@ -106,7 +106,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
     loss = task.loss();
     made_up = std::make_unique<SyntheticData>(options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
                                               loss->targets(graph.output()));
-    step = std::make_unique<TrainStep>(comm, context, step_options(options), graph, *loss);
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), graph, *loss, tuning.get());
     loader = std::make_unique<Loader>(*made_up, loader_options(options.train, options.data, step->share()));
   });
   loader->start_epoch(0);

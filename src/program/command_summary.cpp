@@ -146,18 +146,17 @@ std::string tuning_text(int found, int unknown) {
 
 int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm) {
   config.load_input(comm, line);
-  CommonOptions& options = config.options;
+  const CommonOptions& options = config.options;
   const Context context;
   std::unique_ptr<ConvTuning> tuning;
-  if (options.kernels.conv == "tune") tuning = look_up_tuning(comm, context.threads);
-  options.kernels.tuning = tuning.get();
+  if (options.kernels.conv.rule == ConvRequest::Rule::kTune) tuning = look_up_tuning(comm, context.threads);
   agree(comm, [&] {
     const Graph graph = task.model(task.sample_shape());
     NetworkOptions not_run = network_options(options, pass_size(options, comm));
     not_run.runs = false;
     int found = 0;
     if (tuning) tuning->on_choice = [&](const auto&...) { ++found; };
-    const Network network(graph, not_run, context);
+    const Network network(graph, not_run, context, tuning.get());
     const std::vector<std::string> products = describe_products(options);
     if (line.json) {
       nlohmann::json json = to_json(graph, network);

@@ -225,13 +225,13 @@ void write_mllog_settings(MlLog* log, const std::string& path, const std::string
 
 /// Predictions are made by a network of its own where the trained one is in bf16 and there is something to predict.
 std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Task& task, const Context& context,
-                                          Network& trained) {
+                                          Network& trained, ConvTuning* tuning) {
   const DataOptions& data = options.data;
   if (options.precision == "f32" || (data.validation.empty() && data.test.empty())) {
     return std::make_unique<Inference>(trained);
   }
   return std::make_unique<Inference>(trained, task.model(task.sample_shape()),
-                                     inference_options(options, trained.batch()), context);
+                                     inference_options(options, trained.batch()), context, tuning);
 }
 
 /// Evaluates the trained network on data.test, else on `validation`; nothing where there is neither.  A test set that
@@ -318,7 +318,8 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   const auto tuning = tune(line, config, task, comm, context, true);
   std::unique_ptr<TrainStep> step;
   agree(comm, [&] {
-    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()), *loss);
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()), *loss,
+                                       tuning.get());
     check_metric(options.stop, task, comm, validation.get(), step->network());
   });
   if (comm.rank() == 0) warn_of_common_files(options.data);
@@ -330,7 +331,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   std::unique_ptr<Validation> judge;
   std::unique_ptr<Trainer> trainer;
   agree(comm, [&] {
-    inference = make_inference(options, task, context, step->network());
+    inference = make_inference(options, task, context, step->network(), tuning.get());
     if (validation) {
       predictor = std::make_unique<Predictor>(comm, context, inference->network(), *loss, *validation, options.data,
                                               task.views(*validation));

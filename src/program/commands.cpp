@@ -33,19 +33,17 @@ std::int64_t pass_size(const CommonOptions& options, const Communicator& comm) {
   return share_of_batch(options.train, comm.rank(), comm.size()).pass;
 }
 
-std::unique_ptr<ConvTuning> tune(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
-                                 const Context& context, bool backward) {
-  CommonOptions& options = config.options;
-  if (options.kernels.conv != "tune") return nullptr;
+std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,
+                                 Communicator& comm, const Context& context, bool backward) {
+  const CommonOptions& options = config.options;
+  if (options.kernels.conv.rule != ConvRequest::Rule::kTune) return nullptr;
   std::vector<NetworkOptions> networks;
   const std::int64_t pass = pass_size(options, comm);
   if (backward) networks.push_back(network_options(options, pass));
   if (!backward || options.precision != "f32") networks.push_back(inference_options(options, pass));
   // A run that goes on keeps the choices that it began with.
   const TuningFiles files{line.resume ? config.run_folder() + "/" + kTuningFile : "", !line.check};
-  auto tuning = tune_convolutions(comm, context, task.model(task.sample_shape()), networks, files);
-  options.kernels.tuning = tuning.get();
-  return tuning;
+  return tune_convolutions(comm, context, task.model(task.sample_shape()), networks, files);
 }
 
 std::vector<std::string> describe_products(const CommonOptions& options) {
@@ -55,7 +53,7 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
         fmt::format("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
                     bf16_products()));
   }
-  if (options.precision == "f32" && options.kernels.f32 == "split3") {
+  if (options.precision == "f32" && options.kernels.f32 == F32Products::kSplit3) {
     sentences.push_back(fmt::format(
         "f32 convolutions of the passes that summary shows as split3: by three products of bf16, these by {}{}",
         bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
@@ -95,11 +93,11 @@ TrainedNetwork load_trained(const CommandLine& line, Configuration& config, cons
   });
   trained.provenance = checkpoint.provenance;
   config.load_text(comm, checkpoint.config, trained.path);
-  trained.tuning = tune(line, config, task, comm, context, false);
+  const auto tuning = tune(line, config, task, comm, context, false);
   agree(comm, [&] {
     const NetworkOptions options = inference_options(config.options, pass_size(config.options, comm));
     trained.loss = task.loss();
-    trained.network = std::make_unique<Network>(task.model(task.sample_shape()), options, context);
+    trained.network = std::make_unique<Network>(task.model(task.sample_shape()), options, context, tuning.get());
     set_weights(*trained.network, context, checkpoint.weights, trained.path);
   });
   return trained;

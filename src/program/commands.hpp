@@ -45,16 +45,15 @@ RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, 
 std::int64_t pass_size(const CommonOptions& options, const Communicator& comm);
 
 /// On all ranks, with kernels.conv = "tune": what is known of the convolutions of the task's network is read, the rest
-/// is timed (tuning.hpp), and the options name the table, which must outlive the networks.  Null with another choice.
+/// is timed (tuning.hpp), for the constructors of networks.  Null with another choice.
 /// @param backward  the network is to be trained
-std::unique_ptr<ConvTuning> tune(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
-                                 const Context& context, bool backward);
+std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,
+                                 Communicator& comm, const Context& context, bool backward);
 
 /// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
   std::string provenance;  // who trained it, with what
-  std::unique_ptr<ConvTuning> tuning;
   std::unique_ptr<Loss> loss;
   std::unique_ptr<Network> network;
 };

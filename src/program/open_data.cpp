@@ -82,7 +82,7 @@ void check_all(Communicator& comm, const Dataset& data, const std::string& what)
     const auto progress = comm.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
     for (std::int64_t begin = first; begin < last; begin += block) {
       const std::int64_t end = std::min(last, begin + block);
-      parallel_boxes("petaflow::check", static_cast<std::size_t>(end - begin), [&](int, std::size_t i) {
+      parallel_items("petaflow::check", static_cast<std::size_t>(end - begin), [&](int, std::size_t i) {
         const std::int64_t sample = begin + static_cast<std::int64_t>(i);
         check_samples(data, {sample, sample + 1});
       });

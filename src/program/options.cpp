@@ -68,10 +68,11 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
 
-  schema.add("kernels.conv", options.kernels.conv, not_empty());
-  schema.add("kernels.gemm", options.kernels.gemm, not_empty());
-  schema.add("kernels.f32", options.kernels.f32, one_of({"fma", "split3"}));
-  schema.add("kernels.bands", options.kernels.bands);
+  schema.add("kernels.conv", options.kernels.conv, conv_requests());
+  schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
+  schema.add("kernels.f32", options.kernels.f32, {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}});
+  schema.add("kernels.tiles", options.kernels.tiles);
+  schema.add_former_name("kernels.bands", "kernels.tiles");
 }
 
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch) {
@@ -106,7 +107,7 @@ TrainerOptions trainer_options(const CommonOptions& options, const std::string& 
 void check(const CommonOptions& options, int ranks) {
   const TrainOptions& train = options.train;
   if (train.deterministic) {
-    if (options.kernels.conv == "tune") {
+    if (options.kernels.conv.rule == ConvRequest::Rule::kTune) {
       user_error(
           "train.deterministic promises the same bits on any number of ranks and threads, but kernels.conv = \"tune\" "
           "takes what was the fastest with the threads at hand; set kernels.conv to \"auto\" or train.deterministic "

@@ -22,8 +22,6 @@
 
 namespace petaflow {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ConvTrial, conv, bands, cache_share, ms)
-
 namespace {
 
 constexpr int kFormat = 1;  // of the file: {"format": 1, "machines": {MACHINE: {PASS: [TRIAL, ...]}}}
@@ -51,14 +49,23 @@ std::string instruction_sets() {
 
 nlohmann::json to_json(const Table& table) {
   nlohmann::json json = nlohmann::json::object();
-  for (const auto& [pass, tuned] : table) json[pass] = tuned.trials;
+  for (const auto& [pass, tuned] : table) {
+    for (const auto& [impl, tiles, cache_share, ms] : tuned.trials)
+      json[pass].push_back({{"conv", impl->name}, {"tiles", tiles}, {"cache_share", cache_share}, {"ms", ms}});
+  }
   return json;
 }
 
 void add_to(Table& table, const nlohmann::json& json, const std::string& source) {
   for (const auto& [pass, trials] : json.items()) {
-    TunedPass tuned{trials.get<std::vector<ConvTrial>>(), source, 0};
-    const auto possible = [](const ConvTrial& trial) { return trial.cache_share > 0 && trial.cache_share <= 8; };
+    TunedPass tuned{{}, source, 0};
+    for (const nlohmann::json& trial : trials) {
+      tuned.trials.push_back({find_conv(trial.at("conv").get<std::string>()), trial.at("tiles").get<bool>(),
+                              trial.at("cache_share").get<double>(), trial.at("ms").get<double>()});
+    }
+    const auto possible = [](const ConvTrial& trial) {
+      return trial.impl != nullptr && trial.cache_share > 0 && trial.cache_share <= 8;
+    };
     if (!tuned.trials.empty() && std::ranges::all_of(tuned.trials, possible)) table[pass] = std::move(tuned);
   }
 }
@@ -79,8 +86,8 @@ nlohmann::json read_file(const std::string& path) {
 std::string machine_text(int threads) {
   const BuildInfo& build = build_info();
   std::string text = fmt::format("{}; {}; ", own_binding(0, threads).processor, instruction_sets());
-  text += fmt::format("L2 {} KiB; {} threads; petaflow {} {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024,
-                      threads, build.version, build.commit, build.compiler, build.flags, build.kokkos, build.onednn);
+  text += fmt::format("L2 {} KiB; {} threads; kernels {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024, threads,
+                      build.kernel_sources, build.compiler, build.flags, build.kokkos, build.onednn);
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
     if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
   }
@@ -154,9 +161,8 @@ namespace {
 void visit_passes(ConvTuning& tuning, const Graph& graph, std::vector<NetworkOptions>& networks,
                   const Context& context) {
   for (NetworkOptions& options : networks) {
-    options.kernels.tuning = &tuning;
     options.runs = false;
-    const Network network(graph, options, context);
+    const Network network(graph, options, context, &tuning);
   }
 }
 

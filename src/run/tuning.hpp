@@ -14,8 +14,8 @@
 
 namespace petaflow {
 
-/// What times depend on beside the layer: processor, instruction sets, cache, threads, and the build of petaflow and of
-/// the libraries.
+/// What times depend on beside the layer: processor, instruction sets, cache, threads, the sources of the kernels and
+/// how they were compiled, and the libraries.
 std::string machine_text(int threads);
 
 /// $XDG_CACHE_HOME/petaflow/tuning.json, or the same below ~/.cache; empty where neither variable is set.

@@ -15,8 +15,10 @@ class Inference {
   /// The trained network itself, which must outlive the object.
   explicit Inference(Network& trained) : trained_(trained) {}
   /// A network of its own, with the weights that the trained one had in the last update().
-  Inference(Network& trained, const Graph& graph, const NetworkOptions& options, const Context& context)
-      : trained_(trained), own_(std::make_unique<Network>(graph, options, context)) {}
+  /// @param tuning  as in Network
+  Inference(Network& trained, const Graph& graph, const NetworkOptions& options, const Context& context,
+            ConvTuning* tuning)
+      : trained_(trained), own_(std::make_unique<Network>(graph, options, context, tuning)) {}
 
   Network& network() { return own_ ? *own_ : trained_; }
   void update(const Context& context);

@@ -54,7 +54,7 @@ StepTimes mean_times(Communicator& comm, StepTimes times) {
 }
 
 TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
-                     const Loss& loss)
+                     const Loss& loss, ConvTuning* tuning)
     : comm_(comm),
       context_(context),
       loss_(loss),
@@ -65,7 +65,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   context_.step = inputs_.state();
   NetworkOptions network = options.network;
   network.batch = share_.pass;
-  network_ = std::make_unique<Network>(graph, network, context_);
+  network_ = std::make_unique<Network>(graph, network, context_, tuning);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   exchange_ = make_gradient_exchange(comm, options.train, options.bucket_mb, network_->parameters());

@@ -50,8 +50,9 @@ struct StepOptions {
 class TrainStep {
  public:
   /// The weights are drawn from train.seed.
+  /// @param tuning  as in Network
   TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
-            const Loss& loss);
+            const Loss& loss, ConvTuning* tuning = nullptr);
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 

@@ -1,5 +1,5 @@
-// How the convolution on tiles numbers pixels: blocks of boxes whose lines, planes and samples follow each other, with
-// as much padding between them as makes every tap a shift of the number.
+// How the convolution by shifts (conv_shifts.hpp) numbers pixels: blocks whose lines, planes and samples follow each
+// other, with as much padding between them as makes every tap a shift of the number.
 #pragma once
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 #include "kernels/conv.hpp"
 #include "kernels/register_blocks.hpp"
 
-namespace petaflow::tiles {
+namespace petaflow::shifts {
 
-inline constexpr int kStep = 32;  // positions that one product of tiles sums over
+inline constexpr int kStep = 32;  // positions that one product of AMX tiles sums over
 
 /// The targets [begin, end) of one direction and the sources that they read.  On a line of `pitch` places, source i
 /// lies at place pad + i, and tap t of target i reads place i + t dilation: there, or in the padding that follows.
@@ -64,7 +64,7 @@ struct Frame {
   }
 };
 
-/// A part of a box whose operands fit the second cache in their new orders.
+/// A part of a tile whose operands fit the second cache in their new orders.
 struct Block {
   std::int64_t n_begin, n;
   Reach d, h, w;
@@ -112,4 +112,4 @@ struct Block {
   }
 };
 
-}  // namespace petaflow::tiles
+}  // namespace petaflow::shifts

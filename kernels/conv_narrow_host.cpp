@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/scratch.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/conv_packing.hpp"
 #include "kernels/exact_sum.hpp"
@@ -31,12 +32,11 @@ using lanes::unrolled;
 using portable::PackedOrder;
 using portable::PackWeights;
 
-constexpr std::int64_t kMostSources = 160;  // taps times channels
-constexpr std::int64_t kInF32 = 512;        // pixels whose gradients of weights are summed in f32
-
-std::size_t padded_bytes(std::int64_t count, std::size_t size) {
-  return padded(static_cast<std::size_t>(count) * size);
-}
+// Taps times channels, each of which has a pointer on the stack: 5 x 5 x 5 of one channel and 7 x 7 of three fit.
+constexpr std::int64_t kMostSources = 160;
+// Pixels whose gradients of weights are summed in f32, which is off by 1.8e-8 sqrt(512) = 4e-7 of their size; the sums
+// of these are in double.
+constexpr std::int64_t kInF32 = 512;
 
 /// The lines of a convolution.
 struct LineShape {
@@ -168,17 +168,17 @@ struct PackRuns {
 template <class T>
 class NarrowKernel final : public ConvKernel {
  public:
-  NarrowKernel(Pass pass, std::span<const ConvDesc> boxes) : pass_(pass), boxes_(boxes.begin(), boxes.end()) {
-    const ConvDesc& desc = boxes_.front();
+  NarrowKernel(Pass pass, std::span<const ConvDesc> tiles) : pass_(pass), tiles_(tiles.begin(), tiles.end()) {
+    const ConvDesc& desc = tiles_.front();
     const bool forward = pass == Pass::kForward;
     order_ = {1, desc.in_channels, desc.out_channels, desc.geometry.kernel.volume()};
-    for (const ConvDesc& box : boxes_) {
-      const LineShape& shape = shapes_.emplace_back(box, kHeld<T>, !forward);
-      line_bytes_ = std::max(line_bytes_, padded_bytes(shape.elements, forward ? sizeof(T) : sizeof(Number<T>)));
-      if (forward || kHeld<T> == 1) continue;
-      element_bytes_ = std::max(element_bytes_, padded_bytes(shape.elements, sizeof(T)));
-      row_bytes_ = std::max(row_bytes_, padded_bytes(ceil_div(box.out.w, 2) * box.out_channels, sizeof(Number<T>)));
+    std::int64_t longest_line = 0, longest_row = 0;
+    for (const ConvDesc& tile : tiles_) {
+      const LineShape& shape = shapes_.emplace_back(tile, kHeld<T>, !forward);
+      longest_line = std::max(longest_line, shape.elements);
+      longest_row = std::max(longest_row, tile.out.w);
     }
+    lay_out(longest_line, longest_row);
     if (forward)
       packed_ = Packed("petaflow::conv::weights[narrow]", static_cast<std::size_t>(pack(nullptr).elements()));
   }
@@ -188,16 +188,16 @@ class NarrowKernel final : public ConvKernel {
     launch(context, "petaflow::conv::refresh[narrow]"_label, pack(weights).elements(), pack(weights));
   }
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    const ConvDesc& desc = boxes_[box];
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
     const std::int64_t rows = desc.n * desc.out.d * desc.out.h, parts = desc.threads;
-    const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * part_bytes(); };
+    const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * scratch_.bytes; };
     launch(context, desc.threads, "petaflow::conv::parts[narrow]"_label, parts, [&](std::int64_t part) {
       const std::int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
       if (pass_ == Pass::kForward) {
-        run_rows(box, {args.x, args.y, nullptr, own(part)}, begin, end);
+        run_rows(tile, {args.x, args.y, nullptr, own(part)}, begin, end);
       } else {
-        sum_rows(box, {args.x, args.y, sums(own(part)), own(part)}, begin, end);
+        sum_rows(tile, {args.x, args.y, sums(own(part)), own(part)}, begin, end);
       }
     });
     if (pass_ == Pass::kForward) return;
@@ -208,7 +208,9 @@ class NarrowKernel final : public ConvKernel {
     });
   }
 
-  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(boxes_.front().threads) * part_bytes(); }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(tiles_.front().threads) * scratch_.bytes;
+  }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? order_.elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -226,44 +228,61 @@ class NarrowKernel final : public ConvKernel {
     return {order_, shape.count, shape.run(), weights, packed_.data()};
   }
 
-  void run_rows(std::size_t box, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
-    const ConvDesc& desc = boxes_[box];
+  void run_rows(std::size_t tile, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
+    const ConvDesc& desc = tiles_[tile];
     const Strides& strides = desc.y_strides;
     RowAt held[kMostSources] = {};
     for (std::int64_t row = begin; row < end; ++row) {
       const RowAt at{row / desc.out.h / desc.out.d, row / desc.out.h % desc.out.d, row % desc.out.h};
       T* y = static_cast<T*>(args.y) + at.sample * strides.n + at.d * strides.d + at.h * strides.h;
-      pass_ == Pass::kForward ? forward(box, args, at, held, y) : backward(box, args, at, held, y);
+      pass_ == Pass::kForward ? forward(tile, args, at, held, y) : backward(tile, args, at, held, y);
     }
   }
 
   /// The gradient of many rows: some pixels are summed in f32, and these sums in double.
-  void sum_rows(std::size_t box, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t rows = std::max<std::int64_t>(1, kInF32 / boxes_[box].out.w);
+  void sum_rows(std::size_t tile, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t rows = std::max<std::int64_t>(1, kInF32 / tiles_[tile].out.w);
     double* exact = exact_sums(args.scratch);
     std::fill_n(exact, order_.elements(), 0.0);
     std::fill_n(args.sum, order_.elements(), 0.0F);
     for (std::int64_t row = begin; row < end; row += rows) {
-      run_rows(box, args, row, std::min(end, row + rows));
+      run_rows(tile, args, row, std::min(end, row + rows));
       move_sum(args.sum, exact, static_cast<std::size_t>(order_.elements()));
     }
   }
 
-  /// The scratch of a part: lines, elements of one line, pairs of a row of dy; its sums.
-  std::size_t part_bytes() const { return rows_bytes() + (pass_ == Pass::kBackwardWeights ? 3 * sum_bytes() : 0); }
-  std::size_t rows_bytes() const { return elements_at() + element_bytes_ + row_bytes_; }
-  std::size_t sum_bytes() const { return padded_bytes(order_.elements(), sizeof(float)); }
-  float* sums(std::byte* part) const { return reinterpret_cast<float*>(part + rows_bytes()); }
-  double* exact_sums(std::byte* part) const { return reinterpret_cast<double*>(part + rows_bytes() + sum_bytes()); }
-  std::size_t elements_at() const { return static_cast<std::size_t>(shapes_.front().count) * line_bytes_; }
+  /// Where the parts of a thread's scratch begin, in bytes.
+  struct Scratch {
+    std::size_t line = 0;      // from line to line; the first one begins at 0
+    std::size_t elements = 0;  // bf16, backward weights: one line before its pixels are paired
+    std::size_t pairs = 0;     // and a row of dy in pairs
+    std::size_t sum = 0;       // backward weights, f32: the gradient of some pixels
+    std::size_t exact = 0;     // in double: of all of them
+    std::size_t bytes = 0;     // of all
+  };
+
+  void lay_out(std::int64_t longest_line, std::int64_t longest_row) {
+    const bool forward = pass_ == Pass::kForward, pairs = !forward && kHeld<T> > 1;
+    scratch_.line = padded(static_cast<std::size_t>(longest_line) * (forward ? sizeof(T) : sizeof(Number<T>)));
+    ScratchLayout layout;
+    layout.add<std::byte>(shapes_.front().count * static_cast<std::int64_t>(scratch_.line));
+    scratch_.elements = layout.add<T>(pairs ? longest_line : 0);
+    scratch_.pairs = layout.add<Number<T>>(pairs ? ceil_div(longest_row, 2) * order_.targets : 0);
+    scratch_.sum = layout.add<float>(forward ? 0 : order_.elements());
+    scratch_.exact = layout.add<double>(forward ? 0 : order_.elements());
+    scratch_.bytes = layout.bytes();
+  }
+
+  float* sums(std::byte* part) const { return reinterpret_cast<float*>(part + scratch_.sum); }
+  double* exact_sums(std::byte* part) const { return reinterpret_cast<double*>(part + scratch_.exact); }
 
   /// f(line) for the lines of the row `at` of y, in their order.  A row of x that the row of y before has read is held
   /// in its place.
   template <class Stored, class F>
-  void for_lines(std::size_t box, const ConvArgs& args, const RowAt& at, RowAt* held, const F& f) const {
-    const ConvDesc& desc = boxes_[box];
+  void for_lines(std::size_t tile, const ConvArgs& args, const RowAt& at, RowAt* held, const F& f) const {
+    const ConvDesc& desc = tiles_[tile];
     const ConvGeometry& g = desc.geometry;
-    const LineShape& shape = shapes_[box];
+    const LineShape& shape = shapes_[tile];
     const T* x = static_cast<const T*>(args.x);
     const std::int64_t first_h = at.h * g.stride.h - g.pad_begin.h,
                        first_place = (first_h % g.kernel.h + g.kernel.h) % g.kernel.h;
@@ -271,13 +290,13 @@ class NarrowKernel final : public ConvKernel {
       RowAt row = {at.sample, at.d * g.stride.d + td * g.dilation.d - g.pad_begin.d, first_h};
       for (std::int64_t th = 0, turn = first_place; th < g.kernel.h; ++th, ++row.h) {
         const std::int64_t place = td * g.kernel.h + turn;
-        auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * line_bytes_);
+        auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * scratch_.line);
         if (held[place] != row) {
           held[place] = row;
           if constexpr (std::is_same_v<Stored, T>) {
             copy_line(desc, shape, x, row, to);
           } else {
-            auto* elements = reinterpret_cast<T*>(args.scratch + elements_at());
+            auto* elements = reinterpret_cast<T*>(args.scratch + scratch_.elements);
             copy_line(desc, shape, x, row, elements);
             lanes::pair_elements(elements, elements + shape.step, shape.elements - shape.step, to);
           }
@@ -288,12 +307,12 @@ class NarrowKernel final : public ConvKernel {
     }
   }
 
-  void forward(std::size_t box, const ConvArgs& args, const RowAt& row, RowAt* held, T* y) const {
-    const ConvDesc& desc = boxes_[box];
-    const LineShape& shape = shapes_[box];
+  void forward(std::size_t tile, const ConvArgs& args, const RowAt& row, RowAt* held, T* y) const {
+    const ConvDesc& desc = tiles_[tile];
+    const LineShape& shape = shapes_[tile];
     const T* at[kMostSources];
     std::int64_t sources = 0;
-    for_lines<T>(box, args, row, held, [&](const T* line) {
+    for_lines<T>(tile, args, row, held, [&](const T* line) {
       for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = line + e;
     });
     const auto pixels = [&](std::int64_t block, auto vectors, auto most, auto step) {
@@ -315,15 +334,15 @@ class NarrowKernel final : public ConvKernel {
     });
   }
 
-  void backward(std::size_t box, const ConvArgs& args, const RowAt& row_at, RowAt* held, const T* dy) const {
-    const ConvDesc& desc = boxes_[box];
-    const LineShape& shape = shapes_[box];
+  void backward(std::size_t tile, const ConvArgs& args, const RowAt& row_at, RowAt* held, const T* dy) const {
+    const ConvDesc& desc = tiles_[tile];
+    const LineShape& shape = shapes_[tile];
     const Number<T>* row;
     std::int64_t row_step = desc.y_strides.w;
     if constexpr (kHeld<T> == 1) {
       row = dy;
     } else {
-      auto* pairs = reinterpret_cast<Number<T>*>(args.scratch + elements_at() + element_bytes_);
+      auto* pairs = reinterpret_cast<Number<T>*>(args.scratch + scratch_.pairs);
       pair_pixels(desc, dy, pairs);
       row = pairs;
       row_step = order_.targets;
@@ -331,7 +350,7 @@ class NarrowKernel final : public ConvKernel {
     const auto sum_up = [&](auto run) {
       const Number<T>* lines[kMostSources];
       std::int64_t count = 0;
-      for_lines<Number<T>>(box, args, row_at, held, [&](const Number<T>* line) {
+      for_lines<Number<T>>(tile, args, row_at, held, [&](const Number<T>* line) {
         for (std::int64_t e = 0; e < shape.run(); e += run) lines[count++] = line + e;
       });
       for_blocks([&](std::int64_t block, auto vectors) {
@@ -368,15 +387,15 @@ class NarrowKernel final : public ConvKernel {
   }
 
   Pass pass_;
-  std::vector<ConvDesc> boxes_;
+  std::vector<ConvDesc> tiles_;
   std::vector<LineShape> shapes_;
   PackedOrder order_;
   Packed packed_;
-  std::size_t line_bytes_ = 0, element_bytes_ = 0, row_bytes_ = 0;
+  Scratch scratch_;  // of a thread
 };
 
-std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
-  const ConvDesc& desc = boxes.front();
+std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  const ConvDesc& desc = tiles.front();
   if (pass == Pass::kBackwardData) return "not for backward data";
   if (desc.in_channels >= kLanes || desc.in_channels * desc.geometry.kernel.volume() > kMostSources)
     return "for few input channels and taps only";
@@ -387,9 +406,9 @@ std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
   return {};
 }
 
-std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  if (boxes.front().type == DType::kF32) return std::make_unique<NarrowKernel<float>>(pass, boxes);
-  return std::make_unique<NarrowKernel<Bf16>>(pass, boxes);
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  if (tiles.front().type == DType::kF32) return std::make_unique<NarrowKernel<float>>(pass, tiles);
+  return std::make_unique<NarrowKernel<Bf16>>(pass, tiles);
 }
 
 }  // namespace

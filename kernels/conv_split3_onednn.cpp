@@ -4,7 +4,7 @@
 //
 // which oneDNN sums in f32 in one convolution of bf16 with three times as many terms: channels (h_x, h_x, l_x) against
 // (h_w, l_w, h_w) forward and backward data, samples in the weights' gradient.  Worth it where bf16 is multiplied more
-// than three times as fast as f32: on tiles (Intel AMX).
+// than three times as fast as f32: on AMX tiles (Intel).
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -27,7 +27,7 @@ constexpr int kParts = 3;
 using Places = std::array<bool, kParts>;
 constexpr Places kOfFirst = {false, false, true}, kOfSecond = {false, true, false};  // true: low
 
-/// The pixels [0, count) of a box, as the places of `channels` numbers each, `part_step` apart.
+/// The pixels [0, count) of a tile, as the places of `channels` numbers each, `part_step` apart.
 struct SplitPixels {
   const float* from;
   Bf16* to;
@@ -50,8 +50,8 @@ struct SplitPixels {
   }
 };
 
-std::vector<ConvDesc> inner(Pass pass, std::span<const ConvDesc> boxes) {
-  std::vector<ConvDesc> result(boxes.begin(), boxes.end());
+std::vector<ConvDesc> inner(Pass pass, std::span<const ConvDesc> tiles) {
+  std::vector<ConvDesc> result(tiles.begin(), tiles.end());
   for (ConvDesc& desc : result) {
     desc.type = DType::kBf16;
     desc.widens = pass != Pass::kBackwardWeights;
@@ -66,9 +66,9 @@ std::vector<ConvDesc> inner(Pass pass, std::span<const ConvDesc> boxes) {
 
 class SplitKernel final : public ConvKernel {
  public:
-  SplitKernel(const ConvImpl& impl, Pass pass, std::span<const ConvDesc> boxes)
-      : pass_(pass), boxes_(boxes.begin(), boxes.end()), kernel_(impl.make(pass, inner(pass, boxes))) {
-    for (const ConvDesc& desc : boxes_) {
+  SplitKernel(const ConvImpl& impl, Pass pass, std::span<const ConvDesc> tiles)
+      : pass_(pass), tiles_(tiles.begin(), tiles.end()), kernel_(impl.make(pass, inner(pass, tiles))) {
+    for (const ConvDesc& desc : tiles_) {
       const std::int64_t x = kParts * desc.n * desc.in.volume() * desc.in_channels,
                          y = kParts * desc.n * desc.out.volume() * desc.out_channels;
       if (pass != Pass::kBackwardData)
@@ -76,13 +76,13 @@ class SplitKernel final : public ConvKernel {
       if (pass != Pass::kForward) y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(y) * sizeof(Bf16)));
     }
     if (pass != Pass::kBackwardWeights)
-      weights_.resize(static_cast<std::size_t>(kParts * boxes_.front().weight_elements()));
+      weights_.resize(static_cast<std::size_t>(kParts * tiles_.front().weight_elements()));
   }
 
   void refresh(const Context& context, const float* weights) override {
     if (pass_ == Pass::kBackwardWeights) return;
     // (out, in, taps) becomes (out, 3 in, taps), or (3 out, in, taps).
-    const ConvDesc& desc = boxes_.front();
+    const ConvDesc& desc = tiles_.front();
     const std::int64_t all = desc.weight_elements(), run = pass_ == Pass::kForward ? all / desc.out_channels : all;
     float* to = weights_.data();
     launch(context, "petaflow::conv::refresh[split3]"_label, all, [=](std::int64_t i) {
@@ -95,8 +95,8 @@ class SplitKernel final : public ConvKernel {
     kernel_->refresh(context, weights_.data());
   }
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    const ConvDesc& desc = boxes_[box];
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
     auto* x = reinterpret_cast<Bf16*>(args.scratch);
     auto* y = reinterpret_cast<Bf16*>(args.scratch + x_bytes_);
     ConvArgs inner = args;
@@ -110,7 +110,7 @@ class SplitKernel final : public ConvKernel {
       cut(context, desc, args.y, desc.out, desc.y_strides, desc.out_channels, places, y);
       inner.y = y;
     }
-    kernel_->run(context, box, inner);
+    kernel_->run(context, tile, inner);
   }
 
   std::size_t scratch_bytes() const override { return x_bytes_ + y_bytes_ + kernel_->scratch_bytes(); }
@@ -131,31 +131,31 @@ class SplitKernel final : public ConvKernel {
   }
 
   Pass pass_;
-  std::vector<ConvDesc> boxes_;
+  std::vector<ConvDesc> tiles_;
   std::unique_ptr<ConvKernel> kernel_;
   std::vector<float> weights_;
   std::size_t x_bytes_ = 0, y_bytes_ = 0;
 };
 
-const ConvImpl& chosen(Pass pass, std::span<const ConvDesc> boxes) {
-  const bool blocked = pass == Pass::kBackwardWeights && kConvOnednnBlocked.why_not(pass, inner(pass, boxes)).empty();
+const ConvImpl& chosen(Pass pass, std::span<const ConvDesc> tiles) {
+  const bool blocked = pass == Pass::kBackwardWeights && kConvOnednnBlocked.why_not(pass, inner(pass, tiles)).empty();
   return blocked ? kConvOnednnBlocked : kConvOnednn;
 }
 
-std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
-  if (boxes.front().type != DType::kF32) return "for f32 only";
-  if (boxes.front().geometry.groups != 1) return "without groups only";
-  return chosen(pass, boxes).why_not(pass, inner(pass, boxes));
+std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  if (tiles.front().type != DType::kF32) return "for f32 only";
+  if (tiles.front().geometry.groups != 1) return "without groups only";
+  return chosen(pass, tiles).why_not(pass, inner(pass, tiles));
 }
 
-std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  return std::make_unique<SplitKernel>(chosen(pass, boxes), pass, boxes);
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  return std::make_unique<SplitKernel>(chosen(pass, tiles), pass, tiles);
 }
 
 }  // namespace
 }  // namespace split
 
-extern const ConvImpl kConvSplit;
-const ConvImpl kConvSplit = {"split3", split::why_not, split::make};
+extern const ConvImpl kConvSplit3;
+const ConvImpl kConvSplit3 = {"split3", split::why_not, split::make};
 
 }  // namespace petaflow

@@ -1,15 +1,15 @@
-// Backward weights of convolutions in bf16 on tiles (Intel AMX) or by dot products of pairs (AVX512_BF16), stride 1:
+// Backward weights of convolutions in bf16 on AMX tiles (Intel) or by dot products of pairs (AVX512_BF16), stride 1:
 //
 //   dw(tap, c, k) = sum_q x(c, q + shift(tap)) dy(q, k)
 //
 // The positions q are the pixels of a block, line after line; between lines, planes and samples lies padding, as much
 // as makes every tap a shift along q.  Products take groups of positions, those without a target left out.  x is
-// transposed to (c, q), where a tap moves the address of a tile, and dy to pairs of positions.  Few input channels fill
-// no tile: then there is a row for each (tap, c), copied from x with its shift.
+// transposed to (c, q), where a tap moves the address of an AMX tile, and dy to pairs of positions.  Few input channels
+// fill none: then there is a row for each (tap, c), copied from x with its shift.
 //
-// Four tiles of sums take four loads (8 cycles each, more for those of x, whose rows cross lines of the cache) and four
-// products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
-// moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate of tiles has not been measured.
+// Four AMX tiles of sums take four loads (8 cycles each, more for those of x, whose rows cross lines of the cache) and
+// four products (16 cycles and 16,384 flop each), and 8 KiB of sums are read and written in 48 products.  Transposition
+// moves 2 / (K taps) + 2 / (C taps) bytes per flop, copies 2 / K.  The rate of AMX has not been measured.
 //
 // In vectors of AVX-512, the sums of 8 rows and 32 columns stay in registers for 192 pairs: eight loads of one pair and
 // two of vectors for 16 products.
@@ -26,18 +26,18 @@
 
 #include "kernels/conv.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/pixel_blocks.hpp"
 #include "kernels/register_blocks.hpp"
-#include "kernels/tile_blocks.hpp"
 
-namespace petaflow::tiles {
+namespace petaflow::shifts {
 
 using lanes::unrolled;
 
-inline constexpr int kEdge = 16;                    // channels of a block: rows and columns of a tile of sums
-inline constexpr int kElements = kEdge * kStep;     // of a tile of bf16
-inline constexpr int kSums = kEdge * kEdge;         // of a tile of f32
+inline constexpr int kEdge = 16;                    // channels of a block: rows and columns of an AMX tile of sums
+inline constexpr int kElements = kEdge * kStep;     // of an AMX tile of bf16
+inline constexpr int kSums = kEdge * kEdge;         // of an AMX tile of f32
 inline constexpr std::int64_t kPiece = 12 * kStep;  // positions summed in registers: 36 KiB of dy and two taps of x
-// Of x and dy in their new orders: half of the second cache where there are tiles, all of it on other processors.
+// Of x and dy in their new orders: half of the second cache where there is AMX, all of it on other processors.
 inline constexpr std::int64_t kBlockBytes = 1 << 20;
 
 using HalfWords = std::uint16_t __attribute__((vector_size(kEdge * 2)));
@@ -89,15 +89,15 @@ struct Products {
   std::int64_t sum_column;               // elements to the other 16 columns
 };
 
-/// By tiles: Tiles or what stands for their instructions.
-template <class Tiles>
-class TileProducts {
+/// By AMX tiles: AmxTiles or what stands for their instructions.
+template <class Amx>
+class AmxProducts {
  public:
-  static constexpr const char* kName = "tiles";
+  static constexpr const char* kName = "amx";
   static constexpr std::int64_t kGroup = kStep;     // positions that are summed together
   static constexpr std::int64_t kLineMultiple = 1;  // the pitch of lines is a multiple of it
 
-  /// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+  /// AMX tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
   template <int kRows, int kColumns>
   void add(const Products& of) {
     constexpr std::int64_t kRowBytes = 64;
@@ -105,18 +105,18 @@ class TileProducts {
       unrolled<kRows>(
           [&](auto r) { unrolled<kColumns>([&](auto c) { f(r, c, of.sum + c * of.sum_column + r * kSums); }); });
     };
-    for_sums([&](auto r, auto c, const float* at) { tiles_.template load<2 * r + c>(at, kRowBytes); });
+    for_sums([&](auto r, auto c, const float* at) { amx_.template load<2 * r + c>(at, kRowBytes); });
     for (const std::int64_t step : of.groups) {
-      unrolled<kRows>([&](auto r) { tiles_.template load<4 + r>(of.a[r] + step * kStep, 2 * of.a_stride); });
+      unrolled<kRows>([&](auto r) { amx_.template load<4 + r>(of.a[r] + step * kStep, 2 * of.a_stride); });
       unrolled<kColumns>(
-          [&](auto c) { tiles_.template load<6 + c>(of.b + c * of.b_column + step * kElements, kRowBytes); });
-      for_sums([&](auto r, auto c, const float*) { tiles_.template multiply_add<2 * r + c, 4 + r, 6 + c>(); });
+          [&](auto c) { amx_.template load<6 + c>(of.b + c * of.b_column + step * kElements, kRowBytes); });
+      for_sums([&](auto r, auto c, const float*) { amx_.template multiply_add<2 * r + c, 4 + r, 6 + c>(); });
     }
-    for_sums([&](auto r, auto c, float* at) { tiles_.template store<2 * r + c>(at, kRowBytes); });
+    for_sums([&](auto r, auto c, float* at) { amx_.template store<2 * r + c>(at, kRowBytes); });
   }
 
  private:
-  Tiles tiles_;
+  Amx amx_;
 };
 
 /// By dot products of pairs in vectors: some rows at a time, whose sums take half of the registers.
@@ -162,13 +162,13 @@ class DotProducts {
   }
 };
 
-/// Unit: TileProducts or DotProducts.
+/// Unit: AmxProducts or DotProducts.
 template <class Unit>
-class TilesKernel final : public ConvKernel {
+class ShiftsKernel final : public ConvKernel {
  public:
   /// @param most_bytes  of a block
-  TilesKernel(std::span<const ConvDesc> boxes, std::int64_t most_bytes) : boxes_(boxes.begin(), boxes.end()) {
-    const ConvDesc& desc = boxes_.front();
+  ShiftsKernel(std::span<const ConvDesc> tiles, std::int64_t most_bytes) : tiles_(tiles.begin(), tiles.end()) {
+    const ConvDesc& desc = tiles_.front();
     const ConvGeometry& g = desc.geometry;
     channels_ = desc.in_channels;
     taps_ = g.kernel.volume();
@@ -177,9 +177,9 @@ class TilesKernel final : public ConvKernel {
     row_blocks_ = copies_taps_ ? ceil_div(taps_ * channels_, kEdge) : taps_ * ceil_div(channels_, kEdge);
     columns_ = ceil_div(desc.out_channels, kEdge);
     zeros_.resize(static_cast<std::size_t>(std::max(channels_, desc.out_channels)));
-    for (const ConvDesc& box : boxes_) {
+    for (const ConvDesc& tile : tiles_) {
       auto& parts = parts_.emplace_back();
-      for (const Block& block : cut(box, most_bytes)) {
+      for (const Block& block : cut(tile, most_bytes)) {
         parts.push_back({block, block.groups(Unit::kGroup)});
         scratch_bytes_ = std::max(scratch_bytes_, bytes(block));
       }
@@ -188,16 +188,16 @@ class TilesKernel final : public ConvKernel {
 
   void refresh(const Context&, const float*) override {}
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
-    const ConvDesc& desc = boxes_[box];
-    for (const Part& part : parts_[box]) {
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
+    for (const Part& part : parts_[tile]) {
       const Block& block = part.block;
       const std::span<const std::int32_t> groups = part.groups;
-      auto* y = reinterpret_cast<Bf16*>(args.scratch);
-      Bf16* x = y + columns_ * block.steps() * kElements;
-      Bf16* copies = x + x_rows() * x_pitch(block);
+      const Scratch at = scratch_of(block);
+      auto* const scratch = reinterpret_cast<Bf16*>(args.scratch);
+      Bf16 *const y = scratch + at.y, *const x = scratch + at.x, *const copies = scratch + at.copies;
       const std::int64_t x_steps = block.x_steps(span_);
-      launch(context, desc.threads, "petaflow::conv::transpose[tiles]"_label, x_steps + block.steps(),
+      launch(context, desc.threads, "petaflow::conv::transpose[shifts]"_label, x_steps + block.steps(),
              [&](std::int64_t step) {
                if (step < x_steps) {
                  pack_x(block.x(static_cast<const Bf16*>(args.x), desc.x_strides), block, step, x);
@@ -206,12 +206,12 @@ class TilesKernel final : public ConvKernel {
                }
              });
       if (copies_taps_) {
-        launch(context, desc.threads, "petaflow::conv::copy_taps[tiles]"_label, row_blocks_ * kEdge,
+        launch(context, desc.threads, "petaflow::conv::copy_taps[shifts]"_label, row_blocks_ * kEdge,
                [&](std::int64_t row) { copy_tap(block, row, x, copies); });
       }
       in_pieces(std::ssize(groups), kPiece / Unit::kGroup, [&](std::int64_t first, std::int64_t count) {
         const std::int64_t pairs = ceil_div(row_blocks_, 2) * ceil_div(columns_, 2), teams = desc.threads;
-        launch(context, desc.threads, "petaflow::conv::products[tiles]"_label, teams, [&](std::int64_t team) {
+        launch(context, desc.threads, "petaflow::conv::products[shifts]"_label, teams, [&](std::int64_t team) {
           Unit unit;
           for (std::int64_t i = pairs * team / teams; i < pairs * (team + 1) / teams; ++i)
             add_pair(unit, block, i, groups.subspan(first, count), copies_taps_ ? copies : x, y, args.sum);
@@ -224,12 +224,12 @@ class TilesKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return row_blocks_ * columns_ * kSums; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    launch(context, "petaflow::conv::unpack_gradient[tiles]"_label, columns_ * channels_, [=, this](std::int64_t i) {
+    launch(context, "petaflow::conv::unpack_gradient[shifts]"_label, columns_ * channels_, [=, this](std::int64_t i) {
       const std::int64_t column = i / channels_, c = i % channels_, k0 = column * kEdge;
       const std::int64_t first = copies_taps_ ? c : c / kEdge * taps_ * kEdge + c % kEdge,
                          step = copies_taps_ ? channels_ : kEdge;  // rows from tap to tap
       const float* from = sum + (column * row_blocks_ * kEdge + first) * kEdge;
-      for (std::int64_t k = 0; k < std::min<std::int64_t>(kEdge, boxes_.front().out_channels - k0); ++k) {
+      for (std::int64_t k = 0; k < std::min<std::int64_t>(kEdge, tiles_.front().out_channels - k0); ++k) {
         float* to = dw + ((k0 + k) * channels_ + c) * taps_;
         for (std::int64_t tap = 0; tap < taps_; ++tap) to[tap] += from[tap * step * kEdge + k];
       }
@@ -264,12 +264,22 @@ class TilesKernel final : public ConvKernel {
   }
 
   std::int64_t x_rows() const { return ceil_div(channels_, kEdge) * kEdge; }
-  // Positions between rows.  Odd numbers of cache lines: the rows of a tile then lie in different sets of the cache.
+  // Positions between rows.  Odd numbers of cache lines: the rows of an AMX tile then lie in different sets of the
+  // cache.
   std::int64_t x_pitch(const Block& block) const { return (block.x_steps(span_) | 1) * kStep; }
   std::int64_t copies_pitch(const Block& block) const { return (block.steps() | 1) * kStep; }
-  std::int64_t bytes(const Block& block) const {
-    const std::int64_t copies = copies_taps_ ? row_blocks_ * kEdge * copies_pitch(block) : 0;
-    return 2 * (columns_ * block.steps() * kElements + x_rows() * x_pitch(block) + copies);
+  std::int64_t bytes(const Block& block) const { return 2 * scratch_of(block).elements; }
+
+  /// Where the operands of a block lie in their new orders, in elements of bf16.
+  struct Scratch {
+    std::int64_t y;       // (block of 16 targets, pair of positions, target, position of the pair)
+    std::int64_t x;       // (channel, position)
+    std::int64_t copies;  // few channels: (tap and channel, position), x with the shift of the tap
+    std::int64_t elements;
+  };
+  Scratch scratch_of(const Block& block) const {
+    const std::int64_t x = columns_ * block.steps() * kElements, copies = x + x_rows() * x_pitch(block);
+    return {0, x, copies, copies + (copies_taps_ ? row_blocks_ * kEdge * copies_pitch(block) : 0)};
   }
 
   void pack_x(const Frame& frame, const Block& block, std::int64_t step, Bf16* x) const {
@@ -296,7 +306,7 @@ class TilesKernel final : public ConvKernel {
   void pack_y(const Frame& frame, const Block& block, std::int64_t step, Bf16* y) const {
     const Bf16* at[kStep];
     frame.find(step, zeros_.data(), at);
-    const std::int64_t channels = boxes_.front().out_channels;
+    const std::int64_t channels = tiles_.front().out_channels;
     for (std::int64_t column = 0; column < columns_; ++column) {
       Bf16* to = y + (column * block.steps() + step) * kElements;
       if ((column + 1) * kEdge <= channels) {
@@ -313,7 +323,7 @@ class TilesKernel final : public ConvKernel {
   }
 
   std::int64_t shift(const Block& block, std::int64_t tap) const {
-    const ConvGeometry& g = boxes_.front().geometry;
+    const ConvGeometry& g = tiles_.front().geometry;
     return block.shift({tap / g.kernel.w / g.kernel.h * g.dilation.d, tap / g.kernel.w % g.kernel.h * g.dilation.h,
                         tap % g.kernel.w * g.dilation.w});
   }
@@ -355,8 +365,8 @@ class TilesKernel final : public ConvKernel {
     std::vector<std::int32_t> groups;  // of positions with targets
   };
 
-  std::vector<ConvDesc> boxes_;
-  std::vector<std::vector<Part>> parts_;  // of each box
+  std::vector<ConvDesc> tiles_;
+  std::vector<std::vector<Part>> parts_;  // of each tile
   std::int64_t channels_ = 0, taps_ = 0;
   Extent span_;                                // from the first to the last tap
   bool copies_taps_ = false;                   // a row is a (tap, channel), otherwise a channel
@@ -365,9 +375,9 @@ class TilesKernel final : public ConvKernel {
   std::vector<Bf16> zeros_;
 };
 
-/// Empty where the kernel accepts the boxes, otherwise the reason; may_use_tiles() says whether there are tiles at all.
-inline std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
-  const ConvDesc& desc = boxes.front();
+/// Empty where the kernel accepts the tiles, otherwise the reason; may_use_amx() says whether there is AMX at all.
+inline std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  const ConvDesc& desc = tiles.front();
   const ConvGeometry& g = desc.geometry;
   if (pass != Pass::kBackwardWeights || desc.type != DType::kBf16) return "for backward weights in bf16 only";
   if (g.stride != Extent{1, 1, 1} || g.groups != 1) return "without stride and groups only";
@@ -376,8 +386,8 @@ inline std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
 }
 
 template <class Unit, std::int64_t kMostBytes = kBlockBytes>
-std::unique_ptr<ConvKernel> make(Pass /*pass*/, std::span<const ConvDesc> boxes) {
-  return std::make_unique<TilesKernel<Unit>>(boxes, kMostBytes);
+std::unique_ptr<ConvKernel> make(Pass /*pass*/, std::span<const ConvDesc> tiles) {
+  return std::make_unique<ShiftsKernel<Unit>>(tiles, kMostBytes);
 }
 
-}  // namespace petaflow::tiles
+}  // namespace petaflow::shifts

@@ -1,4 +1,4 @@
-// The convolution on tiles with the instructions in plain C++, for processors without tiles.
+// The convolution by shifts on AMX tiles with the instructions in plain C++, for processors without AMX.
 #pragma once
 
 #include <cstring>
@@ -7,16 +7,16 @@
 #include "kernels/conv.hpp"
 #include "kernels/lanes.hpp"
 #if PETAFLOW_NATIVE_LANES
-#include "kernels/conv_tiles.hpp"
+#include "kernels/conv_shifts.hpp"
 #endif
 
 namespace petaflow::testing_support {
 
 #if PETAFLOW_NATIVE_LANES
-/// Tiles of kernels/tiles.hpp; sums in the order of TDPBF16PS (Intel SDM, volume 2).
-class EmulatedTiles {
+/// AmxTiles of kernels/amx.hpp; sums in the order of TDPBF16PS (Intel SDM, volume 2).
+class EmulatedAmx {
  public:
-  EmulatedTiles() {
+  EmulatedAmx() {
     std::memset(tiles_, 0xFF, sizeof tiles_);  // NaN
   }
   template <int kTile>
@@ -57,14 +57,15 @@ class EmulatedTiles {
 };
 #endif
 
-/// With blocks as they are, and with such small ones that boxes are cut in all directions; dot products, which lower
+/// With blocks as they are, and with such small ones that tiles are cut in all directions; dot products, which lower
 /// levels emulate, for any channels.  None where kernels run on a device.
-inline std::span<const ConvImpl> emulated_tiles() {
+inline std::span<const ConvImpl* const> emulated_impls() {
 #if PETAFLOW_NATIVE_LANES
-  static const ConvImpl impls[] = {
-      {"emulated_tiles", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>>, ConvScope::kSome},
-      {"emulated_dots", tiles::why_not, tiles::make<tiles::DotProducts>, ConvScope::kSome},
-      {"emulated_tiles_cut", tiles::why_not, tiles::make<tiles::TileProducts<EmulatedTiles>, 6144>, ConvScope::kSome}};
+  constexpr auto kSome = ConvScope::kSome;
+  static const ConvImpl amx{"emulated_amx", shifts::why_not, shifts::make<shifts::AmxProducts<EmulatedAmx>>, kSome},
+      dots{"emulated_dots", shifts::why_not, shifts::make<shifts::DotProducts>, kSome},
+      cut{"emulated_amx_cut", shifts::why_not, shifts::make<shifts::AmxProducts<EmulatedAmx>, 6144>, kSome};
+  static const ConvImpl* const impls[] = {&amx, &dots, &cut};
   return impls;
 #else
   return {};

@@ -1,6 +1,6 @@
-#include "kernels/tiles.hpp"
+#include "kernels/amx.hpp"
 
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
+#ifdef PETAFLOW_AMX
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,10 +8,10 @@
 
 namespace petaflow {
 
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
-const Tiles::Config Tiles::kConfig;
+#ifdef PETAFLOW_AMX
+const AmxTiles::Config AmxTiles::kConfig;
 
-bool may_use_tiles() {
+bool may_use_amx() {
   // A process has to ask (Linux, Documentation/arch/x86/xstate.rst).
   static const bool may = [] {
     constexpr unsigned kHasBf16 = 1U << 22, kHasTiles = 1U << 24;  // CPUID, leaf 7, EDX
@@ -24,7 +24,7 @@ bool may_use_tiles() {
   return may;
 }
 #else
-bool may_use_tiles() { return false; }
+bool may_use_amx() { return false; }
 #endif
 
 }  // namespace petaflow

@@ -1,4 +1,4 @@
-// Boxes of rows: they cover their pass, and where Winograd's transforms fit they cut no tile and hold several planes.
+// Tiles of rows: they cover their pass, and where Winograd's transforms fit they cut no patch and hold several planes.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/context.hpp"
-#include "nn/bands.hpp"
+#include "nn/tiles.hpp"
 
 namespace petaflow {
 namespace {
@@ -30,14 +30,14 @@ struct Layer {
   }
 };
 
-/// Heights of the boxes of each sample along one direction, whole along the other one; `part` of a box is its
-/// partition. The boxes must follow each other.
-std::vector<std::int64_t> heights(const Bands& bands, RowBox BandBox::* part, Interval RowBox::* direction,
+/// Heights of the tiles of each sample along one direction, whole along the other one; `part` of a tile is its
+/// partition. The tiles must follow each other.
+std::vector<std::int64_t> heights(const Tiling& tiling, RowBox Tile::* part, Interval RowBox::* direction,
                                   std::int64_t expected) {
   std::vector<std::int64_t> result;
   std::int64_t end = 0;
-  for (const BandBox& box : bands.boxes) {
-    const Interval& range = (box.*part).*direction;
+  for (const Tile& tile : tiling.tiles) {
+    const Interval& range = (tile.*part).*direction;
     EXPECT_EQ(range.begin, end % expected) << "a gap or an overlap";
     end = range.end;
     result.push_back(range.size());
@@ -46,7 +46,7 @@ std::vector<std::int64_t> heights(const Bands& bands, RowBox BandBox::* part, In
   return result;
 }
 
-/// All but the last box of a sample are multiples of `align` and `least` or more.
+/// All but the last tile of a sample are multiples of `align` and `least` or more.
 void expect_heights(const std::vector<std::int64_t>& heights, std::int64_t rows, std::int64_t align,
                     std::int64_t least) {
   EXPECT_GT(heights.size(), 2U) << "nothing is cut";
@@ -58,45 +58,45 @@ void expect_heights(const std::vector<std::int64_t>& heights, std::int64_t rows,
   }
 }
 
-TEST(BandCutter, CutsNoTileOfWinograd) {
-  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+TEST(TileCutter, CutsNoPatchOfWinograd) {
+  if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
   const Layer layer(128, 128, {1, 112, 112}, {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
-  expect_heights(heights(cutter.forward(), &BandBox::v, &RowBox::h, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_weights(), &BandBox::v, &RowBox::h, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_data(), &BandBox::x, &RowBox::h, 112), 112, 4, 4);
+  const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
+  expect_heights(heights(cutter.forward(), &Tile::v, &RowBox::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_weights(), &Tile::v, &RowBox::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_data(), &Tile::x, &RowBox::h, 112), 112, 4, 4);
 }
 
-TEST(BandCutter, TakesSeveralPlanesForWinograd) {
-  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+TEST(TileCutter, TakesSeveralPlanesForWinograd) {
+  if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
   const Layer layer(16, 32, {63, 63, 63}, {{4, 4, 4}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
-  expect_heights(heights(cutter.forward(), &BandBox::v, &RowBox::d, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_weights(), &BandBox::v, &RowBox::d, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_data(), &BandBox::x, &RowBox::d, 63), 63, 1, 8);
+  const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
+  expect_heights(heights(cutter.forward(), &Tile::v, &RowBox::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_weights(), &Tile::v, &RowBox::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_data(), &Tile::x, &RowBox::d, 63), 63, 1, 8);
 
-  KernelOptions direct;
-  direct.conv = "direct";
-  EXPECT_LT(BandCutter(layer.conv, epilogue, 2, direct).backward_weights().boxes.front().v.d.size(), 8);
+  ConvPassOptions direct;
+  direct.conv.rule = ConvRequest::Rule::kDirect;
+  EXPECT_LT(TileCutter(layer.conv, epilogue, 2, direct).backward_weights().tiles.front().v.d.size(), 8);
 }
 
-// Where two planes of the convolution's output exceed the cache, boxes hold some rows of some planes.
-TEST(BandCutter, CutsPlanesThatExceedTheCache) {
-  if (!kOnHost) GTEST_SKIP() << "boxes are for the host";
+// Where two planes of the convolution's output exceed the cache, tiles hold some rows of some planes.
+TEST(TileCutter, CutsPlanesThatExceedTheCache) {
+  if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
   const Extent in{16, 512, 512};
   const Layer layer(3, 32, in, {{3, 3, 3}, {}, {}, {1, 1, 1}, {1, 1, 1}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
-  const BandCutter cutter(layer.conv, epilogue, 2, KernelOptions{});
-  const std::pair<Bands, RowBox BandBox::*> passes[] = {
-      {cutter.forward(), &BandBox::v}, {cutter.backward_weights(), &BandBox::v}, {cutter.backward_data(), &BandBox::x}};
-  for (const auto& [bands, part] : passes) {
-    const bool dx = part == &BandBox::x;
-    EXPECT_EQ((bands.boxes.front().*part).h.size() < in.h, !dx);
+  const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
+  const std::pair<Tiling, RowBox Tile::*> passes[] = {
+      {cutter.forward(), &Tile::v}, {cutter.backward_weights(), &Tile::v}, {cutter.backward_data(), &Tile::x}};
+  for (const auto& [tiling, part] : passes) {
+    const bool dx = part == &Tile::x;
+    EXPECT_EQ((tiling.tiles.front().*part).h.size() < in.h, !dx);
     std::vector<int> covered(static_cast<std::size_t>(layer.conv.n * in.d * in.h));
-    for (const BandBox& box : bands.boxes) {
-      const RowBox& own = box.*part;
+    for (const Tile& tile : tiling.tiles) {
+      const RowBox& own = tile.*part;
       for (std::int64_t n = own.sample.begin; n < own.sample.end; ++n) {
         for (std::int64_t d = own.d.begin; d < own.d.end; ++d) {
           for (std::int64_t h = own.h.begin; h < own.h.end; ++h)

@@ -5,24 +5,24 @@
 #include <cstdint>
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(__CUDACC__)
-#define PETAFLOW_TILE_INSTRUCTIONS 1
+#define PETAFLOW_AMX 1
 #endif
 
 namespace petaflow {
 
 /// True where there are tiles that multiply bf16 and Linux lets this process use them.
-bool may_use_tiles();
+bool may_use_amx();
 
-#ifdef PETAFLOW_TILE_INSTRUCTIONS
+#ifdef PETAFLOW_AMX
 /// The tiles 0 to 7 of the calling thread, each of 16 rows of 64 bytes (Intel SDM, volume 1, chapter 18), for as long
 /// as the object lives.  Assembler: the intrinsics of GCC do not say which memory they read and write, and are for
 /// functions compiled for tiles alone, which others cannot inline.
-class Tiles {
+class AmxTiles {
  public:
-  Tiles() { asm volatile("ldtilecfg %0" : : "m"(kConfig)); }
-  ~Tiles() { asm volatile("tilerelease"); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
+  AmxTiles() { asm volatile("ldtilecfg %0" : : "m"(kConfig)); }
+  ~AmxTiles() { asm volatile("tilerelease"); }
+  AmxTiles(const AmxTiles&) = delete;
+  AmxTiles& operator=(const AmxTiles&) = delete;
 
   template <int kTile>
   void zero() {

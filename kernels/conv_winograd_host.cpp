@@ -1,16 +1,17 @@
 // Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
 // the multiplications of a direct one; those with stride 2 as four of them.  Host only; f32, and bf16 with transforms
 // in f32 whose results are rounded to bf16 for the products: the result's relative error is about 0.01 there. Each of
-// the 36 positions of a tile is a matrix product over the blocks of winograd_tiles.hpp.
+// the 36 positions of a patch is a matrix product over the blocks of winograd_blocks.hpp.
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/scratch.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_blocks.hpp"
 #include "kernels/winograd_phases.hpp"
-#include "kernels/winograd_tiles.hpp"
 
 namespace petaflow {
 namespace winograd {
@@ -154,28 +155,31 @@ struct UnpackGradient {
 template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
  public:
-  WinogradKernel(Pass pass, std::span<const ConvDesc> boxes)
-      : pass_(pass), threads_(boxes.front().threads), weights_{{}, pass == Pass::kBackwardData} {
+  WinogradKernel(Pass pass, std::span<const ConvDesc> tiles)
+      : pass_(pass), threads_(tiles.front().threads), weights_{{}, pass == Pass::kBackwardData} {
     const Packing packing = winograd::packing<T>(pass == Pass::kBackwardWeights);
-    for (const ConvDesc& desc : boxes) {
+    std::int64_t block_numbers = 0;
+    for (const ConvDesc& desc : tiles) {
       problems_.emplace_back(desc, weights_.reversed);
       blocks_.emplace_back(problems_.back(), packing);
-      block_numbers_ = std::max(block_numbers_, blocks_.back().numbers());
+      block_numbers = std::max(block_numbers, blocks_.back().numbers());
     }
     const Problem& p = problems_.front();
     weights_.order = {p.sources / packing.channels, p.targets, p.d.taps};
     weights_.held = packing.channels;
-    part_numbers_ = block_numbers_;
+    ScratchLayout layout;
+    layout.add<Number<T>>(block_numbers);
     if (pass == Pass::kBackwardWeights) {
       std::int64_t most = 0;  // blocks of a part
       for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), threads_));
       sums_apart_ = threads_ > 1 || most > kFewBlocks;
       exact_ = most > std::max<std::int64_t>(kFewBlocks, blocks_in_f32());
-      if (sums_apart_) part_numbers_ += elements();
-      if (exact_) part_numbers_ += elements() * static_cast<std::int64_t>(sizeof(double) / sizeof(Number<T>));
+      scratch_.sum = layout.add<float>(sums_apart_ ? elements() : 0);
+      scratch_.exact = layout.add<double>(exact_ ? elements() : 0);
     } else {
       packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
     }
+    scratch_.bytes = layout.bytes();
   }
 
   void refresh(const Context& context, const float* weights) override {
@@ -184,31 +188,29 @@ class WinogradKernel final : public ConvKernel {
            PackWeights<kTaps, T>{weights_, weights, packed_.data()});
   }
 
-  void run(const Context& context, std::size_t box, const ConvArgs& args) override {
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     // A part of the blocks for each thread; the parts' gradients are added in their order.
-    const std::int64_t count = blocks_[box].count();
-    auto* scratch = reinterpret_cast<Number<T>*>(args.scratch);
+    const std::int64_t count = blocks_[tile].count();
+    const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * scratch_.bytes; };
     launch(context, threads_, "petaflow::conv::parts[winograd]"_label, threads_, [&](std::int64_t part) {
-      Number<T>* room = scratch + part * part_numbers_;
-      float* sum = sums_apart_ ? reinterpret_cast<float*>(room + block_numbers_) : args.sum;
-      double* exact = exact_ ? reinterpret_cast<double*>(sum + elements()) : nullptr;
+      float* sum = sums_apart_ ? reinterpret_cast<float*>(own(part) + scratch_.sum) : args.sum;
+      double* exact = exact_ ? reinterpret_cast<double*>(own(part) + scratch_.exact) : nullptr;
       if (sums_apart_) std::fill_n(sum, elements(), 0.0F);
       if (exact_) std::fill_n(exact, elements(), 0.0);
-      run_blocks(box, count * part / threads_, count * (part + 1) / threads_, args, room, sum, exact);
+      run_blocks(tile, count * part / threads_, count * (part + 1) / threads_, args,
+                 reinterpret_cast<Number<T>*>(own(part)), sum, exact);
     });
     if (!sums_apart_) return;
     launch(context, threads_, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
       const std::int64_t size = weights_.order.position();
       for (std::int64_t part = 0; part < threads_; ++part) {
-        const auto* from = reinterpret_cast<const float*>(scratch + part * part_numbers_ + block_numbers_);
+        const auto* from = reinterpret_cast<const float*>(own(part) + scratch_.sum);
         for (std::int64_t i = position * size; i < (position + 1) * size; ++i) args.sum[i] += from[i];
       }
     });
   }
 
-  std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(threads_ * part_numbers_) * sizeof(Number<T>);
-  }
+  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(threads_) * scratch_.bytes; }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -216,12 +218,20 @@ class WinogradKernel final : public ConvKernel {
            UnpackGradient<kTaps>{weights_, sum, dw});
   }
 
-  std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kTile, kTaps); }
+  std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kPatch, kTaps); }
 
  private:
   using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
-  static constexpr int kTile = kEdge + 1 - kTaps;
-  static constexpr std::int64_t kFewBlocks = 5;  // whose gradients are added to those of other boxes one by one
+  static constexpr int kPatch = kEdge + 1 - kTaps;
+  // So few blocks of a part add their gradients to those of other tiles one by one: a sum apart costs a pass over all
+  // elements().  Tiles and whole tensors agree to 1e-6 so (tests/test_networks.cpp).
+  static constexpr std::int64_t kFewBlocks = 5;
+  /// Where the parts of a thread's scratch begin, in bytes; V and the patches of the target (Blocks) come first.
+  struct Scratch {
+    std::size_t sum = 0;    // backward weights, f32: the gradient of the part's blocks
+    std::size_t exact = 0;  // in double, where there are many blocks
+    std::size_t bytes = 0;  // of all
+  };
 
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
 
@@ -230,19 +240,19 @@ class WinogradKernel final : public ConvKernel {
   }
 
   /// @param exact  room for sums in double, which become `sum`; nullptr: all are in f32
-  void run_blocks(std::size_t box, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v, float* sum,
-                  double* exact) const {
-    constexpr int kTiles = packing<T>(true).tiles;
-    const Problem& p = problems_[box];
-    const Blocks& blocks = blocks_[box];
+  void run_blocks(std::size_t tile, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v,
+                  float* sum, double* exact) const {
+    constexpr int kPatches = packing<T>(true).patches;
+    const Problem& p = problems_[tile];
+    const Blocks& blocks = blocks_[tile];
     Number<T>* m = v + kPositions * blocks.v_position;
     auto* source = static_cast<T*>(weights_.reversed ? args.y : args.x);
     auto* target = static_cast<T*>(weights_.reversed ? args.x : args.y);
     for (std::int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
       if (pass_ == Pass::kBackwardWeights) {
-        transform_sources<kTiles>(p, blocks, block, source, v);
-        transform_gradients<kTile, kTiles>(p, blocks, block, target, m);
+        transform_sources<kPatches>(p, blocks, block, source, v);
+        transform_gradients<kPatch, kPatches>(p, blocks, block, target, m);
         correlate_positions(blocks, block, v, m, sum);
         if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
           move_sum(sum, exact, static_cast<std::size_t>(elements()));
@@ -250,7 +260,7 @@ class WinogradKernel final : public ConvKernel {
         auto* sums = reinterpret_cast<float*>(m);
         transform_sources<1>(p, blocks, block, source, v);
         multiply_positions(blocks, block, v, sums);
-        write_targets<kTile>(p, blocks, block, sums, target);
+        write_targets<kPatch>(p, blocks, block, sums, target);
       }
     }
     if (exact != nullptr) round_sum(exact, sum, static_cast<std::size_t>(elements()));
@@ -262,10 +272,10 @@ class WinogradKernel final : public ConvKernel {
       const Number<T>* u = packed_.data() + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
         with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
-          in_pieces(block.planes * block.tiles, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
+          in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
             with_constant<lanes::kPoints>(rows, [&](auto count) {
               multiply<count, vectors, T>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
-                                          block.tiles * blocks.v_stride, order, u + order.block(k),
+                                          block.patches * blocks.v_stride, order, u + order.block(k),
                                           m + position * blocks.m_position + begin * blocks.m_stride + k,
                                           blocks.m_stride);
             });
@@ -304,8 +314,8 @@ class WinogradKernel final : public ConvKernel {
   std::vector<Problem> problems_;
   std::vector<Blocks> blocks_;
   Packed packed_;
-  std::int64_t block_numbers_ = 0, part_numbers_ = 0;  // of a block's transforms, and all that a thread needs
-  bool sums_apart_ = false, exact_ = false;            // gradients of a part's blocks; many: in double
+  Scratch scratch_;                          // of a thread
+  bool sums_apart_ = false, exact_ = false;  // gradients of a part's blocks; many: in double
 };
 
 std::string why_not_layer(const ConvDesc& desc) {
@@ -318,81 +328,79 @@ std::string why_not_layer(const ConvDesc& desc) {
   return {};
 }
 
-// Tiles for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
-// for each box.
+// Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
+// for each tile.
 constexpr std::int64_t kFewest = 48;
 
-std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> boxes) {
-  const ConvDesc& first = boxes.front();
+std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
+  const ConvDesc& first = tiles.front();
   if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
-  if (first.transforms) return *first.transforms ? "" : "the layer has too few tiles, or most of them lie outside";
-  std::int64_t rows = 0;  // of the largest box
-  for (const ConvDesc& desc : boxes) {
+  if (first.transforms) return *first.transforms ? "" : "the layer has too few patches, or most of them lie outside";
+  std::int64_t rows = 0;  // of the largest tile
+  for (const ConvDesc& desc : tiles) {
     const Problem p(desc, pass == Pass::kBackwardData);
-    const std::int64_t tiles = p.tiles_h() * p.tiles_w();
-    rows = std::max(rows, p.samples * p.d.targets * tiles);
-    if (tiles * p.tile() * p.tile() > 2 * p.h.targets * p.w.targets) return "most of its tiles lie outside";
+    const std::int64_t patches = p.patches_h() * p.patches_w();
+    rows = std::max(rows, p.samples * p.d.targets * patches);
+    if (patches * p.patch() * p.patch() > 2 * p.h.targets * p.w.targets) return "most of its patches lie outside";
   }
   if (rows < kFewest * first.threads)
-    return fmt::format("{} tiles of a box are too few for {} thread(s), which take {} each", rows, first.threads,
+    return fmt::format("{} patches of a tile are too few for {} thread(s), which take {} each", rows, first.threads,
                        kFewest);
   return {};
 }
 
-std::string why_not(Pass pass, std::span<const ConvDesc> boxes) {
-  if (!has_phases(boxes.front())) return why_not_neighbours(pass, boxes);
-  const ConvGeometry& g = boxes.front().geometry;
+std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  if (!has_phases(tiles.front())) return why_not_neighbours(pass, tiles);
+  const ConvGeometry& g = tiles.front().geometry;
   if (g.kernel.h != g.kernel.w || g.kernel.h < 5) return "with stride 2 for 5 x 5 to 8 x 8 taps only";
-  for (const ConvDesc& box : boxes) {
-    if (std::min(box.in.h, box.in.w) < 2) return "without phases that have no pixel only";
+  for (const ConvDesc& tile : tiles) {
+    if (std::min(tile.in.h, tile.in.w) < 2) return "without phases that have no pixel only";
   }
   for (int phase = 0; phase < kPhases; ++phase) {
-    std::string reason = why_not_neighbours(pass, phase_of(boxes, phase));
+    std::string reason = why_not_neighbours(pass, phase_of(tiles, phase));
     if (!reason.empty()) return reason;
   }
   return {};
 }
 
 template <class T>
-std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> boxes) {
-  switch (boxes.front().geometry.kernel.h) {
+std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles) {
+  switch (tiles.front().geometry.kernel.h) {
     case 3:
-      return std::make_unique<WinogradKernel<3, T>>(pass, boxes);
+      return std::make_unique<WinogradKernel<3, T>>(pass, tiles);
     default:
-      return std::make_unique<WinogradKernel<4, T>>(pass, boxes);
+      return std::make_unique<WinogradKernel<4, T>>(pass, tiles);
   }
 }
 
-std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> boxes) {
-  return boxes.front().type == DType::kF32 ? make_typed<float>(pass, boxes) : make_typed<Bf16>(pass, boxes);
+std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
+  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
 }
 
-std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> boxes) {
-  if (has_phases(boxes.front())) return std::make_unique<PhasesKernel>(pass, boxes, make_neighbours);
-  return make_neighbours(pass, boxes);
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  if (has_phases(tiles.front())) return std::make_unique<PhasesKernel>(pass, tiles, make_neighbours);
+  return make_neighbours(pass, tiles);
+}
+
+TileWishes wishes(Pass pass, const ConvDesc& whole) {
+  if (!why_not(pass, {&whole, 1}).empty()) return {};
+  if (has_phases(whole)) {
+    TileWishes rows = wishes(pass, phase_of(whole, 0).desc);
+    const std::int64_t of_tile = pass == Pass::kBackwardData ? 2 : 1;  // rows of x, or of y
+    rows.align *= of_tile, rows.least *= of_tile;
+    return rows;
+  }
+  const Problem p(whole, pass == Pass::kBackwardData);
+  const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(kFewest, p.d.targets * of_plane);
+  // Tiles transform the planes that they share with their neighbours again, and should not cut patches.
+  if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(kFewest, of_plane)), samples, true};
+  return {p.patch(), ceil_div(kFewest, p.patches_w()) * p.patch(), samples, true};
 }
 
 }  // namespace
 }  // namespace winograd
 
-BoxRows winograd_rows(Pass pass, const ConvDesc& whole) {
-  if (!winograd::why_not(pass, {&whole, 1}).empty()) return {};
-  if (winograd::has_phases(whole)) {
-    BoxRows rows = winograd_rows(pass, winograd::phase_of(whole, 0).desc);
-    const std::int64_t of_box = pass == Pass::kBackwardData ? 2 : 1;  // rows of x, or of y
-    rows.align *= of_box, rows.least *= of_box;
-    return rows;
-  }
-  const winograd::Problem p(whole, pass == Pass::kBackwardData);
-  const std::int64_t of_plane = p.tiles_h() * p.tiles_w(),
-                     samples = ceil_div(winograd::kFewest, p.d.targets * of_plane);
-  // Boxes transform the planes that they share with their neighbours again, and should not cut tiles.
-  if (whole.out.d > 1)
-    return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(winograd::kFewest, of_plane)), samples, true};
-  return {p.tile(), ceil_div(winograd::kFewest, p.tiles_w()) * p.tile(), samples, true};
-}
-
 extern const ConvImpl kConvWinograd;
-const ConvImpl kConvWinograd = {"winograd", winograd::why_not, winograd::make, ConvScope::kTransform};
+const ConvImpl kConvWinograd = {"winograd", winograd::why_not, winograd::make, ConvScope::kTransform, winograd::wishes};
 
 }  // namespace petaflow

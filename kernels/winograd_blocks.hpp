@@ -1,10 +1,10 @@
-// How Winograd's convolutions cut a box into blocks, and how they fill and empty them: the transforms of sources,
-// gradients and results on the tiles of planes.
+// How Winograd's convolutions cut a tile into blocks, and how they fill and empty them: the transforms of sources,
+// gradients and results on the patches of planes.
 //
-// A block is some planes times some tiles of a plane.  Its source is transformed to V (position, plane, tile, channel),
-// where the planes are those that the taps in depth reach; rows (plane, tile) of one position are then rows of a
-// matrix, and a tap in depth shifts them by whole planes.  The matrices hold numbers of 32 bits: f32, or pairs of bf16
-// along what their product sums over, which are two channels, or two tiles where weights' gradients are summed.
+// A block is some planes times some patches of a plane.  Its source is transformed to V (position, plane, patch,
+// channel), where the planes are those that the taps in depth reach; rows (plane, patch) of one position are then rows
+// of a matrix, and a tap in depth shifts them by whole planes.  The matrices hold numbers of 32 bits: f32, or pairs of
+// bf16 along what their product sums over, which are two channels, or two patches where weights' gradients are summed.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Axis {
   std::int64_t sources, targets, taps, pad, source_stride, target_stride;
 };
 
-/// A pass over one box, seen as a correlation of a source with C channels that writes a target with K channels.
+/// A pass over one tile, seen as a correlation of a source with C channels that writes a target with K channels.
 struct Problem {
   Axis d, h, w;
   std::int64_t samples, source_n, target_n;
@@ -51,64 +51,67 @@ struct Problem {
     targets = backward ? desc.in_channels : desc.out_channels;
   }
 
-  std::int64_t tile() const { return kEdge + 1 - h.taps; }  // targets of a tile in one direction
-  std::int64_t tiles_h() const { return ceil_div(h.targets, tile()); }
-  std::int64_t tiles_w() const { return ceil_div(w.targets, tile()); }
+  std::int64_t patch() const { return kEdge + 1 - h.taps; }  // targets of a patch in one direction
+  std::int64_t patches_h() const { return ceil_div(h.targets, patch()); }
+  std::int64_t patches_w() const { return ceil_div(w.targets, patch()); }
 };
 
 /// What a number holds: one of the two is 2 in bf16.
 struct Packing {
-  int channels = 1, tiles = 1;
+  int channels = 1, patches = 1;
 };
 template <class T>
-constexpr Packing packing(bool of_tiles) {
-  return of_tiles ? Packing{1, kHeld<T>} : Packing{kHeld<T>, 1};
+constexpr Packing packing(bool of_patches) {
+  return of_patches ? Packing{1, kHeld<T>} : Packing{kHeld<T>, 1};
 }
 
 /// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the first cache.
 inline std::int64_t row_stride(std::int64_t numbers) { return numbers * 4 % 256 == 0 ? numbers + kLanes : numbers; }
 
-/// Planes [plane, plane + planes) of run `run`, tiles [tile, tile + tiles) of each of them, in `rows` rows of numbers.
+/// Planes [plane, plane + planes) of run `run`, patches [patch, patch + patches) of each of them, in `rows` rows of
+/// numbers.
 struct Block {
-  std::int64_t run, plane, planes, tile, tiles, rows;
+  std::int64_t run, plane, planes, patch, patches, rows;
 };
 
-/// How a box is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
+/// How a tile is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
 struct Blocks {
-  std::int64_t runs, run_planes, plane_tiles;  // planes that follow each other, and tiles of each
-  std::int64_t planes, tiles;                  // of a block, at most
-  std::int64_t v_stride, m_stride;             // numbers between the rows of V and of the target's tiles
-  std::int64_t v_position, m_position;         // and between their positions
-  int row_tiles;                               // tiles of a row
+  std::int64_t runs, run_planes, plane_patches;  // planes that follow each other, and patches of each
+  std::int64_t planes, patches;                  // of a block, at most
+  std::int64_t v_stride, m_stride;               // numbers between the rows of V and of the target's patches
+  std::int64_t v_position, m_position;           // and between their positions
+  int row_patches;                               // patches of a row
 
   Blocks(const Problem& p, const Packing& packing)
-      : v_stride(row_stride(p.sources / packing.channels)), m_stride(row_stride(p.targets)), row_tiles(packing.tiles) {
-    // V and the target's tiles are written once and read once: they may live in the second and third cache.
+      : v_stride(row_stride(p.sources / packing.channels)),
+        m_stride(row_stride(p.targets)),
+        row_patches(packing.patches) {
+    // V and the target's patches are written once and read once: they may live in the second and third cache.
     constexpr std::int64_t kBytes = std::int64_t{3} << 20;
     const bool deep = p.d.taps > 1;
     runs = deep ? p.samples : 1;
     run_planes = deep ? p.d.targets : p.samples * p.d.targets;
-    plane_tiles = p.tiles_h() * p.tiles_w();
+    plane_patches = p.patches_h() * p.patches_w();
     const std::int64_t rows =
-        std::max<std::int64_t>(lanes::kPoints, kBytes * row_tiles / (kPositions * 4 * (v_stride + m_stride)));
-    planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_tiles));
+        std::max<std::int64_t>(lanes::kPoints, kBytes * row_patches / (kPositions * 4 * (v_stride + m_stride)));
+    planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_patches));
     planes = ceil_div(run_planes, ceil_div(run_planes, planes));
-    tiles = std::clamp<std::int64_t>(rows / planes, 1, plane_tiles);
-    tiles = ceil_div(plane_tiles, ceil_div(plane_tiles, tiles));
-    tiles = std::min(plane_tiles, ceil_div(tiles, row_tiles) * row_tiles);
+    patches = std::clamp<std::int64_t>(rows / planes, 1, plane_patches);
+    patches = ceil_div(plane_patches, ceil_div(plane_patches, patches));
+    patches = std::min(plane_patches, ceil_div(patches, row_patches) * row_patches);
     // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
     const auto off_page = [](std::int64_t numbers) { return ceil_div(numbers, 1024) * 1024 + 2 * kLanes; };
-    v_position = off_page((planes + p.d.taps - 1) * ceil_div(tiles, row_tiles) * v_stride);
-    m_position = off_page(planes * ceil_div(tiles, row_tiles) * m_stride);
+    v_position = off_page((planes + p.d.taps - 1) * ceil_div(patches, row_patches) * v_stride);
+    m_position = off_page(planes * ceil_div(patches, row_patches) * m_stride);
   }
 
   std::int64_t numbers() const { return kPositions * (v_position + m_position); }
-  std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_tiles, tiles); }
+  std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_patches, patches); }
   Block operator[](std::int64_t i) const {
-    const std::int64_t across = ceil_div(plane_tiles, tiles), along = ceil_div(run_planes, planes);
-    const std::int64_t tile = i % across * tiles, plane = i / across % along * planes;
-    const std::int64_t some = std::min(tiles, plane_tiles - tile);
-    return {i / across / along, plane, std::min(planes, run_planes - plane), tile, some, ceil_div(some, row_tiles)};
+    const std::int64_t across = ceil_div(plane_patches, patches), along = ceil_div(run_planes, planes);
+    const std::int64_t patch = i % across * patches, plane = i / across % along * planes;
+    const std::int64_t some = std::min(patches, plane_patches - patch);
+    return {i / across / along, plane, std::min(planes, run_planes - plane), patch, some, ceil_div(some, row_patches)};
   }
 };
 
@@ -154,26 +157,26 @@ KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane<T>& plane, std::int64_t h,
   }
 }
 
-/// Where the tiles of a row begin; one that does not exist lies above the plane.
-template <int kTiles>
+/// Where the patches of a row begin; one that does not exist lies above the plane.
+template <int kPatches>
 struct Corners {
-  std::int64_t h[kTiles], w[kTiles];
+  std::int64_t h[kPatches], w[kPatches];
 
   Corners(const Problem& p, const Block& block, std::int64_t row, std::int64_t pad_h, std::int64_t pad_w) {
-    const std::int64_t across = p.tiles_w(), size = p.tile();
-    for (int n = 0; n < kTiles; ++n) {
-      const std::int64_t tile = row * kTiles + n;
-      h[n] = tile < block.tiles ? (block.tile + tile) / across * size - pad_h : -std::int64_t{kEdge};
-      w[n] = (block.tile + tile) % across * size - pad_w;
+    const std::int64_t across = p.patches_w(), size = p.patch();
+    for (int n = 0; n < kPatches; ++n) {
+      const std::int64_t patch = row * kPatches + n;
+      h[n] = patch < block.patches ? (block.patch + patch) / across * size - pad_h : -std::int64_t{kEdge};
+      w[n] = (block.patch + patch) % across * size - pad_w;
     }
   }
 };
 
-/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kTiles
-/// tiles.
-template <int kTiles, class T>
+/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
+/// patches.
+template <int kPatches, class T>
 void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<T>* v) {
-  using Stored = std::conditional_t<kTiles == 1, T, Number<T>>;       // pairs of channels are neighbours anyway
+  using Stored = std::conditional_t<kPatches == 1, T, Number<T>>;     // pairs of channels are neighbours anyway
   constexpr int kStored = std::is_same_v<Stored, Number<T>> ? 1 : 2;  // in a number
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
     const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
@@ -184,10 +187,10 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
       continue;
     }
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      const Corners<kTiles> at(p, block, r, p.h.pad, p.w.pad);
+      const Corners<kPatches> at(p, block, r, p.h.pad, p.w.pad);
       for (std::int64_t c = 0; c < p.sources; c += kLanes) {
         auto* to = reinterpret_cast<Stored*>(rows + r * blocks.v_stride) + c;
-        both_ways<kEdge, kEdge, kTiles>(
+        both_ways<kEdge, kEdge, kPatches>(
             [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); }, transform_source,
             [&](int column, const auto& values) {
               unrolled<kEdge>([&](auto row) {
@@ -199,25 +202,25 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
   }
 }
 
-/// Writes the targets of a block from the sums m (position, plane, tile, channel).
-template <int kTile, class T>
+/// Writes the targets of a block from the sums m (position, plane, patch, channel).
+template <int kPatch, class T>
 void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
   for (std::int64_t i = 0; i < block.planes; ++i) {
     const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
-    for (std::int64_t t = 0; t < block.tiles; ++t) {
+    for (std::int64_t t = 0; t < block.patches; ++t) {
       const Corners<1> at(p, block, t, 0, 0);
       const std::int64_t h = at.h[0], w = at.w[0];
-      const int rows = static_cast<int>(std::min<std::int64_t>(kTile, plane.h - h)),
-                columns = static_cast<int>(std::min<std::int64_t>(kTile, plane.w - w));
+      const int rows = static_cast<int>(std::min<std::int64_t>(kPatch, plane.h - h)),
+                columns = static_cast<int>(std::min<std::int64_t>(kPatch, plane.w - w));
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
-        const float* from = m + (i * block.tiles + t) * blocks.m_stride + c;
+        const float* from = m + (i * block.patches + t) * blocks.m_stride + c;
         T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
-        both_ways<kEdge, kTile, 1>(
+        both_ways<kEdge, kPatch, 1>(
             [&](int, int row, auto& in) {
               unrolled<kEdge>(
                   [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
             },
-            transform_result<kTile>,
+            transform_result<kPatch>,
             [&](int column, const auto& out) {
               if (column >= columns) return;
               for (int row = 0; row < rows; ++row)
@@ -228,18 +231,18 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
   }
 }
 
-/// The tiles of the output gradient, transformed: D (position, plane, row of kTiles tiles, channel).
-template <int kTile, int kTiles, class T>
+/// The patches of the output gradient, transformed: D (position, plane, row of kPatches patches, channel).
+template <int kPatch, int kPatches, class T>
 void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, T* target, Number<T>* m) {
   for (std::int64_t i = 0; i < block.planes; ++i) {
     const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      const Corners<kTiles> at(p, block, r, 0, 0);
+      const Corners<kPatches> at(p, block, r, 0, 0);
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
         Number<T>* to = m + (i * block.rows + r) * blocks.m_stride + c;
-        both_ways<kTile, kEdge, kTiles>(
+        both_ways<kPatch, kEdge, kPatches>(
             [&](int n, int row, auto& in) { load_row(plane, at.h[n] + row, at.w[n], c, in); },
-            transform_gradient<kTile>,
+            transform_gradient<kPatch>,
             [&](int column, const auto& out) {
               unrolled<kEdge>(
                   [&](auto row) { store_number(to + (row * kEdge + column) * blocks.m_position, out, row); });

@@ -1,0 +1,26 @@
+// Backward weights in bf16 by dot products of pairs (AVX512_BF16): conv_shifts.hpp in vectors.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kernels/conv_shifts.hpp"
+
+namespace petaflow {
+namespace {
+
+// Transposing x costs most where its channels are few, and few outputs leave sums unused.
+std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  if (!lanes::kMultipliesPairs) return "no dot products of bf16 (AVX512_BF16) here";
+  if (std::string reason = shifts::why_not(pass, tiles); !reason.empty()) return reason;
+  const ConvDesc& desc = tiles.front();
+  if (std::min(desc.in_channels, desc.out_channels) < shifts::kEdge)
+    return fmt::format("for {} or more channels only", shifts::kEdge);
+  return {};
+}
+
+}  // namespace
+
+extern const ConvImpl kConvDots;
+const ConvImpl kConvDots = {"dots", why_not, shifts::make<shifts::DotProducts>, ConvScope::kSome};
+
+}  // namespace petaflow

@@ -1,0 +1,212 @@
+#include "nn/tiles.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <unistd.h>
+
+#include "kernels/register_blocks.hpp"
+
+namespace petaflow {
+
+std::int64_t level2_bytes() {
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  const std::int64_t cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#else
+  const std::int64_t cache = 0;
+#endif
+  return cache > 0 ? cache : std::int64_t{1} << 20;
+}
+
+std::int64_t Tiling::largest_v_bytes(const Shape& v, DType type) const {
+  std::int64_t rows = 0;
+  for (const Tile& tile : tiles) rows = std::max(rows, tile.v.rows());
+  return rows * v.w * v.c * static_cast<std::int64_t>(size_of(type));
+}
+
+Strides dense_tile(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole) {
+  Strides dense = Strides::of(extent, channels);
+  // Of one sample the distance to the next says nothing but that there may be several planes.
+  if (samples == 1) dense.n = whole.n;
+  return dense;
+}
+
+TileCutter::TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const ConvPassOptions& options,
+                       ConvRole role)
+    : conv_(conv),
+      role_(role),
+      epilogue_(epilogue),
+      options_(options),
+      deep_(conv.out.d > 1),
+      slots_(slots),
+      budget_bytes_(options.cache_share * static_cast<double>(level2_bytes())) {
+  const ConvGeometry& g = conv.geometry;
+  d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};
+  h_ = {conv.in.h, conv.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h};
+}
+
+Interval TileCutter::Direction::in_under(const Interval& rows) const {
+  return {std::max<std::int64_t>(0, rows.begin * stride - pad),
+          std::min(in, (rows.end - 1) * stride - pad + (kernel - 1) * dilation + 1)};
+}
+
+Interval TileCutter::Direction::out_over(const Interval& rows) const {
+  const std::int64_t lowest = rows.begin + pad - (kernel - 1) * dilation;
+  return {lowest <= 0 ? 0 : ceil_div(lowest, stride), std::min(out, (rows.end - 1 + pad) / stride + 1)};
+}
+
+ConvDesc TileCutter::describe(const Tile& tile) const {
+  ConvDesc desc = conv_;
+  desc.n = tile.x.sample.size();
+  desc.threads = 1;
+  const RowBox &reads = transposed() ? tile.v : tile.x, &writes = transposed() ? tile.x : tile.v;
+  const auto clip = [](const Direction& whole, const Interval& x, const Interval& v, std::int64_t& in,
+                       std::int64_t& out, std::int64_t& pad_begin, std::int64_t& pad_end) {
+    in = x.size(), out = v.size();
+    pad_begin = whole.pad + x.begin - v.begin * whole.stride;
+    // Strides may leave rows of x that nothing reads.
+    pad_end =
+        std::max<std::int64_t>(0, (out - 1) * whole.stride + (whole.kernel - 1) * whole.dilation + 1 - pad_begin - in);
+  };
+  ConvGeometry& g = desc.geometry;
+  clip(d_, reads.d, writes.d, desc.in.d, desc.out.d, g.pad_begin.d, g.pad_end.d);
+  clip(h_, reads.h, writes.h, desc.in.h, desc.out.h, g.pad_begin.h, g.pad_end.h);
+  if (transposed()) {
+    desc.x_strides = dense_tile(desc.n, desc.in, desc.in_channels, conv_.x_strides);
+  } else {
+    desc.y_strides = Strides::of(desc.out, desc.out_channels);
+  }
+  return desc;
+}
+
+// Cuts the planes (3-D) or rows (2-D) of each sample into tiles of equal height (as wished) whose v fits the budget.
+// Where the lowest ones do not, the rows of planes are cut too (MLPerf's first layer, two planes of 128^3 with 32
+// channels: gradients of weights 89 to 79 ms in f32), unless the implementation has wishes: Winograd's transforms would
+// do more work; where samples are small, some are grouped.  One whole tensor where there would be too few tiles to keep
+// the threads of its kernel busy.
+template <class MakeTile>
+Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const {
+  const TileWishes wished = wishes.value_or(TileWishes{});
+  const auto even = [](const Cut& cut, std::int64_t height) {
+    const std::int64_t align = std::min(cut.align, cut.rows);
+    return std::min(cut.rows, ceil_div(ceil_div(cut.rows, ceil_div(cut.rows, height)), align) * align);
+  };
+  const auto fitting = [&](const Cut& cut, double row_bytes) {
+    const std::int64_t align = std::min(cut.align, cut.rows),
+                       height = static_cast<std::int64_t>(budget_bytes_ / row_bytes) / align * align;
+    return std::clamp(std::max(height, cut.least), align, cut.rows);
+  };
+  const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
+  const double line_bytes = static_cast<double>(epilogue_.desc().v.w * epilogue_.desc().v.c *
+                                                static_cast<std::int64_t>(size_of(conv_.type))),
+               inner_bytes = outer.v_rows * inner.v_rows * line_bytes,  // of one row of a plane
+      outer_bytes = static_cast<double>(inner.rows) * inner_bytes;
+  const std::int64_t samples = conv_.n;
+  std::int64_t height = fitting(outer, outer_bytes);
+  // Several for each slot, so that all threads are busy to the end; the heights that an implementation wishes are worth
+  // more than that (Winograd's transforms of shared planes: SC18 3.0 to 7.0 samples/s together with the transforms).
+  const std::int64_t enough = wished.fit ? slots_ : 4 * slots_;
+  if (samples * ceil_div(outer.rows, height) < enough) {
+    const std::int64_t least = wished.fit ? std::min(outer.least, outer.rows) : 1;
+    height = std::max(least, ceil_div(outer.rows, ceil_div(enough, samples)));
+  }
+  height = even(outer, height);
+  const std::int64_t inner_height =
+      wished.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
+  std::int64_t group = 1;
+  if (height == outer.rows && inner_height == inner.rows) {
+    const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
+    group = std::max(wished.samples, std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, samples / enough)));
+  }
+
+  Tiling tiling;
+  const auto add = [&](const Tile& tile) {
+    ConvDesc desc = describe(tile);
+    if (wishes) desc.transforms = wishes->fit;
+    const auto found = std::ranges::find_if(tiling.shapes, [&](const ConvDesc& d) { return same_tile(d, desc); });
+    tiling.tiles.push_back(tile);
+    tiling.tiles.back().shape = static_cast<std::size_t>(found - tiling.shapes.begin());
+    if (found == tiling.shapes.end()) tiling.shapes.push_back(desc);
+  };
+  const std::int64_t count =
+      ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, inner_height);
+  if (options_.tiles && kOnHost && count > 1 && (conv_.threads == 1 || count >= slots_)) {
+    for (std::int64_t n = 0; n < samples; n += group) {
+      for (std::int64_t i = 0; i < outer.rows; i += height) {
+        for (std::int64_t j = 0; j < inner.rows; j += inner_height) {
+          const Interval sample{n, std::min(samples, n + group)}, first{i, std::min(outer.rows, i + height)},
+              second{j, std::min(inner.rows, j + inner_height)};
+          Tile tile = make_tile(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first});
+          // Planes that are not cut stay whole, with rows that pooling or strides leave unread: as neighbours.
+          if (deep_ && inner_height == inner.rows) tile.x.h = {0, x_rows(h_)}, tile.v.h = {0, v_rows(h_)};
+          add(tile);
+        }
+      }
+    }
+    const bool possible = std::ranges::all_of(tiling.shapes, [](const ConvDesc& desc) {
+      const Extent& pad = desc.geometry.pad_begin;
+      return pad.d >= 0 && pad.h >= 0 && desc.out.volume() > 0 && desc.in.volume() > 0;
+    });
+    if (possible) return tiling;
+    tiling = Tiling{};
+  }
+  const EpilogueDesc& e = epilogue_.desc();
+  tiling.tiles.push_back({{{0, samples}, {0, x_rows(d_)}, {0, x_rows(h_)}}, whole_box(e.v), whole_box(e.y), 0});
+  tiling.shapes.push_back(conv_);
+  if (wishes) tiling.shapes.back().transforms = wishes->fit;
+  return tiling;
+}
+
+Tiling TileCutter::forward() const {
+  const EpilogueDesc& desc = epilogue_.desc();
+  const Extent& stride = desc.pool.stride;
+  const auto direction = [&](const Direction& axis, std::int64_t y_rows, std::int64_t pool_stride,
+                             const TileWishes& wished) {
+    // Tiles of a transposed convolution hold as many rows of each phase of its stride.
+    const std::int64_t align = transposed() ? std::lcm(wished.align, axis.stride) : wished.align;
+    return Cut{y_rows, std::lcm(align, pool_stride) / pool_stride, ceil_div(wished.least, pool_stride),
+               static_cast<double>(std::min(pool_stride, v_rows(axis)))};
+  };
+  const Wishes suits = wishes(Pass::kForward);
+  // A transform computes whole patches of `align` rows.  Where pooling windows overlap or leave rows unread they are
+  // completed, so that each patch sums the same numbers as in the whole tensor.
+  const std::int64_t patch = along(false, suits).align;
+  return cut(suits, direction(d_, desc.y.d, stride.d, along(true, suits)),
+             direction(h_, desc.y.h, stride.h, along(false, suits)), [&](const RowBox& y) {
+               RowBox v = epilogue_.v_under(y);
+               v.h = {v.h.begin / patch * patch, std::min(v_rows(h_), ceil_div(v.h.end, patch) * patch)};
+               return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, y};
+             });
+}
+
+Tiling TileCutter::backward_weights() const {
+  const Extent& stride = epilogue_.desc().pool.stride;
+  const Wishes suits = wishes(Pass::kBackwardWeights);
+  const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const TileWishes& wished) {
+    if (!transposed()) return Cut{axis.out, std::lcm(wished.align, pool_stride), wished.least, 1};
+    // Of x, neighbours share some rows: a tile of v is as high as keeps them few, and those of x whole patches.
+    constexpr std::int64_t kMostShared = 8;  // one in so many
+    const std::int64_t rows =
+        ceil_div(std::max(wished.least, kMostShared * axis.shared()), wished.align) * wished.align;
+    const std::int64_t own = std::lcm((rows - axis.shared()) * axis.stride, pool_stride);
+    return Cut{axis.in, own, own, 1};
+  };
+  return cut(suits, direction(d_, stride.d, along(true, suits)), direction(h_, stride.h, along(false, suits)),
+             [&](const RowBox& v) { return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, {}}; });
+}
+
+Tiling TileCutter::backward_data() const {
+  const auto direction = [&](const Direction& axis, const TileWishes& wished) {
+    if (transposed()) return Cut{axis.out, wished.align, wished.least, static_cast<double>(axis.stride)};
+    return Cut{axis.in, std::lcm(wished.align, axis.stride), wished.least, 1 / static_cast<double>(axis.stride)};
+  };
+  // Planes stay whole: cut ones would need more of v above and below than they write, oneDNN has only its reference for
+  // them, and first layers, which have the large planes, have no dx.
+  const Wishes suits = wishes(Pass::kBackwardData);
+  Cut rows = direction(h_, along(false, suits));
+  if (deep_) rows.least = rows.rows;
+  return cut(suits, direction(d_, along(true, suits)), rows,
+             [&](const RowBox& x) { return Tile{x, {x.sample, v_of(d_, x.d), v_of(h_, x.h)}, {}}; });
+}
+
+}  // namespace petaflow
