@@ -365,17 +365,18 @@ class Bench {
         loss(DType::kF32, c.rows), weight(DType::kF32, c.rows), y(DType::kF32, c.elements()),
         dy(DType::kF32, c.elements());
     const std::vector<std::int32_t> labels(static_cast<std::size_t>(c.rows));
-    state_.label = labels.data(), state_.target = probabilities.floats(), state_.weight = weight.floats();
+    state_.weight = weight.floats();
     const auto element = static_cast<std::int64_t>(size_of(type_));
     portable(shape, "loss", "softmax_xent", c.elements() * (2 * element + 4), [&] {
-      softmax_cross_entropy(context_, {Tensor::dense(outputs, type_, x.data()), probabilities.floats(), loss.floats(),
-                                       Tensor::dense(outputs, type_, dx.data())});
+      softmax_cross_entropy(
+          context_, {Tensor::dense(outputs, type_, x.data()), labels.data(), 1, probabilities.floats(), loss.floats(),
+                     Tensor::dense(outputs, type_, dx.data())});
     });
     for (const RegressionError error : {RegressionError::kAbsolute, RegressionError::kSquared}) {
       const char* name = error == RegressionError::kAbsolute ? "absolute" : "squared";
       portable(shape, "loss", name, 12 * c.elements(), [&] {
         regression_loss(context_, error,
-                        {Tensor::dense(outputs, DType::kF32, y.data()), loss.floats(),
+                        {Tensor::dense(outputs, DType::kF32, y.data()), probabilities.floats(), 1, loss.floats(),
                          Tensor::dense(outputs, DType::kF32, dy.data())});
       });
     }

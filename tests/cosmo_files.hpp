@@ -17,14 +17,14 @@ namespace petaflow::test {
 struct Cube {
   std::vector<std::int16_t> counts;
   std::vector<float> targets;
-  Sample sample;
+  float weight = 0;
 };
 
 inline Cube read_cube(const CosmoData& data, std::int64_t index) {
   Cube cube{std::vector<std::int16_t>(static_cast<std::size_t>(data.sample_elements())),
-            std::vector<float>(static_cast<std::size_t>(data.targets())),
-            {}};
-  cube.sample = data.read(index, std::as_writable_bytes(std::span(cube.counts)), cube.targets);
+            std::vector<float>(static_cast<std::size_t>(data.targets().front().count))};
+  cube.weight = data.read(
+      index, {std::as_writable_bytes(std::span(cube.counts)), {std::as_writable_bytes(std::span(cube.targets))}});
   return cube;
 }
 

@@ -278,4 +278,31 @@ inline const MatrixCase kMatrixCases[] = {
     // clang-format on
 };
 
+/// Softmax cross-entropy at every pixel.
+struct PixelSoftmaxCase {
+  const char* name;
+  Shape logits;  // with the batch
+  bool weighted = false;
+  int ignored = -1;
+};
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+inline void PrintTo(const PixelSoftmaxCase& c, std::ostream* out) { *out << c.name; }
+
+// Runs hold 64 pixels.
+inline const PixelSoftmaxCase kPixelSoftmaxCases[] = {
+    // clang-format off
+    {"one_pixel",     {3,  4, 1,  1,  1}},
+    {"one_class",     {2,  1, 1,  3,  4}},
+    {"one_run",       {2,  3, 1,  8,  8}},
+    {"rest",          {3,  3, 1,  9, 23}},
+    {"weighted",      {2,  3, 1, 16, 18}, true},
+    {"ignored",       {2,  5, 1, 11, 13}, false, 2},
+    {"both",          {2,  3, 1, 24, 36}, true,  0},
+    {"ignored_255",   {2, 21, 1,  7,  9}, true,  255},
+    {"3d",            {2,  4, 5,  6,  7}, true},
+    {"256_classes",   {1, 256, 1, 5,  4}},
+    // clang-format on
+};
+
 }  // namespace petaflow::cases

@@ -62,7 +62,7 @@ TEST_F(Augment, EachPartCanBeSwitchedOffWithoutChangingTheOthers) {
   const auto run = [&](const AugmentOptions& options, std::uint64_t index) {
     auto image = image_;
     RandomSequence random(random_stream(5, RandomPurpose::kAugment, 3), index);
-    DetectorAugment(kDims, options)(std::as_writable_bytes(std::span(image)), random);
+    DetectorAugment(kDims, options)({std::as_writable_bytes(std::span(image))}, random);
     return image;
   };
   std::set<std::vector<float>> seen;

@@ -190,7 +190,7 @@ TEST_F(CosmoFiles, Refusals) {
   options = quarter();
   options.labels_optional = true;
   const Cube unknown = read_cube(open_cosmo(options, {folder / "bare.h5"}), 3);
-  EXPECT_EQ(unknown.sample.label, -1);
+  EXPECT_EQ(unknown.weight, 0);
   EXPECT_TRUE(std::isnan(unknown.targets[0]));
 
   // NumPy's files.
@@ -358,7 +358,7 @@ TEST_F(CosmoFiles, WhatWasNeverWrittenIsTheFillValue) {
         const CosmoData data = open_cosmo(quarter(), {folder / "empty.h5"});
         std::vector<std::int16_t> counts(4 * 4 * 4 * 2, 7);
         std::vector<float> targets(2);
-        data.read(5, std::as_writable_bytes(std::span(counts)), targets);
+        data.read(5, {std::as_writable_bytes(std::span(counts)), {std::as_writable_bytes(std::span(targets))}});
         EXPECT_EQ(counts, std::vector<std::int16_t>(counts.size(), static_cast<std::int16_t>(fill)));
       }
     }
@@ -477,7 +477,7 @@ TEST(CubeSymmetry, AllFortyEightOccur) {
   for (std::uint64_t i = 0; i < 2000; ++i) {
     std::vector<std::int16_t> image = cube;
     RandomSequence random(random_stream(1, RandomPurpose::kAugment), i);
-    symmetry(std::as_writable_bytes(std::span(image)), random);
+    symmetry({std::as_writable_bytes(std::span(image))}, random);
     ++seen[image];
     EXPECT_EQ(image[2 * 13], 13);  // the centre stays
     for (std::size_t p = 0; p < 27; ++p) ASSERT_EQ(image[2 * p + 1], 100 + image[2 * p]);

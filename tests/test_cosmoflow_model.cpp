@@ -285,12 +285,14 @@ TEST_P(CosmoflowGolden, StepsAgreeWithPyTorch) {
   for (; state.step < std::ssize(golden_["losses"]); ++state.step) {
     const std::int64_t first = state.step * kBatch % kSamples;
     const auto step = static_cast<std::size_t>(state.step);
-    state.target = device_targets.data() + first * c.outputs;
     device_state.set(state);
     fill_cubes(net.input(), first);
     net.forward(context_);
-    loss.run(context_, net.output(), Tensor::dense(net.output().shape, DType::kF32, scores.data()),
-             net.output_gradient(), losses.data());
+    LossOperands operands;
+    operands.output = net.output(), operands.doutput = net.output_gradient(), operands.losses = losses.data();
+    operands.target = device_targets.data() + first * c.outputs;
+    operands.scores = Tensor::dense(net.output().shape, DType::kF32, scores.data());
+    loss.run(context_, operands);
     net.backward(context_, gradient.data());
     if (step == 0) {
       ASSERT_EQ(golden_["gradients"].size(), net.parameters().size());

@@ -21,7 +21,7 @@ void expect_values(const HepData& data, std::int64_t channels, std::int64_t firs
   ASSERT_EQ(data.sample_dims(), (std::array<std::int64_t, 4>{channels, 1, kHeight, kWidth}));
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
   for (std::int64_t i = 0; i < kEvents; ++i) {
-    const Sample sample = test::read_f32(data, first_event + i, pixels);
+    const auto sample = test::read_f32(data, first_event + i, pixels);
     EXPECT_EQ(sample.label, static_cast<int>(kLabel(i)));
     for (std::int64_t row = 0, p = 0; row < kHeight; ++row) {
       for (std::int64_t column = 0; column < kWidth; ++column) {
@@ -77,7 +77,7 @@ TEST(HepData, EventsCarryWeightsAndSelection) {
   std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements()));
   std::array<double, 2> sum = {0, 0};
   for (std::int64_t i = 0; i < kEvents; ++i) {
-    const Sample sample = test::read_f32(data, i, pixels);
+    const auto sample = test::read_f32(data, i, pixels);
     sum[static_cast<std::size_t>(sample.label)] += sample.weight;
   }
   EXPECT_NEAR(sum[0], 6, 1e-5);  // mean 1 per class
@@ -200,7 +200,7 @@ TEST(HepData, RealTriggerTowers) {
   float low = 0, high = 0;
   std::vector<float> pixels(26 * 32), largest[2];
   for (std::int64_t i = 0; i < data.size(); ++i) {
-    const Sample sample = test::read_f32(data, i, pixels);
+    const auto sample = test::read_f32(data, i, pixels);
     low = std::min(low, std::ranges::min(pixels));
     high = std::max(high, std::ranges::max(pixels));
     largest[sample.label].push_back(std::ranges::max(pixels));

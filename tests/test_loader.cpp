@@ -33,23 +33,37 @@ namespace {
 
 using test::error_of;
 
-/// Sample i is 2 x 1 x 2 x 3 pixels of 100 i + place, with the targets i and -i.
+/// Sample i is 2 x 1 x 2 x 3 pixels of 100 i + place; its targets: class i mod 2, the numbers i and -i, a map whose
+/// pixels are pixels of the first channel's place, and i mod 4 boxes: box b begins at column b of the first row, where
+/// the image is what it says next.
 class CountingData final : public Dataset {
  public:
   explicit CountingData(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::array<std::int64_t, 4> sample_dims() const override { return {2, 1, 2, 3}; }
-  std::int64_t targets() const override { return 2; }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
-    const auto pixels = numbers<float>(sample);
+  std::vector<TargetSpec> targets() const override {
+    return {TargetSpec::label("class", 2), TargetSpec::numbers("numbers", 2),
+            TargetSpec::class_map("map", 12, {1, 2, 3}), TargetSpec::boxes("boxes", 3, 5)};
+  }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    const auto pixels = numbers<float>(sample.input);
     if (index == bad_) user_error("sample {} is bad", index);
     if (slow_us_ > 0) std::this_thread::sleep_for(std::chrono::microseconds(slow_us_ * (index % 3)));
     std::iota(pixels.begin(), pixels.end(), static_cast<float>(100 * index));
-    targets[0] = static_cast<float>(index);
-    targets[1] = -targets[0];
+    sample.target<std::int32_t>(0).front() = static_cast<std::int32_t>(index % 2);
+    sample.target<float>(1)[0] = static_cast<float>(index);
+    sample.target<float>(1)[1] = -static_cast<float>(index);
+    for (std::size_t p = 0; p < 6; ++p) sample.target<std::uint8_t>(2)[p] = static_cast<std::uint8_t>(2 * p);
+    BoxTarget boxes(sample.targets[3], 5);
+    boxes.resize(static_cast<std::size_t>(index % 4));
+    for (std::size_t b = 0; b < boxes.size(); ++b) {
+      std::ranges::fill(boxes[b], static_cast<float>(10 * index) + static_cast<float>(b));
+      boxes[b][0] = static_cast<float>(b);
+      boxes[b][1] = pixels[2 * b];
+    }
     ++reads_;
     policy_ = sched_getscheduler(0);
-    return {static_cast<std::int32_t>(index % 2), 0.5F + static_cast<float>(index)};
+    return 0.5F + static_cast<float>(index);
   }
 
   std::int64_t bad_ = -1;
@@ -63,23 +77,40 @@ class CountingData final : public Dataset {
 struct Seen {
   std::vector<std::int64_t> indices;
   std::vector<std::int32_t> labels;
-  std::vector<float> weights, targets, images;
+  std::vector<float> weights, numbers, images;
+  std::vector<std::uint8_t> maps;
+  std::vector<std::byte> boxes;
   bool operator==(const Seen&) const = default;
 };
+
+/// What a batch holds of target t.
+template <class T>
+std::span<const T> target(const Batch& batch, std::size_t t) {
+  const std::size_t bytes = batch.indices.size() * batch.targets[t].spec.bytes();
+  return {reinterpret_cast<const T*>(batch.targets[t].data), bytes / sizeof(T)};
+}
+
+template <class T>
+void append_target(std::vector<T>& seen, const Batch& batch, std::size_t t) {
+  const auto values = target<T>(batch, t);
+  seen.insert(seen.end(), values.begin(), values.end());
+}
 
 const float* images(const Batch& batch) { return reinterpret_cast<const float*>(batch.samples); }
 
 void append(Seen& seen, const Batch& batch) {
   seen.indices.insert(seen.indices.end(), batch.indices.begin(), batch.indices.end());
-  seen.labels.insert(seen.labels.end(), batch.labels.begin(), batch.labels.end());
+  append_target(seen.labels, batch, 0);
+  append_target(seen.numbers, batch, 1);
+  append_target(seen.maps, batch, 2);
+  append_target(seen.boxes, batch, 3);
   seen.weights.insert(seen.weights.end(), batch.weights.begin(), batch.weights.end());
-  seen.targets.insert(seen.targets.end(), batch.targets.begin(), batch.targets.end());
   seen.images.insert(seen.images.end(), images(batch), images(batch) + batch.indices.size() * 12);
 }
 
-void augment(std::span<std::byte> sample, RandomSequence& random) {
+void augment(const SampleBytes& sample, RandomSequence& random) {
   DetectorAugment({2, 1, 2, 3}, {})(sample, random);
-  numbers<float>(sample)[0] += static_cast<float>(random.uniform());
+  numbers<float>(sample.input)[0] += static_cast<float>(random.uniform());
 }
 
 /// All batches of one epoch, as seen by `ranks` ranks and put together again.
@@ -150,7 +181,16 @@ TEST(Loader, EachSampleOnceInAnOrderOfItsEpoch) {
     const auto index = first.indices[i];
     EXPECT_EQ(first.labels[i], index % 2);
     EXPECT_EQ(first.weights[i], 0.5F + static_cast<float>(index));
+    EXPECT_EQ(first.numbers[2 * i], static_cast<float>(index));
+    EXPECT_EQ(first.numbers[2 * i + 1], -static_cast<float>(index));
     EXPECT_EQ(first.images[12 * i + 11], static_cast<float>(100 * index + 11));
+    EXPECT_EQ(first.maps[6 * i + 5], 10);
+    const std::size_t box_bytes = data.targets()[3].bytes();
+    std::vector<std::byte> bytes(&first.boxes[i * box_bytes], &first.boxes[i * box_bytes] + box_bytes);
+    const BoxTarget boxes(bytes, 5);
+    ASSERT_EQ(boxes.size(), static_cast<std::size_t>(index % 4));
+    for (std::size_t b = 0; b < boxes.size(); ++b)
+      EXPECT_EQ(boxes[b][4], static_cast<float>(10 * index) + static_cast<float>(b));
   }
   options.shuffle = false;
   const auto plain = epoch_of(data, options, 3).indices;
@@ -188,6 +228,46 @@ TEST(Loader, AugmentationFollowsTheSampleNotItsPlace) {
   }
 }
 
+// A mirror of the image is one of its map and its boxes: all know their places.
+TEST(Loader, AugmentationSeesSampleAndTargetsTogether) {
+  const CountingData data(64);
+  const auto flip = [](const SampleBytes& sample, RandomSequence& random) {
+    if (random.below(2) == 0) return;
+    mirror(numbers<float>(sample.input), {2, 1, 2, 3}, ImageAxis::kW);
+    mirror(sample.target<std::uint8_t>(2), {1, 1, 2, 3}, ImageAxis::kW);
+    const BoxTarget boxes(sample.targets[3], 5);
+    for (std::size_t b = 0; b < boxes.size(); ++b) boxes[b][0] = 2 - boxes[b][0];
+  };
+  const Seen seen = epoch_of(data, {.global_batch = 4, .seed = 3, .augment = flip}, 0);
+  const std::size_t box_bytes = data.targets()[3].bytes();
+  int flipped = 0;
+  for (std::size_t i = 0; i < 64; ++i) {
+    flipped += seen.maps[6 * i] != 0;
+    std::vector<std::byte> bytes(&seen.boxes[i * box_bytes], &seen.boxes[i * box_bytes] + box_bytes);
+    const BoxTarget boxes(bytes, 5);
+    ASSERT_EQ(boxes.size(), static_cast<std::size_t>(seen.indices[i] % 4));
+    for (std::size_t b = 0; b < boxes.size(); ++b) {
+      ASSERT_EQ(seen.images[12 * i + 2 * static_cast<std::size_t>(boxes[b][0])], boxes[b][1]);
+    }
+    for (std::size_t p = 0; p < 6; ++p) {
+      ASSERT_EQ(seen.images[12 * i + 2 * p] - static_cast<float>(100 * seen.indices[i]),
+                static_cast<float>(seen.maps[6 * i + p]));
+    }
+  }
+  EXPECT_GT(flipped, 16);
+  EXPECT_LT(flipped, 48);
+}
+
+TEST(BoxTarget, RefusesMoreThanThereIsRoomFor) {
+  std::vector<std::byte> bytes(TargetSpec::boxes("", 3, 5).bytes(), std::byte{1});
+  BoxTarget boxes(bytes, 5);
+  EXPECT_EQ(boxes.room(), 3U);
+  EXPECT_HOLDS(error_of([&] { boxes.resize(4); }), "4 boxes where there is room for 3");
+  boxes.resize(1);
+  EXPECT_EQ(boxes[2][4], 0.0F);
+  EXPECT_NE(boxes[0][4], 0.0F);
+}
+
 TEST(Loader, PadsTheLastBatch) {
   const CountingData data(9);
   for (const bool last_rank : {false, true}) {
@@ -205,7 +285,10 @@ TEST(Loader, PadsTheLastBatch) {
       if (last_rank) {
         EXPECT_EQ(batch.indices, (std::vector<std::int64_t>{-1, -1, -1}));
         EXPECT_EQ(batch.weights, (std::vector<float>{0, 0, 0}));
-        EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{0, 0, 0}));
+        for (std::size_t t = 0; t < 4; ++t) {
+          EXPECT_EQ(reinterpret_cast<std::uintptr_t>(batch.targets[t].data) % 64, 0U);
+          EXPECT_TRUE(std::ranges::all_of(target<std::byte>(batch, t), [](std::byte b) { return b == std::byte{0}; }));
+        }
         EXPECT_TRUE(std::all_of(images(batch), images(batch) + 36, [](float x) { return x == 0; }));
       }
     }

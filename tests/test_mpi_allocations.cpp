@@ -49,10 +49,10 @@ class Uncounted final : public Dataset {
   std::int64_t size() const override { return data_.size(); }
   std::array<std::int64_t, 4> sample_dims() const override { return data_.sample_dims(); }
   DType type() const override { return data_.type(); }
-  std::int64_t targets() const override { return data_.targets(); }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
+  std::vector<TargetSpec> targets() const override { return data_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
     allocations::ignored = true;
-    return data_.read(index, sample, targets);
+    return data_.read(index, sample);
   }
 
  private:
@@ -61,12 +61,12 @@ class Uncounted final : public Dataset {
 
 /// Steps ask for nothing but what libraries are known to.
 /// @param onednn_per_step  bytes
-void expect_none(const CommonOptions& options, const Graph& graph, const Loss& loss,
+void expect_none(const CommonOptions& options, const Graph& graph, const Objective& objective,
                  std::size_t onednn_per_step = kOnednnPerStep) {
   if (!kOnHost) GTEST_SKIP() << "SKIPPED: what CUDA asks for is its own";
   const auto comm = make_communicator();
-  TrainStep step(*comm, Context(), step_options(options), graph, loss);
-  const SyntheticData made_up(2 * kSteps * options.train.batch, graph, graph.output().c, loss.targets(graph.output()));
+  TrainStep step(*comm, Context(), step_options(options), graph, objective);
+  const SyntheticData made_up(2 * kSteps * options.train.batch, graph, step.targets());
   const Uncounted data(made_up);
   Loader loader(data, loader_options(options.train, options.data, step.share()));
   loader.start_epoch(0);
@@ -116,12 +116,13 @@ class Allocations : public testing::TestWithParam<std::tuple<bool, std::string>>
 
 TEST_P(Allocations, HepAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options(1), hep::model({}, Shape{1, 3, 1, 224, 224}), SoftmaxLoss());
+  expect_none(options(1), hep::model({}, Shape{1, 3, 1, 224, 224}), {"class", std::make_shared<SoftmaxLoss>()});
 }
 
 TEST_P(Allocations, CosmoFlowAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options(1), cosmoflow("sc18", 1, 128, CountScale::kMean), RegressionLoss(RegressionError::kSquared));
+  expect_none(options(1), cosmoflow("sc18", 1, 128, CountScale::kMean),
+              {"parameters", std::make_shared<RegressionLoss>(RegressionError::kSquared)});
 }
 
 // Without Winograd's transforms oneDNN sums the gradients of weights in thousands of pieces of tiles.
@@ -129,13 +130,14 @@ TEST_P(Allocations, CosmoFlowAsksForNoneDirectly) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
   CommonOptions direct = options(1);
   direct.kernels.conv.rule = ConvRequest::Rule::kDirect;
-  expect_none(direct, cosmoflow("sc18", 1, 128, CountScale::kMean), RegressionLoss(RegressionError::kSquared),
-              32 * kOnednnPerStep);
+  expect_none(direct, cosmoflow("sc18", 1, 128, CountScale::kMean),
+              {"parameters", std::make_shared<RegressionLoss>(RegressionError::kSquared)}, 32 * kOnednnPerStep);
 }
 
 TEST_P(Allocations, CosmoFlowOfMlperfAsksForNone) {
   if (!one_rank()) GTEST_SKIP() << "on one rank";
-  expect_none(options(1), cosmoflow("mlperf", 4, 64, CountScale::kLog1p), RegressionLoss(RegressionError::kSquared));
+  expect_none(options(1), cosmoflow("mlperf", 4, 64, CountScale::kLog1p),
+              {"parameters", std::make_shared<RegressionLoss>(RegressionError::kSquared)});
 }
 
 TEST_P(Allocations, BatchNormAsksForNone) {
@@ -143,13 +145,13 @@ TEST_P(Allocations, BatchNormAsksForNone) {
   common.optimizer.clip_norm = 1;
   common.optimizer.larc = 0.01;
   expect_none(common, cosmoflow("quick", 4, 32, CountScale::kLog1p, "global"),
-              RegressionLoss(RegressionError::kSquared));
+              {"parameters", std::make_shared<RegressionLoss>(RegressionError::kSquared)});
 }
 
 TEST_P(Allocations, DeterministicTrainingAsksForNone) {
   CommonOptions deterministic = options(4);
   deterministic.train.deterministic = true;
-  expect_none(deterministic, hep::model({}, Shape{1, 3, 1, 64, 64}), SoftmaxLoss());
+  expect_none(deterministic, hep::model({}, Shape{1, 3, 1, 64, 64}), {"class", std::make_shared<SoftmaxLoss>()});
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Allocations, testing::Combine(testing::Bool(), testing::Values("f32", "bf16")),

@@ -85,7 +85,7 @@ TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
     const auto elements = static_cast<std::size_t>(together->sample_elements());
     std::vector<float> x(elements), y(elements);
     for (std::int64_t i = 0; i < 50; ++i) {
-      const Sample s = test::read_f32(*together, i, x), t = test::read_f32(*single, i, y);
+      const auto s = test::read_f32(*together, i, x), t = test::read_f32(*single, i, y);
       EXPECT_EQ(x, y) << cache << " sample " << i;
       EXPECT_EQ(s.label, t.label);
       EXPECT_EQ(s.weight, t.weight);
@@ -164,10 +164,11 @@ class Counted final : public Dataset {
  public:
   std::int64_t size() const override { return 11; }
   std::array<std::int64_t, 4> sample_dims() const override { return {1, 1, 1, 1}; }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
+  std::vector<TargetSpec> targets() const override { return {}; }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
     reads[static_cast<std::size_t>(index)] += 1;
-    numbers<float>(sample)[0] = 0;
-    return {};
+    numbers<float>(sample.input)[0] = 0;
+    return 1;
   }
   mutable std::vector<double> reads = std::vector<double>(11, 0.0);
 };

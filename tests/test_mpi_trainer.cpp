@@ -173,8 +173,9 @@ class AllRows final : public Evaluator {
  public:
   void add(const PredictedBatch& batch) override {
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      std::vector<float> row(batch.output(i).begin(), batch.output(i).end());
-      row.insert(row.end(), batch.score(i).begin(), batch.score(i).end());
+      const PredictedOutput& output = batch.outputs.front();
+      std::vector<float> row(output.value(i).begin(), output.value(i).end());
+      row.insert(row.end(), output.score(i).begin(), output.score(i).end());
       rows_.add(batch.indices[i], row);
     }
   }
@@ -233,9 +234,10 @@ class BadData final : public Dataset {
  public:
   std::int64_t size() const override { return 48; }
   std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override {
+  std::vector<TargetSpec> targets() const override { return good_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
     if (index == 17) user_error("sample 17 is broken");
-    return good_.read(index, sample, targets);
+    return good_.read(index, sample);
   }
 
  private:
@@ -307,7 +309,7 @@ TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
   graph.add<Conv>("conv3", ConvOptions::same_2d(5, 3))
       .add<BatchNorm>("norm3", BatchNormOptions{BatchNormScope::kGlobal});
   graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
-  const SoftmaxLoss loss;
+  const Objective loss("class", std::make_shared<SoftmaxLoss>());
   const tiny::Data data(48);
   TrainStep step(*all, Context(), step_options(common), graph, loss);
   LoaderOptions loader_options;

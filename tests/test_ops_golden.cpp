@@ -119,12 +119,12 @@ TEST(Golden, CrossEntropy) {
   const DeviceArray<float> x(logits), dx(logits.size()), p(logits.size()), loss(weights.size()), weight(weights);
   const DeviceArray<std::int32_t> label(labels);
   StepState state;
-  state.label = label.data(), state.weight = weight.data(), state.loss_scale = 1 / static_cast<float>(n);
+  state.weight = weight.data(), state.loss_scale = 1 / static_cast<float>(n);
   const DeviceArray<StepState> step(std::vector<StepState>{state});
   Context context = testing_support::context_for(2);
   context.step = step.data();
-  softmax_cross_entropy(context, {Tensor::dense({n, classes}, DType::kF32, x.data()), p.data(), loss.data(),
-                                  Tensor::dense({n, classes}, DType::kF32, dx.data())});
+  softmax_cross_entropy(context, {Tensor::dense({n, classes}, DType::kF32, x.data()), label.data(), 1, p.data(),
+                                  loss.data(), Tensor::dense({n, classes}, DType::kF32, dx.data())});
   EXPECT_LE(largest_error(doubles(loss.get()), g["loss"].get<std::vector<double>>(), 1), 1e-6);
   EXPECT_LE(largest_error(doubles(p.get()), g["probabilities"].get<std::vector<double>>(), 1), 1e-6);
   EXPECT_LE(largest_error(doubles(dx.get()), g["dlogits"].get<std::vector<double>>(), 0.1), 1e-6);

@@ -57,12 +57,12 @@ XentResult run_xent(const std::vector<float>& logits, const std::vector<std::int
   const DeviceArray<std::int32_t> label(labels);
   const DeviceArray<float> weight(weights), probabilities(logits.size()), loss(labels.size());
   StepState state;
-  state.label = label.data(), state.weight = weight.data(), state.loss_scale = loss_scale;
+  state.weight = weight.data(), state.loss_scale = loss_scale;
   const DeviceArray<StepState> step(std::vector<StepState>{state});
   SoftmaxCrossEntropy args;
   args.logits = Tensor::dense({n, classes}, kDTypeOf<T>, x.data());
   args.dlogits = Tensor::dense({n, classes}, kDTypeOf<T>, dx.data());
-  args.probabilities = probabilities.data(), args.loss = loss.data();
+  args.labels = label.data(), args.probabilities = probabilities.data(), args.loss = loss.data();
   softmax_cross_entropy(context_with(step), args);
   XentResult result{probabilities.get(), loss.get(), {}};
   for (const T value : dx.get()) result.dlogits.push_back(static_cast<double>(static_cast<float>(value)));
@@ -154,15 +154,15 @@ TEST(RegressionLoss, MatchesDouble) {
     if (c.rows > 1) weights[1] = 0, outputs[static_cast<std::size_t>(c.columns)] = NAN;
     const DeviceArray<float> x(outputs), target(targets), weight(weights);
     StepState state;
-    state.target = target.data(), state.weight = weight.data(), state.loss_scale = 0.25F;
+    state.weight = weight.data(), state.loss_scale = 0.25F;
     const DeviceArray<StepState> step(std::vector<StepState>{state});
     for (const RegressionError error : {RegressionError::kAbsolute, RegressionError::kSquared}) {
       const bool squared = error == RegressionError::kSquared;
       const DeviceArray<float> dx(std::vector<float>(outputs.size(), NAN)), loss(weights.size());
       const Shape shape{c.rows, c.columns};
-      regression_loss(
-          context_with(step), error,
-          {Tensor::dense(shape, DType::kF32, x.data()), loss.data(), Tensor::dense(shape, DType::kF32, dx.data())});
+      regression_loss(context_with(step), error,
+                      {Tensor::dense(shape, DType::kF32, x.data()), target.data(), 1, loss.data(),
+                       Tensor::dense(shape, DType::kF32, dx.data())});
       std::vector<double> sums(weights.size()), gradients;
       for (std::size_t i = 0; i < outputs.size(); ++i) {
         const auto row = i / static_cast<std::size_t>(c.columns);

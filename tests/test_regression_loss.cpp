@@ -23,15 +23,18 @@ Result run(RegressionError error, std::int64_t channels, const std::vector<float
   const DeviceArray<float> loss(std::vector<float>(weights.size(), NAN)),
       scores(std::vector<float>(outputs.size(), NAN)), gradient(std::vector<float>(outputs.size(), NAN));
   StepState state;
-  state.target = target.data(), state.weight = weight.data(), state.loss_scale = loss_scale;
+  state.weight = weight.data(), state.loss_scale = loss_scale;
   const DeviceArray<StepState> step(std::vector<StepState>{state});
   Context context = testing_support::context_for(2);
   context.step = step.data();
   const auto tensor = [&](const DeviceArray<float>& values) {
     return Tensor::dense({n, channels}, DType::kF32, values.data());
   };
-  RegressionLoss(error).run(context, tensor(x), tensor(scores), with_gradient ? tensor(gradient) : Tensor{},
-                            loss.data());
+  LossOperands operands;
+  operands.output = tensor(x), operands.target = target.data(), operands.scores = tensor(scores),
+  operands.losses = loss.data();
+  if (with_gradient) operands.doutput = tensor(gradient);
+  RegressionLoss(error).run(context, operands);
   return {loss.get(), scores.get(), gradient.get()};
 }
 

@@ -172,14 +172,16 @@ class GoldenCubes final : public Dataset {
  public:
   std::int64_t size() const override { return 40; }
   std::array<std::int64_t, 4> sample_dims() const override { return {1, 6, 6, 6}; }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
-    const auto pixels = numbers<float>(sample);
+  std::vector<TargetSpec> targets() const override { return {TargetSpec::label("class", 2)}; }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    const auto pixels = numbers<float>(sample.input);
     const auto count = static_cast<std::int64_t>(pixels.size());
     for (std::int64_t i = 0; i < count; ++i) {
       const float value = golden_value(index * count + i, 0.7548776662466927);
       pixels[static_cast<std::size_t>(i)] = index % 2 == 0 ? value : value * value * value;
     }
-    return {static_cast<std::int32_t>(index % 2), 1.0F};
+    sample.target<std::int32_t>(0).front() = static_cast<std::int32_t>(index % 2);
+    return 1;
   }
 };
 
@@ -204,7 +206,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     options.optimizer.weight_decay = 0.1;
     options.optimizer.larc = name == "larc" ? 0.01 : 0;
     SelfCommunicator comm;
-    const SoftmaxLoss loss;
+    const Objective loss("class", std::make_shared<SoftmaxLoss>());
     TrainStep step(comm, Context(), step_options(options), graph, loss);
     Network& network = step.network();
     std::vector<float> weights = testing_support::to_host<float>(network.weights(), network.parameter_elements());

@@ -47,7 +47,7 @@ struct Run {
   std::size_t judgements = 0;
   SelfCommunicator comm;
   Data train{16}, validation{8};
-  SoftmaxLoss loss;
+  Objective loss{"class", std::make_shared<SoftmaxLoss>()};
 };
 
 }  // namespace petaflow::tiny

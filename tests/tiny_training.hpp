@@ -31,12 +31,14 @@ class Data final : public Dataset {
   explicit Data(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
   std::array<std::int64_t, 4> sample_dims() const override { return {kSample.c, kSample.d, kSample.h, kSample.w}; }
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const override {
-    const auto pixels = numbers<float>(sample);
+  std::vector<TargetSpec> targets() const override { return {TargetSpec::label("class", 2)}; }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    const auto pixels = numbers<float>(sample.input);
     RandomSequence random(random_stream(3, RandomPurpose::kGenerate), static_cast<std::uint64_t>(index));
     const std::int32_t label = random.below(2) == 1;
     for (float& pixel : pixels) pixel = static_cast<float>(random.normal() + 0.5 * label);
-    return {label, static_cast<float>(0.5 + random.uniform())};
+    sample.target<std::int32_t>(0).front() = label;
+    return static_cast<float>(0.5 + random.uniform());
   }
 
  private:
@@ -100,7 +102,7 @@ struct Training {
   }
 
   Data data;
-  SoftmaxLoss loss;
+  Objective loss{"class", std::make_shared<SoftmaxLoss>()};
   TrainStep step;
   Loader loader;
 };

@@ -52,7 +52,8 @@ std::vector<T> gathered(Communicator& comm, const std::vector<std::vector<T>>& r
 Features features_of(Communicator& comm, const CosmoData& data, std::int64_t samples, const SpectrumMeter& meter) {
   const auto [first, last] = share_of_samples(samples, comm.rank(), comm.size());
   const std::int64_t channels = data.sample_dims()[0];
-  const auto count = static_cast<std::size_t>(last - first), targets = static_cast<std::size_t>(data.targets());
+  const auto count = static_cast<std::size_t>(last - first),
+             targets = static_cast<std::size_t>(data.targets().front().count);
   std::vector<std::vector<double>> spectra(count), histograms(count);
   std::vector<std::vector<float>> labels(count, std::vector<float>(targets));
   agree(comm, [&] {
@@ -60,7 +61,8 @@ Features features_of(Communicator& comm, const CosmoData& data, std::int64_t sam
       if (stop_request() != StopRequest::kNone) user_error("the run is asked to stop");
       thread_local std::vector<std::int16_t> counts;
       counts.resize(static_cast<std::size_t>(data.sample_elements()));
-      data.read(first + static_cast<std::int64_t>(i), std::as_writable_bytes(std::span(counts)), labels[i]);
+      data.read(first + static_cast<std::int64_t>(i),
+                {std::as_writable_bytes(std::span(counts)), {std::as_writable_bytes(std::span(labels[i]))}});
       spectra[i] = meter.features(counts);
       histograms[i] = histogram_features(counts, channels);
     });

@@ -39,8 +39,8 @@ CosmoflowEvaluator::CosmoflowEvaluator(Task& task, const CosmoData& data, const 
 
 void CosmoflowEvaluator::add(const PredictedBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    estimates_.add(batch.indices[i], batch.output(i));
-    labels_.add(batch.indices[i], batch.target(i));
+    estimates_.add(batch.indices[i], batch.outputs.front().value(i));
+    labels_.add(batch.indices[i], batch.targets.front().of<float>(i));
   }
 }
 
@@ -87,9 +87,11 @@ PredictionRows prediction_rows(const Options& options, const PredictedBatch& bat
     units.push_back(parameter.unit);
   }
   const auto width = std::ssize(parameters);
-  return {{{"estimate", physical(batch.outputs), width},
-           {"estimate_normalised", batch.outputs, width},
-           {"true", physical(batch.targets), width}},
+  const std::vector<float>& estimates = batch.outputs.front().values;
+  const auto labels = batch.targets.front().all<float>();
+  return {{{"estimate", physical(estimates), width},
+           {"estimate_normalised", estimates, width},
+           {"true", physical({labels.begin(), labels.end()}), width}},
           {{"parameters", fmt::format("{}", fmt::join(names, "\n"))},
            {"units", fmt::format("{}", fmt::join(units, "\n"))}}};
 }

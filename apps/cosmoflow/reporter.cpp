@@ -27,9 +27,9 @@ const CosmoflowEvaluator& of_cosmoflow(const Evaluator& evaluator) {
 /// The middle slice of the first sample in each of at most four channels.
 json slices_json(const CosmoData& data) {
   const auto [channels, depth, height, width] = data.sample_dims();
-  std::vector<std::int16_t> counts(static_cast<std::size_t>(data.sample_elements()));
-  std::vector<float> targets(static_cast<std::size_t>(data.targets()));
-  data.read(0, std::as_writable_bytes(std::span(counts)), targets);
+  const SampleStorage cube(data);
+  data.read(0, cube.bytes());
+  const auto counts = cube.input<std::int16_t>();
   const std::int64_t shown = std::min(channels, std::ssize(kRedshifts));
   const std::int16_t* const middle = counts.data() + depth / 2 * height * width * channels;
   std::int16_t most = 1;

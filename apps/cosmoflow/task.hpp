@@ -26,9 +26,9 @@ class CosmoflowTask final : public Task {
     add_network(graph, options_.model, std::ssize(options_.data.parameters));
     return graph;
   }
-  std::unique_ptr<Loss> loss() const override {
-    const bool squared = options_.loss == "mse";
-    return std::make_unique<RegressionLoss>(squared ? RegressionError::kSquared : RegressionError::kAbsolute);
+  Objective objective() const override {
+    const RegressionError error = options_.loss == "mse" ? RegressionError::kSquared : RegressionError::kAbsolute;
+    return {"parameters", std::make_shared<RegressionLoss>(error)};
   }
 
   std::string scan(const std::vector<std::string>& files, DataRole role) const override {

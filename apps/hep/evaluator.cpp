@@ -7,7 +7,7 @@ namespace petaflow::hep {
 
 void HepEvaluator::add(const PredictedBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    const std::span<const float> logits = batch.output(i);
+    const std::span<const float> logits = batch.outputs.front().value(i);
     const std::array<float, 1> log_odds = {logits[1] - logits[0]};
     rows_.add(batch.indices[i], log_odds);
   }
@@ -41,7 +41,7 @@ std::vector<PredictionColumn> prediction_columns(const HepData& data, const Pred
   std::vector<float> score;
   std::vector<std::int32_t> label;
   for (std::size_t i = 0; i < batch.size(); ++i) {
-    score.push_back(batch.score(i)[1]);
+    score.push_back(batch.outputs.front().score(i)[1]);
     label.push_back(data.events()[static_cast<std::size_t>(batch.indices[i])].label);
   }
   return {{"score", score}, {"label", label}};

@@ -1,8 +1,6 @@
 // The azimuth phi in the images: where it runs, and what training may change along it.
 #pragma once
 
-#include <functional>
-#include <span>
 #include <string>
 
 #include "hep/options.hpp"
@@ -26,8 +24,7 @@ inline void check_phi_axis(const Options& options, const HepData& data, const st
 }
 
 /// What changes training samples; empty: nothing.
-inline std::function<void(std::span<std::byte>, RandomSequence&)> augmentation(AugmentOptions augment,
-                                                                               const HepData& train) {
+inline Augmentation augmentation(AugmentOptions augment, const HepData& train) {
   if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta && augment.energy_jitter == 0) return {};
   augment.phi = train.phi_axis();
   if (augment.roll_phi && !train.phi_is_whole()) {

@@ -105,8 +105,9 @@ struct Picture {
 
 Picture picture(const HepData& data, std::int64_t index, const ImageScale& scale) {
   const auto [channels, depth, height, width] = data.sample_dims();
-  std::vector<float> pixels(static_cast<std::size_t>(channels * depth * height * width));
-  data.read(index, std::as_writable_bytes(std::span(pixels)), {});
+  const SampleStorage sample(data);
+  data.read(index, sample.bytes());
+  const auto pixels = sample.input<float>();
   const bool transpose = data.phi_axis() == ImageAxis::kH;
   Picture result{std::vector<float>(static_cast<std::size_t>(height * width)), transpose ? width : height,
                  transpose ? height : width};

@@ -22,7 +22,7 @@ class HepTask final : public Task {
     return {1, data.channels * std::ssize(data.options.transforms), 1, data.height, data.width};
   }
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
-  std::unique_ptr<Loss> loss() const override { return std::make_unique<SoftmaxLoss>(); }
+  Objective objective() const override { return {"class", std::make_shared<SoftmaxLoss>()}; }
 
   std::string scan(const std::vector<std::string>& files, DataRole role) const override {
     HepIndex index = scan_hep(data_options(options_.data, role), files);

@@ -339,16 +339,17 @@ void CosmoData::read_stored(std::size_t file, const Box& box, std::span<std::int
   labels = record.labels(options_.labels_optional);
 }
 
-Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const {
-  PETAFLOW_REQUIRE(
-      index >= 0 && index < size() && sample.size() == sample_bytes() && std::ssize(targets) == this->targets(),
-      "sample {} of {}, {} bytes, {} targets", index, size(), sample.size(), targets.size());
+float CosmoData::read(std::int64_t index, const SampleBytes& sample) const {
+  const auto targets = sample.target<float>(0);
+  PETAFLOW_REQUIRE(index >= 0 && index < size() && sample.input.size() == sample_bytes() &&
+                       targets.size() == options_.parameters.size(),
+                   "sample {} of {}, {} bytes, {} targets", index, size(), sample.input.size(), targets.size());
   thread_local std::vector<std::int16_t> stored;
   thread_local std::vector<float> labels;
   const auto file = static_cast<std::size_t>(index / cubes_per_file());
   const std::int64_t cube = index % cubes_per_file(), edge = options_.edge;
   const Box box{{cube / (cuts_ * cuts_) * edge, cube / cuts_ % cuts_ * edge, cube % cuts_ * edge}, edge};
-  const auto counts = numbers<std::int16_t>(sample);
+  const auto counts = numbers<std::int16_t>(sample.input);
   const auto taken = static_cast<std::size_t>(options_.channels), there = static_cast<std::size_t>(index_.channels);
   const std::string& path = index_.files[file];
   if (taken != there) stored.resize(static_cast<std::size_t>(edge * edge * edge * index_.channels));
@@ -372,7 +373,7 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
 
   if (labels.empty() && options_.labels_optional) {
     std::ranges::fill(targets, std::numeric_limits<float>::quiet_NaN());
-    return {-1, 1};
+    return 0;
   }
   for (std::size_t t = 0; t < targets.size(); ++t) {
     const auto place = static_cast<std::size_t>(options_.parameters[t]);
@@ -380,7 +381,7 @@ Sample CosmoData::read(std::int64_t index, std::span<std::byte> sample, std::spa
     constexpr float kEnd = 1.01F;  // scaled in single precision, from parameters with few digits
     if (!(std::abs(targets[t]) <= kEnd)) refuse_label(path, place, labels);
   }
-  return {};
+  return 1;
 }
 
 std::vector<std::string> CosmoData::notes() const {
@@ -436,7 +437,7 @@ CubeSymmetry::CubeSymmetry(const std::array<std::int64_t, 4>& dims) : edge_(dims
     user_error("samples of {} x {} x {} are no cubes", dims[1], dims[2], dims[3]);
 }
 
-void CubeSymmetry::operator()(std::span<std::byte> sample, RandomSequence& random) const {
+void CubeSymmetry::operator()(const SampleBytes& sample, RandomSequence& random) const {
   constexpr std::array<std::array<std::size_t, 3>, 6> kOrders = {
       {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}};
   const std::uint32_t symmetry = random.below(48);
@@ -450,7 +451,7 @@ void CubeSymmetry::operator()(std::span<std::byte> sample, RandomSequence& rando
     if (mirrored) start += (edge_ - 1) * steps[order[axis]];
   }
   thread_local std::vector<std::int16_t> old;
-  const auto counts = numbers<std::int16_t>(sample);
+  const auto counts = numbers<std::int16_t>(sample.input);
   old.assign(counts.begin(), counts.end());
   const auto copy = [&](auto channels) {  // known to the compiler where it matters: a pixel is one load and one store
     std::int16_t* to = counts.data();

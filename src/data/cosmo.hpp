@@ -32,7 +32,7 @@ struct CosmoDataOptions {
   std::int64_t channels = 4;             // taken from the front
   std::vector<std::int64_t> parameters;  // positions in the files' labels of what is to be predicted
   std::vector<LabelRange> ranges;        // of the files' labels, in order; none: not checked
-  bool labels_optional = false;          // a file without has targets NaN and label -1
+  bool labels_optional = false;          // a file without has targets NaN and weight 0
 };
 
 /// What is known of the files before they are read.
@@ -65,10 +65,12 @@ class CosmoData final : public Dataset {
     return {options_.channels, options_.edge, options_.edge, options_.edge};
   }
   DType type() const override { return DType::kI16; }
-  std::int64_t targets() const override { return std::ssize(options_.parameters); }
+  std::vector<TargetSpec> targets() const override {
+    return {TargetSpec::numbers("parameters", std::ssize(options_.parameters))};
+  }
   /// Throws Error(kUser) naming the file where it is not like the first one, damaged, or has negative counts or labels
   /// that are no scaled parameters.
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
+  float read(std::int64_t index, const SampleBytes& sample) const override;
 
   std::vector<std::string> files() const override { return index_.files; }
   /// Into how many samples a file is cut, and the ranges that its labels stand for.
@@ -105,13 +107,13 @@ class CosmoData final : public Dataset {
   std::unique_ptr<RecentlyUsed<OpenHdf5>> open_;
 };
 
-/// One of the 48 symmetries of the cube (axes permuted and mirrored), drawn with equal probability and applied to a
-/// sample (D, H, W, C) of int16 with D = H = W, in place.
+/// One of the 48 symmetries of the cube (axes permuted and mirrored), drawn with equal probability and applied to the
+/// input (D, H, W, C) of int16 with D = H = W, in place.
 class CubeSymmetry {
  public:
   /// @param dims C, D, H, W.  Throws Error(kUser) where they are no cube.
   explicit CubeSymmetry(const std::array<std::int64_t, 4>& dims);
-  void operator()(std::span<std::byte> sample, RandomSequence& random) const;
+  void operator()(const SampleBytes& sample, RandomSequence& random) const;
 
  private:
   std::int64_t edge_, channels_;

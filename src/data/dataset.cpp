@@ -14,12 +14,23 @@ std::int64_t Dataset::sample_elements() const {
   return c * d * h * w;
 }
 
+SampleStorage::SampleStorage(const Dataset& data) {
+  const std::vector<TargetSpec> targets = data.targets();
+  storage_.emplace_back(data.sample_bytes());
+  bytes_.input = storage_.back();
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    storage_.emplace_back(targets[i].bytes());
+    bytes_.targets.at(i) = storage_.back();
+  }
+}
+
 std::vector<float> channel_maxima(const Dataset& data, SampleRange range) {
   const auto channels = static_cast<std::size_t>(data.sample_dims()[0]);
-  std::vector<float> pixels(static_cast<std::size_t>(data.sample_elements())), maxima(channels, 0.0F);
-  std::vector<float> targets(static_cast<std::size_t>(data.targets()));
+  std::vector<float> maxima(channels, 0.0F);
+  const SampleStorage sample(data);
+  const auto pixels = sample.input<float>();
   for (std::int64_t i = range.first; i < range.last; ++i) {
-    data.read(i, std::as_writable_bytes(std::span(pixels)), targets);
+    data.read(i, sample.bytes());
     for (std::size_t p = 0; p < pixels.size(); ++p) {
       float& maximum = maxima[p % channels];
       maximum = std::max(maximum, std::abs(pixels[p]));
@@ -29,9 +40,8 @@ std::vector<float> channel_maxima(const Dataset& data, SampleRange range) {
 }
 
 void check_samples(const Dataset& data, SampleRange range) {
-  std::vector<std::byte> sample(data.sample_bytes());
-  std::vector<float> targets(static_cast<std::size_t>(data.targets()));
-  for (std::int64_t i = range.first; i < range.last; ++i) data.read(i, sample, targets);
+  const SampleStorage sample(data);
+  for (std::int64_t i = range.first; i < range.last; ++i) data.read(i, sample.bytes());
 }
 
 }  // namespace petaflow

@@ -1,6 +1,7 @@
 // What a data set is to the rest of petaflow: samples of one shape, addressed by index.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +10,10 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/error.hpp"
+#include "base/target.hpp"
 
 namespace petaflow {
-
-struct Sample {
-  std::int32_t label = 0;  // -1: what is to be predicted is not known
-  float weight = 1;        // of the loss
-};
 
 /// Where a sample comes from.
 struct SampleOrigin {
@@ -28,6 +26,43 @@ template <class T>
 std::span<T> numbers(std::span<std::byte> bytes) {
   return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
+
+/// One sample with its targets, as bytes in memory that somebody else owns (a batch).
+struct SampleBytes {
+  std::span<std::byte> input;                                  // (D, H, W, C), of the set's type
+  std::array<std::span<std::byte>, kMaxTargets> targets = {};  // in the order of Dataset::targets()
+
+  /// A target as TargetKind lists them: float for numbers, std::int32_t for a class, std::uint8_t for a map.
+  template <class T>
+  std::span<T> target(std::size_t i) const {
+    return numbers<T>(targets[i]);
+  }
+};
+
+/// The boxes of a sample, at most as many as there is room for.
+class BoxTarget {
+ public:
+  /// @param fields  of a box
+  BoxTarget(std::span<std::byte> bytes, std::int64_t fields)
+      : count_(numbers<std::int32_t>(bytes.first(sizeof(std::int32_t))).front()),
+        values_(numbers<float>(bytes.subspan(sizeof(std::int32_t)))),
+        fields_(static_cast<std::size_t>(fields)) {}
+
+  std::size_t size() const { return static_cast<std::size_t>(count_); }
+  std::size_t room() const { return values_.size() / fields_; }
+  std::span<float> operator[](std::size_t i) const { return values_.subspan(i * fields_, fields_); }
+  /// Sets how many there are, and the places of the others to zeros.  Throws a failure where there is no room.
+  void resize(std::size_t count) {
+    PETAFLOW_REQUIRE(count <= room(), "{} boxes where there is room for {}", count, room());
+    count_ = static_cast<std::int32_t>(count);
+    std::ranges::fill(values_.subspan(count * fields_), 0.0F);
+  }
+
+ private:
+  std::int32_t& count_;
+  std::span<float> values_;
+  std::size_t fields_;
+};
 
 /// Samples [first, last).
 struct SampleRange {
@@ -51,11 +86,11 @@ class Dataset {
   /// How samples and their numbers follow from the files where that is not plain: a sentence each, for people.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual SampleOrigin origin(std::int64_t index) const { return {0, index}; }
-  /// Numbers to be predicted for a sample (regression); 0: its class.
-  virtual std::int64_t targets() const { return 0; }
-  /// Fills a sample, (D, H, W, C): channels last, transformed and normalised; and its targets.  Throws Error naming
-  /// file and sample.
-  virtual Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const = 0;
+  /// What is to be predicted for a sample; names are unique.
+  virtual std::vector<TargetSpec> targets() const = 0;
+  /// Fills a sample, channels last, transformed and normalised; and its targets, whose bytes may hold anything before.
+  /// Returns its weight in the loss; 0: its targets are not known.  Throws Error naming file and sample.
+  virtual float read(std::int64_t index, const SampleBytes& sample) const = 0;
 
   // A set that was just opened may have to be completed before it is read: by what is in its files, which ranks share
   // the reading of (train/open_data.hpp).
@@ -71,6 +106,21 @@ class Dataset {
   /// C D H W, numbers of one sample.
   std::int64_t sample_elements() const;
   std::size_t sample_bytes() const { return static_cast<std::size_t>(sample_elements()) * size_of(type()); }
+};
+
+/// Memory for one sample and its targets.
+class SampleStorage {
+ public:
+  explicit SampleStorage(const Dataset& data);
+  const SampleBytes& bytes() const { return bytes_; }
+  template <class T>
+  std::span<T> input() const {
+    return numbers<T>(bytes_.input);
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> storage_;
+  SampleBytes bytes_;
 };
 
 /// Largest absolute value of each channel over a range of f32 samples.

@@ -269,8 +269,8 @@ void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t coun
   }
 }
 
-Sample HepData::read(std::int64_t index, std::span<std::byte> sample, std::span<float> /*targets*/) const {
-  const auto pixels = numbers<float>(sample);
+float HepData::read(std::int64_t index, const SampleBytes& sample) const {
+  const auto pixels = numbers<float>(sample.input);
   const std::int64_t elements = sample_elements();
   PETAFLOW_REQUIRE(index >= 0 && index < size() && std::ssize(pixels) == elements, "sample {} of {}, {} floats of {}",
                    index, size(), pixels.size(), elements);
@@ -288,7 +288,10 @@ Sample HepData::read(std::int64_t index, std::span<std::byte> sample, std::span<
   }
   for (std::size_t p = 0, c = 0; p < pixels.size(); ++p, c = c + 1 == maxima_.size() ? 0 : c + 1)
     pixels[p] /= maxima_[c];
-  return {events()[i].label, loss_weights_.empty() ? 1.0F : loss_weights_[i]};
+  const std::int32_t label = events()[i].label;
+  sample.target<std::int32_t>(0).front() = label;
+  if (label < 0) return 0;
+  return loss_weights_.empty() ? 1.0F : loss_weights_[i];
 }
 
 }  // namespace petaflow

@@ -67,13 +67,15 @@ class HepData final : public Dataset {
 
   std::int64_t size() const override { return static_cast<std::int64_t>(events().size()); }
   std::array<std::int64_t, 4> sample_dims() const override { return {channels_, 1, height_, width_}; }
+  /// 0: background, 1: signal, -1: not known
+  std::vector<TargetSpec> targets() const override { return {TargetSpec::label("class", 2)}; }
   std::vector<std::string> files() const override;
   SampleOrigin origin(std::int64_t index) const override {
     const HepEvent& event = events()[static_cast<std::size_t>(index)];
     return {event.file, event.index};
   }
   /// Throws Error(kUser) naming file and event where a pixel is NaN or infinite, or cannot be read.
-  Sample read(std::int64_t index, std::span<std::byte> sample, std::span<float> targets) const override;
+  float read(std::int64_t index, const SampleBytes& sample) const override;
 
   std::span<float> memory() override { return cache_; }
   void load(SampleRange range) override;

@@ -9,6 +9,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "data/idle_thread.hpp"
@@ -40,21 +41,26 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
       options_(std::move(options)),
       slots_(options_.end - options_.begin),
       steps_((data.size() + options_.global_batch - 1) / std::max<std::int64_t>(options_.global_batch, 1)),
-      sample_bytes_(data.sample_bytes()),
-      targets_(static_cast<std::size_t>(data.targets())) {
+      sample_bytes_(data.sample_bytes()) {
   PETAFLOW_REQUIRE(0 <= options_.begin && options_.begin < options_.end && options_.end <= options_.global_batch,
                    "slots {} to {} of a batch of {}", options_.begin, options_.end, options_.global_batch);
   PETAFLOW_REQUIRE(options_.threads >= 1 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
                    options_.threads, options_.prefetch);
   if (data.size() == 0) user_error("the data set has no samples");
   buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
+  const std::vector<TargetSpec> targets = data.targets();
+  PETAFLOW_REQUIRE(targets.size() <= kMaxTargets, "{} targets; at most {} are possible", targets.size(), kMaxTargets);
   const auto slots = static_cast<std::size_t>(slots_);
+  std::size_t bytes = padded(slots * sample_bytes_);
+  for (const TargetSpec& target : targets) bytes += padded(slots * target.bytes());
   for (Buffer& buffer : buffers_) {
-    buffer.storage.reset(static_cast<std::byte*>(::operator new[](slots * sample_bytes_, kAlignment)));
-    buffer.batch.samples = buffer.storage.get();
-    std::fill_n(buffer.batch.samples, slots * sample_bytes_, std::byte{0});
-    buffer.batch.targets.resize(slots * targets_);
-    buffer.batch.labels.resize(slots);
+    buffer.storage.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
+    std::fill_n(buffer.storage.get(), bytes, std::byte{0});
+    std::byte* next = buffer.storage.get();
+    buffer.batch.samples = std::exchange(next, next + padded(slots * sample_bytes_));
+    for (const TargetSpec& target : targets) {
+      buffer.batch.targets.push_back({target, std::exchange(next, next + padded(slots * target.bytes()))});
+    }
     buffer.batch.weights.resize(slots);
     buffer.batch.indices.resize(slots);
   }
@@ -137,26 +143,26 @@ void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Pe
                   std::int64_t epoch) const {
   Batch& batch = buffer.batch;
   const auto s = static_cast<std::size_t>(slot);
-  const std::span<std::byte> bytes(batch.samples + s * sample_bytes_, sample_bytes_);
-  const std::span<float> targets = std::span(batch.targets).subspan(s * targets_, targets_);
+  SampleBytes sample{{batch.samples + s * sample_bytes_, sample_bytes_}};
+  for (std::size_t t = 0; t < batch.targets.size(); ++t) {
+    const std::size_t size = batch.targets[t].spec.bytes();
+    sample.targets[t] = {batch.targets[t].data + s * size, size};
+  }
   const std::int64_t place = step * options_.global_batch + options_.begin + slot;
   if (place >= data_.size()) {
-    std::ranges::fill(bytes, std::byte{0});
-    std::ranges::fill(targets, 0.0F);
-    batch.labels[s] = 0;
+    std::ranges::fill(sample.input, std::byte{0});
+    for (const auto& target : sample.targets) std::ranges::fill(target, std::byte{0});
     batch.weights[s] = 0;
     batch.indices[s] = -1;
     return;
   }
   const std::int64_t index = options_.shuffle ? order(place) : place;
-  const Sample sample = data_.read(index, bytes, targets);
-  batch.labels[s] = sample.label;
-  batch.weights[s] = sample.weight;
+  batch.weights[s] = data_.read(index, sample);
   batch.indices[s] = index;
   if (options_.augment) {
     RandomSequence random(random_stream(options_.seed, RandomPurpose::kAugment, static_cast<std::uint64_t>(epoch)),
                           static_cast<std::uint64_t>(index));
-    options_.augment(bytes, random);
+    options_.augment(sample, random);
   }
 }
 

@@ -8,7 +8,6 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/random.hpp"
+#include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "data/permutation.hpp"
 
@@ -27,19 +27,23 @@ struct LoaderOptions {
   std::int64_t begin = 0, end = 1;  // this rank's slots [begin, end) of the global batch
   bool shuffle = true;
   std::uint64_t seed = 0;
-  /// Applied in place to each sample (D, H, W, C), with random numbers keyed by (seed, epoch, sample index).  Called by
-  /// several threads.
-  std::function<void(std::span<std::byte>, RandomSequence&)> augment = {};
+  /// Applied to each sample, with random numbers keyed by (seed, epoch, sample index).  Called by several threads.
+  Augmentation augment = {};
   int threads = 1;
   int prefetch = 2;  // batches made ahead of the one in use
 };
 
-/// The slots of one rank.  Slots behind the end of the data set are zeros of label 0, weight 0, index -1.
+/// What a batch holds of one target.
+struct BatchTarget {
+  TargetSpec spec;
+  std::byte* data = nullptr;  // (slots) as spec says, 64-byte aligned
+};
+
+/// The slots of one rank.  Slots behind the end of the data set are zeros of weight 0 and index -1.
 struct Batch {
   std::int64_t epoch = 0, step = 0;
-  std::byte* samples = nullptr;  // (slots, D, H, W, C) in the type of the data set, 64-byte aligned
-  std::vector<float> targets;    // (slots, Dataset::targets())
-  std::vector<std::int32_t> labels;
+  std::byte* samples = nullptr;      // (slots, D, H, W, C) in the type of the data set, 64-byte aligned
+  std::vector<BatchTarget> targets;  // in the order of Dataset::targets()
   std::vector<float> weights;
   std::vector<std::int64_t> indices;  // of the samples in the data set
   std::int64_t valid_global = 0;      // slots of the global batch with a sample
@@ -79,8 +83,8 @@ class Loader {
   };
   struct Buffer {
     Batch batch;
-    std::unique_ptr<std::byte[], AlignedFree> storage;
-    std::int64_t done = 0;  // slots
+    std::unique_ptr<std::byte[], AlignedFree> storage;  // the samples, then target by target
+    std::int64_t done = 0;                              // slots
   };
 
   void work();
@@ -92,7 +96,7 @@ class Loader {
   const Dataset& data_;
   const LoaderOptions options_;
   const std::int64_t slots_, steps_;
-  const std::size_t sample_bytes_, targets_;
+  const std::size_t sample_bytes_;
   std::vector<Buffer> buffers_;
   LoaderWaits waits_;
 

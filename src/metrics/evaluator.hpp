@@ -1,35 +1,60 @@
 // Metrics of a data set, found batch by batch on all ranks.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/shape.hpp"
+#include "base/target.hpp"
 #include "comm/communicator.hpp"
 #include "metrics/metric.hpp"
 
 namespace petaflow {
 
-/// What a network says of some samples of a data set, of one rank or of several; memory of the host.
-struct PredictedBatch {
-  std::vector<std::int64_t> indices;  // (n) in the data set
-  std::int64_t channels = 0, targets_per_sample = 0;
-  std::vector<float> outputs;  // (n, channels) of the network
-  std::vector<float> scores;   // (n, channels) of the loss: probabilities, estimates
-  std::vector<float> targets;  // (n, targets_per_sample) of the data set
+/// One output of a network for some samples.
+struct PredictedOutput {
+  Shape shape;                // of a sample: n = 1
+  std::vector<float> values;  // (n, D, H, W, C) of the network
+  std::vector<float> scores;  // as values, of its loss: probabilities, estimates
 
-  std::size_t size() const { return indices.size(); }
-  /// Of sample i of the batch.
-  std::span<const float> output(std::size_t i) const { return row(outputs, i, channels); }
-  std::span<const float> score(std::size_t i) const { return row(scores, i, channels); }
-  std::span<const float> target(std::size_t i) const { return row(targets, i, targets_per_sample); }
+  /// Of sample i, (D, H, W, C).
+  std::span<const float> value(std::size_t i) const { return row(values, i); }
+  std::span<const float> score(std::size_t i) const { return row(scores, i); }
 
  private:
-  static std::span<const float> row(const std::vector<float>& rows, std::size_t i, std::int64_t width) {
-    return std::span(rows).subspan(i * static_cast<std::size_t>(width), static_cast<std::size_t>(width));
+  std::span<const float> row(const std::vector<float>& rows, std::size_t i) const {
+    const auto width = static_cast<std::size_t>(shape.sample_size());
+    return std::span(rows).subspan(i * width, width);
   }
+};
+
+/// One target of a data set for some samples.
+struct KnownTarget {
+  TargetSpec spec;
+  std::vector<std::byte> bytes;  // (n) as spec says
+
+  /// Of sample i, as TargetKind lists them: float for numbers, std::int32_t for a class, std::uint8_t for a map.
+  template <class T>
+  std::span<const T> of(std::size_t i) const {
+    return all<T>().subspan(i * spec.bytes() / sizeof(T), spec.bytes() / sizeof(T));
+  }
+  template <class T>
+  std::span<const T> all() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+/// What a network says of some samples of a data set, of one rank or of several; memory of the host.
+struct PredictedBatch {
+  std::vector<std::int64_t> indices;     // (n) in the data set
+  std::vector<PredictedOutput> outputs;  // in the order of the network
+  std::vector<KnownTarget> targets;      // in the order of Dataset::targets()
+
+  std::size_t size() const { return indices.size(); }
 };
 
 struct NamedMetric {
@@ -61,7 +86,8 @@ class Evaluator {
   /// training, say of the data, so that evaluate() sets them beside the network.  Throws on all ranks alike; a user
   /// error where there can be none.
   virtual void add_baselines(Communicator& /*comm*/, const std::vector<std::string>& /*training_files*/) {}
-  /// On rank 0, at last.  Which metrics are undefined depends on the data, not on the predictions.
+  /// On rank 0, at last.  Which metrics are undefined depends on what the data set knows without being read, not on
+  /// the batches: before a training it is asked after batches of zeros.
   virtual Evaluation evaluate() = 0;
 };
 

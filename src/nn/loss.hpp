@@ -1,31 +1,43 @@
-// Losses: the number that is minimised, its gradient with respect to the network's output, and the scores to judge by.
+// Losses: what an output of the network has to come close to, its gradient, and the scores to evaluate by.
 #pragma once
 
+#include <cstddef>
+#include <vector>
+
 #include "base/context.hpp"
+#include "base/target.hpp"
 #include "base/tensor.hpp"
 #include "kernels/regression_loss.hpp"
 
 namespace petaflow {
 
+/// What a loss works on; tensors are dense, all pointers in MemorySpace.
+struct LossOperands {
+  Tensor output;                 // (N, C, D, H, W), f32, read
+  const void* target = nullptr;  // (N) of what it is compared with, as the TargetSpec says
+  float weight = 1;              // of this loss among others, factor of doutput
+  Tensor scores;                 // as output, written: what predictions are evaluated by; no data: not wanted
+  Tensor doutput;  // as output, written: gradient of weight * loss_scale * sum_n weight_n loss_n; no data: not wanted
+  float* losses = nullptr;       // (N) written: weight_n * loss_n, exactly 0 in padded slots
+  std::byte* scratch = nullptr;  // scratch_bytes(output.shape), contents undefined
+};
+
 class Loss {
  public:
   virtual ~Loss() = default;
-  /// Numbers that are to be predicted for a sample (Dataset::targets()), with an output of this shape; 0: its class.
-  virtual std::int64_t targets(const Shape& /*output*/) const { return 0; }
-  /// Reads labels or targets, weights and loss_scale of the context's step state.
-  /// @param output   (N, C) network output
-  /// @param scores   (N, C) written: what predictions are judged by (probabilities, estimates)
-  /// @param doutput  (N, C) written: gradient of loss_scale * sum_n weight_n loss_n; no data: not wanted
-  /// @param losses   (N) written: weight_n * loss_n, exactly 0 in padded slots; in MemorySpace
-  virtual void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
-                   float* losses) const = 0;
+  /// What it reads beside an output of this shape, without a name.  Throws a user error where there is no such loss.
+  virtual TargetSpec target(const Shape& output) const = 0;
+  virtual std::size_t scratch_bytes(const Shape& /*output*/) const { return 0; }
+  /// Reads weight and loss_scale of the context's step state.
+  virtual void run(const Context& context, const LossOperands& operands) const = 0;
 };
 
-/// Softmax cross-entropy over the channels of one pixel: loss_n = -log softmax(output_n)[label_n].
+/// Softmax cross-entropy over the channels of one pixel: loss_n = -log softmax(output_n)[class_n]; the scores are the
+/// probabilities.
 class SoftmaxLoss final : public Loss {
  public:
-  void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
-           float* losses) const override;
+  TargetSpec target(const Shape& output) const override;
+  void run(const Context& context, const LossOperands& operands) const override;
 };
 
 /// Mean over the outputs of |output - target| or (output - target)^2; the scores are the outputs.
@@ -33,12 +45,31 @@ class RegressionLoss final : public Loss {
  public:
   explicit RegressionLoss(RegressionError error) : error_(error) {}
 
-  std::int64_t targets(const Shape& output) const override { return output.sample_size(); }
-  void run(const Context& context, const Tensor& output, const Tensor& scores, const Tensor& doutput,
-           float* losses) const override;
+  TargetSpec target(const Shape& output) const override;
+  void run(const Context& context, const LossOperands& operands) const override;
 
  private:
   RegressionError error_;
+};
+
+struct PixelSoftmaxOptions {
+  std::vector<float> class_weights;  // one per class; empty: all 1
+  int ignored = -1;                  // pixels of this class do not count; -1: all do
+};
+
+/// Softmax cross-entropy over the channels of every pixel: loss_n = mean over the pixels of sample n that count of
+/// class_weights[class] (-log softmax(output)[class]), 0 where none counts; the scores are the probabilities.
+class PixelSoftmaxLoss final : public Loss {
+ public:
+  explicit PixelSoftmaxLoss(PixelSoftmaxOptions options = {});
+
+  TargetSpec target(const Shape& output) const override;
+  std::size_t scratch_bytes(const Shape& output) const override;
+  void run(const Context& context, const LossOperands& operands) const override;
+
+ private:
+  PixelSoftmaxOptions options_;
+  Kokkos::View<float*, MemorySpace> class_weights_;
 };
 
 }  // namespace petaflow

@@ -95,7 +95,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
   const Context context;
   say_binding(comm, context.threads);
   std::unique_ptr<Dataset> made_up, train;
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> objective;
   std::unique_ptr<TrainStep> step;
   std::unique_ptr<Loader> loader;
   std::int64_t steps = line.steps;
@@ -103,10 +103,10 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
   if (line.io) train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
   agree(comm, [&] {
     const Graph graph = task.model(task.sample_shape());
-    loss = task.loss();
-    made_up = std::make_unique<SyntheticData>(options.train.batch * (kWarmupSteps + steps), graph, graph.output().c,
-                                              loss->targets(graph.output()));
-    step = std::make_unique<TrainStep>(comm, context, step_options(options), graph, *loss, tuning.get());
+    objective = std::make_unique<Objective>(task.objective());
+    made_up = std::make_unique<SyntheticData>(options.train.batch * (kWarmupSteps + steps), graph,
+                                              objective->targets(output_shapes(graph)));
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), graph, *objective, tuning.get());
     loader = std::make_unique<Loader>(*made_up, loader_options(options.train, options.data, step->share()));
   });
   loader->start_epoch(0);

@@ -14,7 +14,7 @@ int command_evaluate(const CommandLine& line, Configuration& config, Task& task,
   const TrainedNetwork trained = load_trained(line, config, task, comm, context);
   const auto data = open_data(comm, task, line.files, "FILE", DataRole::kEvaluate);
   const DataOptions& options = config.options.data;
-  const auto predictor = make_predictor(options, task, comm, context, *trained.network, *trained.loss, *data);
+  const auto predictor = make_predictor(options, task, comm, context, *trained.network, *trained.objective, *data);
   const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
   agree(comm, [&] {
     if (comm.rank() != 0) return;

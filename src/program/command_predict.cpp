@@ -95,8 +95,6 @@ class PredictionFile {
 /// The batches of all ranks as one, on rank 0; empty elsewhere.
 PredictedBatch gathered(Communicator& comm, const PredictedBatch& mine) {
   PredictedBatch all;
-  all.channels = mine.channels;
-  all.targets_per_sample = mine.targets_per_sample;
   const auto gather = [&]<typename T>(const std::vector<T>& from, std::vector<T>& to) {
     for (const std::vector<std::byte>& part : comm.gather(std::as_bytes(std::span(from)))) {
       const std::size_t before = to.size();
@@ -105,9 +103,12 @@ PredictedBatch gathered(Communicator& comm, const PredictedBatch& mine) {
     }
   };
   gather(mine.indices, all.indices);
-  gather(mine.outputs, all.outputs);
-  gather(mine.scores, all.scores);
-  gather(mine.targets, all.targets);
+  for (const PredictedOutput& output : mine.outputs) {
+    PredictedOutput& to = all.outputs.emplace_back(output.shape);
+    gather(output.values, to.values);
+    gather(output.scores, to.scores);
+  }
+  for (const KnownTarget& target : mine.targets) gather(target.bytes, all.targets.emplace_back(target.spec).bytes);
   return all;
 }
 
@@ -134,7 +135,7 @@ int command_predict(const CommandLine& line, Configuration& config, Task& task, 
   });
   const auto data = open_data(comm, task, line.files, "FILE", DataRole::kPredict);
   const auto predictor =
-      make_predictor(config.options.data, task, comm, context, *trained.network, *trained.loss, *data);
+      make_predictor(config.options.data, task, comm, context, *trained.network, *trained.objective, *data);
   std::optional<PredictionFile> file;
   agree(comm, [&] {
     if (comm.rank() == 0) file.emplace(line.output, data->size());

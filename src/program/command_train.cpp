@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -69,15 +68,19 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
   }
   if (!options.needs_metric() || comm.rank() != 0) return;
   PredictedBatch zeros;
-  zeros.indices.resize(static_cast<std::size_t>(validation->size()));
-  std::iota(zeros.indices.begin(), zeros.indices.end(), std::int64_t{0});
-  zeros.channels = network.output().shape.sample_size();
-  zeros.targets_per_sample = validation->targets();
-  zeros.outputs.resize(zeros.size() * static_cast<std::size_t>(zeros.channels));
-  zeros.scores = zeros.outputs;
-  zeros.targets.resize(zeros.size() * static_cast<std::size_t>(zeros.targets_per_sample));
+  for (std::size_t i = 0; i < network.outputs(); ++i) {
+    const Shape sample = network.output(i).shape.with_batch(1);
+    const std::vector<float> values(static_cast<std::size_t>(sample.elements()));
+    zeros.outputs.push_back({sample, values, values});
+  }
+  for (const TargetSpec& target : validation->targets()) {
+    zeros.targets.push_back({target, std::vector<std::byte>(target.bytes())});
+  }
   const std::unique_ptr<Evaluator> evaluator = task.evaluator(*validation, Depth::kQuick);
-  evaluator->add(zeros);
+  for (std::int64_t sample = 0; sample < validation->size(); ++sample) {
+    zeros.indices = {sample};
+    evaluator->add(zeros);
+  }
   SelfCommunicator alone;
   evaluator->merge(alone);
   const auto undefined = evaluator->evaluate().undefined;
@@ -238,7 +241,8 @@ std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Ta
 /// cannot be read is a warning: the run itself is done.
 /// @return  the request that ended the evaluation before it was through; nothing is written then
 StopRequest leave_evaluation(const Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
-                             const Context& context, Network& network, const Loss& loss, const Dataset* validation) {
+                             const Context& context, Network& network, const Objective& objective,
+                             const Dataset* validation) {
   const DataOptions& options = config.options.data;
   const bool test = !options.test.empty();
   if (!test && validation == nullptr) return StopRequest::kNone;
@@ -252,7 +256,7 @@ StopRequest leave_evaluation(const Configuration& config, Task& task, const Repo
       opened = open_data(comm, task, options.test, "data.test", DataRole::kEvaluate);
       data = opened.get();
     }
-    const auto predictor = make_predictor(options, task, comm, context, network, loss, *data);
+    const auto predictor = make_predictor(options, task, comm, context, network, objective, *data);
     const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
     if (full.run.stopped != StopRequest::kNone) return full.run.stopped;
     agree(comm, [&] {
@@ -310,16 +314,16 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   if (!options.data.validation.empty()) {
     validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
   }
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> objective;
   agree(comm, [&] {
     check_test_set(options, task, comm);
-    loss = task.loss();
+    objective = std::make_unique<Objective>(task.objective());
   });
   const auto tuning = tune(line, config, task, comm, context, true);
   std::unique_ptr<TrainStep> step;
   agree(comm, [&] {
-    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()), *loss,
-                                       tuning.get());
+    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()),
+                                       *objective, tuning.get());
     check_metric(options.stop, task, comm, validation.get(), step->network());
   });
   if (comm.rank() == 0) warn_of_common_files(options.data);
@@ -333,8 +337,8 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   agree(comm, [&] {
     inference = make_inference(options, task, context, step->network(), tuning.get());
     if (validation) {
-      predictor = std::make_unique<Predictor>(comm, context, inference->network(), *loss, *validation, options.data,
-                                              task.views(*validation));
+      predictor = std::make_unique<Predictor>(comm, context, inference->network(), *objective, *validation,
+                                              options.data, task.views(*validation));
       judge = std::make_unique<Validation>(Validation{*inference, *predictor, validation->size(),
                                                       [&] { return task.evaluator(*validation, Depth::kQuick); }});
     }
@@ -383,7 +387,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   });
   inference->update(context);
   const StopRequest request =
-      leave_evaluation(config, task, reporter, comm, context, inference->network(), *loss, validation.get());
+      leave_evaluation(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
   if (request != StopRequest::kNone) return stopped(request, result.steps);
   agree(comm, [&] {
     if (comm.rank() == 0) write_report({task.name(), task.description()}, reporter, folder);

@@ -96,7 +96,7 @@ TrainedNetwork load_trained(const CommandLine& line, Configuration& config, cons
   const auto tuning = tune(line, config, task, comm, context, false);
   agree(comm, [&] {
     const NetworkOptions options = inference_options(config.options, pass_size(config.options, comm));
-    trained.loss = task.loss();
+    trained.objective = std::make_unique<Objective>(task.objective());
     trained.network = std::make_unique<Network>(task.model(task.sample_shape()), options, context, tuning.get());
     set_weights(*trained.network, context, checkpoint.weights, trained.path);
   });
@@ -104,11 +104,11 @@ TrainedNetwork load_trained(const CommandLine& line, Configuration& config, cons
 }
 
 std::unique_ptr<Predictor> make_predictor(const DataOptions& options, const Task& task, Communicator& comm,
-                                          const Context& context, Network& network, const Loss& loss,
+                                          const Context& context, Network& network, const Objective& objective,
                                           const Dataset& data) {
   std::unique_ptr<Predictor> predictor;
   agree(comm, [&] {
-    predictor = std::make_unique<Predictor>(comm, context, network, loss, data, options, task.views(data));
+    predictor = std::make_unique<Predictor>(comm, context, network, objective, data, options, task.views(data));
   });
   return predictor;
 }

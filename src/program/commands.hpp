@@ -54,7 +54,7 @@ std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& c
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
   std::string provenance;  // who trained it, with what
-  std::unique_ptr<Loss> loss;
+  std::unique_ptr<Objective> objective;
   std::unique_ptr<Network> network;
 };
 TrainedNetwork load_trained(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm,
@@ -62,7 +62,7 @@ TrainedNetwork load_trained(const CommandLine& line, Configuration& config, cons
 
 /// On all ranks: the predictor of a set.  Throws on all ranks where one fails.
 std::unique_ptr<Predictor> make_predictor(const DataOptions& options, const Task& task, Communicator& comm,
-                                          const Context& context, Network& network, const Loss& loss,
+                                          const Context& context, Network& network, const Objective& objective,
                                           const Dataset& data);
 
 /// On all ranks: an evaluation in full, with errors and beside methods without a network; these are left out with a

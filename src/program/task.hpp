@@ -12,10 +12,11 @@
 
 #include "comm/communicator.hpp"
 #include "config/schema.hpp"
+#include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "metrics/evaluator.hpp"
 #include "nn/graph.hpp"
-#include "nn/loss.hpp"
+#include "nn/objective.hpp"
 #include "run/mllog.hpp"
 #include "train/predictor.hpp"
 #include "train/trainer.hpp"
@@ -53,7 +54,8 @@ class Task {
   /// Of the network's input (n = 1), from the options alone.
   virtual Shape sample_shape() const = 0;
   virtual Graph model(const Shape& sample) const = 0;
-  virtual std::unique_ptr<Loss> loss() const = 0;
+  /// The losses of the model's outputs, and the targets that they read.
+  virtual Objective objective() const = 0;
 
   /// Looks into files, on rank 0.  Gives what open() must know of them, as bytes for all ranks.  Throws user errors.
   virtual std::string scan(const std::vector<std::string>& files, DataRole role) const = 0;
@@ -62,7 +64,7 @@ class Task {
   virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
   /// What a training set fixes for all others (normalisation) goes into options, so that it is stored with the run.
   virtual void keep(const Dataset& /*train*/) {}
-  /// Empty: no augmentation.
+  /// Changes training samples; empty: no augmentation.
   virtual Augmentation augmentation(const Dataset& train) const = 0;
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
   virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }

@@ -1,12 +1,15 @@
-// What a pass through the network reads besides the weights: samples, and the step state with labels or targets,
-// weights, indices.
+// What a pass through the network reads besides the weights: samples, and the step state with targets, weights,
+// indices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/target.hpp"
 #include "base/tensor.hpp"
 #include "data/loader.hpp"
 
@@ -14,29 +17,33 @@ namespace petaflow {
 
 class PassInputs {
  public:
-  /// @param slots   of a pass
-  /// @param targets of a sample
-  PassInputs(std::int64_t slots, std::int64_t targets);
+  /// @param slots    of a pass
+  /// @param targets  that the losses read; other targets of a batch stay behind
+  PassInputs(std::int64_t slots, std::vector<TargetSpec> targets);
 
   /// Copies slots [first, first + slots) of the batch, as far as it has them, to the memory of the execution space;
-  /// slots without a sample are zeros of index -1, label 0, weight 0.  A sample without a label (-1) gets weight 0.
+  /// slots without a sample are zeros of index -1 and weight 0.
   /// @param input  (slots, C, D, H, W), dense, of the type of the samples, written
   /// @param state  of the step; its pointers are set here
   void load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
 
+  /// Where load() puts the targets, (slots) of each; in MemorySpace, valid as long as this object.
+  const std::vector<const void*>& targets() const { return target_pointers_; }
   /// In MemorySpace, valid as long as this object.
   const StepState* state() const { return state_.data(); }
 
  private:
+  using Bytes = Kokkos::View<std::byte*, MemorySpace>;
+
   std::int64_t slots_;
-  std::size_t targets_;
+  std::vector<TargetSpec> specs_;
+  std::vector<Bytes> targets_;
+  std::vector<const void*> target_pointers_;
   Kokkos::View<StepState, MemorySpace> state_;
   Kokkos::View<std::int64_t*, MemorySpace> samples_;
-  Kokkos::View<std::int32_t*, MemorySpace> labels_;
-  Kokkos::View<float*, MemorySpace> weights_, target_values_;
+  Kokkos::View<float*, MemorySpace> weights_;
   decltype(samples_)::HostMirror host_samples_;
-  decltype(labels_)::HostMirror host_labels_;
-  decltype(weights_)::HostMirror host_weights_, host_targets_;
+  decltype(weights_)::HostMirror host_weights_;
 };
 
 }  // namespace petaflow

@@ -1,5 +1,6 @@
 #include "train/predictor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
@@ -19,24 +20,44 @@ LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const 
   loader.shuffle = false;
   loader.threads = options.threads;
   loader.prefetch = options.prefetch;
-  if (view) loader.augment = [view](std::span<std::byte> sample, RandomSequence&) { view(sample); };
+  if (view) loader.augment = [view](const SampleBytes& sample, RandomSequence&) { view(sample.input); };
   return loader;
+}
+
+std::vector<Shape> output_shapes(const Network& network) {
+  std::vector<Shape> shapes;
+  for (std::size_t i = 0; i < network.outputs(); ++i) shapes.push_back(network.output(i).shape);
+  return shapes;
+}
+
+/// rows += the first samples of a tensor, each a row.
+void add_rows(const Tensor& from, std::size_t samples, std::vector<float>& rows) {
+  using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  const Device device(from.as<float>(), static_cast<std::size_t>(from.shape.elements()));
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+  rows.resize(samples * static_cast<std::size_t>(from.shape.sample_size()), 0.0F);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] += host(i);
 }
 
 }  // namespace
 
-Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss,
+Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Objective& objective,
                      const Dataset& data, const DataOptions& options, std::vector<View> views)
     : comm_(comm),
       context_(context),
       network_(network),
-      loss_(loss),
       data_(data),
-      inputs_(network.batch(), data.targets()),
-      scores_("petaflow::scores", static_cast<std::size_t>(network.output().shape.elements())),
-      losses_("petaflow::losses", static_cast<std::size_t>(network.batch())),
+      losses_(objective, output_shapes(network)),
+      inputs_(network.batch(), losses_.targets()),
       options_(options),
       views_(std::move(views)) {
+  check_targets(losses_.targets(), data.targets(), "the data set");
+  for (std::size_t i = 0; i < network.outputs(); ++i) {
+    outputs_.push_back(network.output(i));
+    const Shape& shape = outputs_.back().shape;
+    score_memory_.emplace_back("petaflow::scores", static_cast<std::size_t>(shape.elements()));
+    scores_.push_back(Tensor::dense(shape, DType::kF32, score_memory_.back().data()));
+  }
   if (views_.empty()) views_.emplace_back();
   context_.training = false;
   context_.step = inputs_.state();
@@ -59,46 +80,39 @@ const PredictedBatch* Predictor::next() {
   }
   --left_;
   batch_ = {};
-  batch_.channels = network_.output().shape.sample_size();
-  batch_.targets_per_sample = data_.targets();
+  for (const Tensor& output : outputs_) batch_.outputs.push_back({output.shape.with_batch(1), {}, {}});
+  for (const TargetSpec& target : data_.targets()) batch_.targets.push_back({target, {}});
   for (std::size_t view = 0; view < views_.size(); ++view) add_view(view);
   const auto count = static_cast<float>(views_.size());
-  for (std::vector<float>* rows : {&batch_.outputs, &batch_.scores}) {
-    for (float& value : *rows) value /= count;
+  for (PredictedOutput& output : batch_.outputs) {
+    for (std::vector<float>* rows : {&output.values, &output.scores}) {
+      for (float& value : *rows) value /= count;
+    }
   }
   return &batch_;
 }
 
 // Adds its outputs and scores to the batch.
 void Predictor::add_view(std::size_t view) {
-  const Tensor output = network_.output();
-  const auto channels = static_cast<std::size_t>(batch_.channels);
-  const auto targets = static_cast<std::size_t>(batch_.targets_per_sample);
-  using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   const Batch& batch = loaders_[view]->next();
   inputs_.load(context_, batch, 0, network_.input(), StepState{});
   network_.forward(context_);
-  loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), Tensor{}, losses_.data());
-  const Device device(output.as<float>(), static_cast<std::size_t>(output.shape.elements()));
-  const auto outputs = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
-  const auto scores = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), scores_);
-  const auto losses = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), losses_);
-  std::size_t sample = 0;
-  for (std::size_t slot = 0; slot < batch.indices.size(); ++slot) {
-    if (batch.indices[slot] < 0) continue;
-    if (view == 0) {
-      batch_.indices.push_back(batch.indices[slot]);
-      batch_.outputs.resize(batch_.outputs.size() + channels, 0.0F);
-      batch_.scores.resize(batch_.scores.size() + channels, 0.0F);
-      const auto first = batch.targets.begin() + static_cast<std::ptrdiff_t>(slot * targets);
-      batch_.targets.insert(batch_.targets.end(), first, first + static_cast<std::ptrdiff_t>(targets));
-    }
-    for (std::size_t c = 0; c < channels; ++c) {
-      batch_.outputs[sample * channels + c] += outputs(slot * channels + c);
-      batch_.scores[sample * channels + c] += scores(slot * channels + c);
-    }
-    view_losses_[view] += static_cast<double>(losses(slot));
-    ++sample;
+  for (const double loss : losses_.run(context_, inputs_.targets(), outputs_, scores_, {})) view_losses_[view] += loss;
+  if (view == 0) take_samples(batch);
+  const std::size_t samples = batch_.size();
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    add_rows(outputs_[i], samples, batch_.outputs[i].values);
+    add_rows(scores_[i], samples, batch_.outputs[i].scores);
+  }
+}
+
+// Indices and targets; slots without a sample are behind the others.
+void Predictor::take_samples(const Batch& batch) {
+  const auto samples = std::ranges::find_if(batch.indices, [](std::int64_t index) { return index < 0; });
+  batch_.indices.assign(batch.indices.begin(), samples);
+  for (std::size_t t = 0; t < batch.targets.size(); ++t) {
+    const std::byte* const from = batch.targets[t].data;
+    batch_.targets[t].bytes.assign(from, from + batch_.size() * batch.targets[t].spec.bytes());
   }
 }
 

@@ -13,8 +13,8 @@
 #include "comm/communicator.hpp"
 #include "data/loader.hpp"
 #include "metrics/evaluator.hpp"
-#include "nn/loss.hpp"
 #include "nn/network.hpp"
+#include "nn/objective.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
 #include "train/stop_request.hpp"
@@ -27,11 +27,12 @@ class Predictor {
  public:
   using View = std::function<void(std::span<std::byte>)>;
 
-  /// All references must outlive the object; the network is used as it is when next() is called.
+  /// All references must outlive the object; the network is used as it is when next() is called.  Throws a user error
+  /// where the data set has not what the objective reads.
   /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and
   ///               loss are means over them; none: the image as it is
-  Predictor(Communicator& comm, const Context& context, Network& network, const Loss& loss, const Dataset& data,
-            const DataOptions& options, std::vector<View> views = {});
+  Predictor(Communicator& comm, const Context& context, Network& network, const Objective& objective,
+            const Dataset& data, const DataOptions& options, std::vector<View> views = {});
 
   /// Goes to the first sample.
   void start();
@@ -43,14 +44,16 @@ class Predictor {
 
  private:
   void add_view(std::size_t view);
+  void take_samples(const Batch& batch);
 
   Communicator& comm_;
   Context context_;
   Network& network_;
-  const Loss& loss_;
   const Dataset& data_;
+  ObjectiveRun losses_;
   PassInputs inputs_;
-  Kokkos::View<float*, MemorySpace> scores_, losses_;
+  std::vector<Kokkos::View<float*, MemorySpace>> score_memory_;
+  std::vector<Tensor> outputs_, scores_;  // of the network
   DataOptions options_;
   std::vector<View> views_;
   std::vector<std::unique_ptr<Loader>> loaders_;  // one for each view

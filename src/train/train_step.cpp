@@ -54,13 +54,13 @@ StepTimes mean_times(Communicator& comm, StepTimes times) {
 }
 
 TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
-                     const Loss& loss, ConvTuning* tuning)
+                     const Objective& objective, ConvTuning* tuning)
     : comm_(comm),
       context_(context),
-      loss_(loss),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
-      inputs_(share_.pass, loss.targets(graph.output())) {
+      losses_(objective, output_shapes(graph, share_.pass)),
+      inputs_(share_.pass, losses_.targets()) {
   context_.training = true;
   context_.step = inputs_.state();
   NetworkOptions network = options.network;
@@ -82,10 +82,10 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   } else {
     rank_sums_.clear();  // there is nobody to sum with
   }
-  const Shape output = network_->output().shape;
-  scores_ = decltype(scores_)("petaflow::scores", static_cast<std::size_t>(output.elements()));
-  losses_ = decltype(losses_)("petaflow::losses", static_cast<std::size_t>(output.n));
-  host_losses_ = Kokkos::create_mirror_view(losses_);
+  for (std::size_t i = 0; i < network_->outputs(); ++i) {
+    outputs_.push_back(network_->output(i));
+    output_gradients_.push_back(network_->output_gradient(i));
+  }
   parts_.resize(static_cast<std::size_t>(share_.parts + 3));
 }
 
@@ -128,11 +128,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
   {
     const Stopwatch watch("petaflow::forward"_label, context_, times_.forward);
     network_->forward(context_);
-    const Tensor output = network_->output();
-    loss_.run(context_, output, Tensor::dense(output.shape, DType::kF32, scores_.data()), network_->output_gradient(),
-              losses_.data());
-    if constexpr (!kOnHost) Kokkos::deep_copy(host_losses_, losses_);
-    for (std::size_t slot = 0; slot < host_losses_.extent(0); ++slot) loss += static_cast<double>(host_losses_(slot));
+    for (const double slot : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_)) loss += slot;
   }
   times_.forward -= times_.communication - communicated;
   communicated = times_.communication;

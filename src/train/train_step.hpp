@@ -15,8 +15,8 @@
 #include "comm/communicator.hpp"
 #include "data/loader.hpp"
 #include "io/checkpoint.hpp"
-#include "nn/loss.hpp"
 #include "nn/network.hpp"
+#include "nn/objective.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
 #include "train/stop_request.hpp"
@@ -52,7 +52,7 @@ class TrainStep {
   /// The weights are drawn from train.seed.
   /// @param tuning  as in Network
   TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
-            const Loss& loss, ConvTuning* tuning = nullptr);
+            const Objective& objective, ConvTuning* tuning = nullptr);
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 
@@ -62,6 +62,8 @@ class TrainStep {
 
   Network& network() { return *network_; }
   const Network& network() const { return *network_; }
+  /// What it reads of a batch.
+  const std::vector<TargetSpec>& targets() const { return losses_.targets(); }
   const BatchShare& share() const { return share_; }
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
@@ -82,7 +84,6 @@ class TrainStep {
 
   Communicator& comm_;
   Context context_;
-  const Loss& loss_;
   std::uint64_t seed_;
   BatchShare share_;
   std::unique_ptr<Network> network_;
@@ -91,9 +92,9 @@ class TrainStep {
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a pass
   std::size_t rank_sums_done_ = 0;
+  ObjectiveRun losses_;
   PassInputs inputs_;
-  Kokkos::View<float*, MemorySpace> scores_, losses_;
-  decltype(losses_)::HostMirror host_losses_;
+  std::vector<Tensor> outputs_, output_gradients_;  // of the network
   // Of a step: losses (BatchShare::parts); then the number of failed ranks, of those that got a signal, of those whose
   // wall time is up.
   std::vector<double> parts_;

@@ -56,6 +56,7 @@ Trainer::Trainer(const TrainerOptions& options, Communicator& comm, const Contex
       total_steps_(steps_of_run(options.train, loader_.steps_per_epoch())),
       schedule_(options.schedule, options.learning_rate, loader_.steps_per_epoch(), total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
+  check_targets(step.targets(), train.targets(), "data.train");
   state_.steps_per_epoch = steps_per_epoch();
 }
 

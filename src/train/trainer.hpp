@@ -47,9 +47,6 @@ struct FitResult {
   StepTimes times;                       // mean over ranks
 };
 
-/// Changes a training sample in place.
-using Augmentation = std::function<void(std::span<std::byte>, RandomSequence&)>;
-
 struct TrainerOptions {
   TrainOptions train;
   DataOptions data;
