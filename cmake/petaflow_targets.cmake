@@ -78,13 +78,13 @@ function(petaflow_fast_path room name found)
   endif()
 endfunction()
 
-# petaflow_application(name): executable <name> = apps/<name>/main.cpp; the other .cpp there form library petaflow_app_<name>,
-# which the tests link too (#include "<name>/model.hpp").
+# petaflow_application(name): executable <name> = <name>/main.cpp in the current folder (apps, tests/apps); the other .cpp there
+# form library petaflow_app_<name>, which the tests link too (#include "<name>/model.hpp").
 function(petaflow_application name)
-  set(folder ${CMAKE_SOURCE_DIR}/apps/${name})
+  set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   petaflow_include_dir(${name} ${folder} include)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
-  list(REMOVE_ITEM sources ${folder}/main.cpp)
+  list(FILTER sources EXCLUDE REGEX "/(main|test_[^/]*)\\.cpp$")
   set(library petaflow_app_${name})
   if(sources)
     add_library(${library} STATIC ${sources})
@@ -101,7 +101,6 @@ function(petaflow_application name)
   if(EXISTS ${folder}/main.cpp)
     add_executable(${name} ${folder}/main.cpp)
     target_link_libraries(${name} PRIVATE ${library})
-    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endfunction()
 

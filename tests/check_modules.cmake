@@ -1,7 +1,8 @@
 # Proves the order of the modules: their targets link each other without a circle, every source includes only headers of
 # modules that its own one links, directly or through others, and only applications stand above `program`.
 #   cmake -D modules_file=F [-D planted=MODULE -D planted_include=FILE | -D planted_link=MODULE] -P check_modules.cmake
-# modules_file: modules, applications (of them), folder_<module> and links_<module>, as CMake has them.  What is planted must be complained about.
+# modules_file: applications, modules, folder_<module> and links_<module>, as CMake has them.  What is planted must be
+# complained about.
 cmake_minimum_required(VERSION 3.25)
 include(${modules_file})
 if(planted_link)
