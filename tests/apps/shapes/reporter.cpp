@@ -1,0 +1,66 @@
+#include "shapes/reporter.hpp"
+
+#include "report/comparison.hpp"
+#include "report/html.hpp"
+#include "report/judged_runs.hpp"
+#include "report/metric_json.hpp"
+#include "shapes/evaluator.hpp"
+
+namespace petaflow::shapes {
+namespace {
+
+const ShapesEvaluator& of_shapes(const Evaluator& evaluator) { return dynamic_cast<const ShapesEvaluator&>(evaluator); }
+
+std::string class_name(std::size_t c) { return c == 0 ? "background" : kKinds.at(c - 1); }
+
+}  // namespace
+
+std::string ShapesReporter::table(const Evaluator& evaluator) const {
+  const ShapesEvaluator& shapes = of_shapes(evaluator);
+  std::string text = fmt::format("accuracy of the kind      {}\nintersection over union   {}\n",
+                                 to_string(shapes.accuracy(), 4), to_string(shapes.iou(), 4));
+  for (std::size_t c = 0; c < shapes.iou_of_class().size(); ++c) {
+    text += fmt::format("  {:<24}{}\n", class_name(c), to_string(shapes.iou_of_class()[c], 4));
+  }
+  return text;
+}
+
+nlohmann::json ShapesReporter::judgement(const Evaluator& evaluator) const {
+  const ShapesEvaluator& shapes = of_shapes(evaluator);
+  nlohmann::json json;
+  put(json, "iou", shapes.iou());
+  put(json, "accuracy", shapes.accuracy());
+  for (std::size_t c = 0; c < shapes.iou_of_class().size(); ++c) {
+    put(json, "iou_" + class_name(c), shapes.iou_of_class()[c]);
+  }
+  return json;
+}
+
+std::vector<KeyNumber> ShapesReporter::key_numbers(const RunRecord& run) const {
+  const nlohmann::json* judgement = evaluation_part(run, "judgement");
+  if (judgement == nullptr) return {};
+  const Metric iou = metric_at(*judgement, "iou");
+  if (!iou.value) return {};
+  return {{"intersection over union", grouped(*iou.value, 3), judged_set(run)}};
+}
+
+void ShapesReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
+  const std::vector<JudgedRun> judged = judged_runs(runs);
+  if (judged.empty()) return;
+  std::vector<std::string> names;
+  for (const JudgedRun& one : judged) names.push_back(html_escape(one.run->name));
+  ComparisonRows rows(names);
+  const auto add = [&](const std::string& what, const std::string& metric) {
+    std::vector<std::string> cells;
+    for (const JudgedRun& one : judged) cells.push_back(with_error(metric_at(one.judgement(), metric)));
+    rows.add(what, cells);
+  };
+  add("accuracy of the kind", "accuracy");
+  add("intersection over union", "iou");
+  for (std::size_t c = 0; c < kMapClasses; ++c) add("of " + class_name(c), "iou_" + class_name(c));
+  const auto no_more = [](const nlohmann::json&) { return std::string(); };
+  page.section("Result", judged_sets(judged, "images", no_more) +
+                             petaflow::table(rows.rows(), "Kinds of shapes, and the pixels that they cover."));
+}
+
+}  // namespace petaflow::shapes
