@@ -166,12 +166,14 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvReq
       choice.kernel = impl->make(pass, tiles);
       return choice;
     }
+    if (request.rule == ConvRequest::Rule::kOnly) {
+      user_error("kernels.conv = \"{0}\" does not take its {1} pass: {2}; \"prefer:{0}\" leaves that to others",
+                 impl->name, name_of(pass), reason);
+    }
     if (impl->scope == ConvScope::kAny || impl == request.impl)
       choice.refusals.push_back(fmt::format("not {}: {}", impl->name, reason));
   }
-  PETAFLOW_REQUIRE(request.rule == ConvRequest::Rule::kOnly, "no convolution accepts the {} pass", name_of(pass));
-  user_error("kernels.conv = \"{0}\" does not take its {1} pass: {2}; \"prefer:{0}\" leaves that to others",
-             request.impl->name, name_of(pass), choice.refusals.back());
+  failure("no convolution accepts the {} pass", name_of(pass));
 }
 
 // Tiles are cut for one implementation only: the first that has wishes, unless one before it takes the layer.

@@ -47,11 +47,13 @@ GemmChoice choose_gemm(const GemmDesc& desc, const GemmImpl* asked) {
       choice.kernel = impl->make(desc);
       return choice;
     }
+    if (asked != nullptr) {
+      user_error("kernels.gemm = \"{}\" does not take a product of {} x {} x {}: {}; \"auto\" takes what accepts it",
+                 impl->name, desc.m, desc.k, desc.n, reason);
+    }
     choice.refusals.push_back(fmt::format("not {}: {}", impl->name, reason));
   }
-  PETAFLOW_REQUIRE(asked != nullptr, "no matrix product accepts {} x {} x {}", desc.m, desc.k, desc.n);
-  user_error("kernels.gemm = \"{}\" does not take a product of {} x {} x {}: {}; \"auto\" takes what accepts it",
-             asked->name, desc.m, desc.k, desc.n, choice.refusals.back());
+  failure("no matrix product accepts {} x {} x {}", desc.m, desc.k, desc.n);
 }
 
 }  // namespace petaflow

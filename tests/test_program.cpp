@@ -243,11 +243,12 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
 // preferred.
 TEST_F(Program, AnImplementationIsForcedOrPreferred) {
   if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
-  expect_refused("summary small.toml kernels.conv=narrow",
+  const std::string wide = "summary small.toml model.filters=[32,32,32]";
+  expect_refused(wide + " kernels.conv=narrow",
                  "layer conv2: kernels.conv = \"narrow\" does not take its forward pass: for few input channels");
   expect_refused("summary small.toml kernels.conv=dots", "layer conv1: kernels.conv = \"dots\" does not take its");
   expect_refused("summary small.toml kernels.conv=abacus", "\"prefer:narrow\"");
-  const Outcome preferred = run("summary small.toml kernels.conv=prefer:narrow");
+  const Outcome preferred = run(wide + " kernels.conv=prefer:narrow");
   ASSERT_EQ(preferred.code, 0) << preferred.err;
   EXPECT_HOLDS(preferred.out, "conv2: not narrow: for few input channels and taps only; using ");
   EXPECT_EQ(preferred.out.find("conv1: not narrow"), std::string::npos);

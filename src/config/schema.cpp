@@ -187,7 +187,7 @@ void Schema::load(const std::string& toml_file, std::span<const std::string> ove
     for (const Entry& entry : parse_document(read_text_file(toml_file), toml_file)) {
       const std::string where = fmt::format("{}:{}", toml_file, entry.line);
       const bool is_table = std::find(known.begin(), known.end(), entry.key) != known.end();
-      if (find(entry.key) != nullptr || (is_table && !entry.empty_table)) {
+      if (find(present_name(entry.key)) != nullptr || (is_table && !entry.empty_table)) {
         if (first.empty()) set(entry.key, entry.value, where);
       } else if (!is_table) {
         more += first.empty() ? 0 : 1;
