@@ -1,5 +1,5 @@
-// blocks NAME: training steps (forward and backward) of a few equal blocks of layers that no application has yet, on
-// numbers in memory.  perf/peers/compare.sh sets them beside their PyTorch twins.
+// blocks NAME: training steps (forward and backward) of a few layers that no application has yet, on numbers in memory.
+// perf/peers/compare.sh sets them beside their PyTorch twins.
 //   build/host/bin/blocks norm --precision bf16
 #include <algorithm>
 #include <cmath>
@@ -19,25 +19,53 @@
 #include "nn/layers/add.hpp"
 #include "nn/layers/batch_norm.hpp"
 #include "nn/layers/conv.hpp"
+#include "nn/layers/deconv.hpp"
 #include "nn/network.hpp"
 
 namespace petaflow::perf {
 namespace {
 
-constexpr int kBlocks = 4;  // of each network; the first has no gradient of its input
 constexpr std::int64_t kBatch = 2;
-const Shape kSample{1, 64, 1, 192, 288};
+const Shape kNormalised{1, 64, 1, 192, 288}, kSpread{1, 256, 1, 96, 144};
 
-/// 3 x 3 convolution, batch norm, the block's input added where `residual`, ReLU.
-void add_block(Graph& graph, int block, bool residual) {
-  ConvOptions conv = ConvOptions::same_2d(kSample.c, 3);
-  conv.bias = false;
-  const GraphValue x = graph.value();
-  graph.add<Conv>(fmt::format("conv{}", block), conv);
-  graph.add<BatchNorm>(fmt::format("norm{}", block));
-  if (residual) graph.join<Add>(fmt::format("add{}", block), {graph.value(), x});
-  graph.add<Relu>(fmt::format("relu{}", block));
+/// Four blocks of 3 x 3 convolution, batch norm, the block's input added where `residual`, ReLU; the first has no
+/// gradient of its input.
+Graph normalised(bool residual) {
+  Graph graph(kNormalised);
+  for (int block = 1; block <= 4; ++block) {
+    ConvOptions conv = ConvOptions::same_2d(kNormalised.c, 3);
+    conv.bias = false;
+    const GraphValue x = graph.value();
+    graph.add<Conv>(fmt::format("conv{}", block), conv);
+    graph.add<BatchNorm>(fmt::format("norm{}", block));
+    if (residual) graph.join<Add>(fmt::format("add{}", block), {graph.value(), x});
+    graph.add<Relu>(fmt::format("relu{}", block));
+  }
+  return graph;
 }
+
+/// A transposed convolution to twice the height and width, behind a batch norm so that it has a gradient of its input.
+Graph transposed(std::int64_t taps) {
+  Graph graph(kSpread);
+  DeconvOptions options{ConvOptions::same_2d(kSpread.c, taps)};
+  options.stride = {1, 2, 2};
+  options.output_padding = {0, 1, 1};
+  graph.add<BatchNorm>("norm").add<Deconv>("deconv", options);
+  return graph;
+}
+
+struct Block {
+  const char *name, *help;
+  Graph (*graph)();
+};
+constexpr Block kBlocks[] = {
+    {"norm", "four times 3 x 3 convolution of 64 channels on 192 x 288 pixels, batch norm, ReLU",
+     [] { return normalised(false); }},
+    {"residual", "the same with the block's input added before the ReLU", [] { return normalised(true); }},
+    {"deconv3", "batch norm, transposed convolution with 3 x 3 taps and stride 2 of 256 channels on 96 x 144 pixels",
+     [] { return transposed(3); }},
+    {"deconv5", "the same with 5 x 5 taps", [] { return transposed(5); }},
+};
 
 void fill(const Tensor& tensor) {
   const auto elements = static_cast<std::size_t>(tensor.shape.elements());
@@ -50,10 +78,9 @@ void fill(const Tensor& tensor) {
                     Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(values.data(), elements));
 }
 
-void measure(bool residual, DType precision, int steps, bool as_json) {
+void measure(const Block& block, DType precision, int steps, bool as_json) {
   Context context;
-  Graph graph(kSample);
-  for (int block = 1; block <= kBlocks; ++block) add_block(graph, block, residual);
+  const Graph graph = block.graph();
   Network network(graph, {.batch = kBatch, .precision = precision, .kernels = {}}, context);
   network.initialise(context, 1);
   fill(network.input());
@@ -103,13 +130,14 @@ int run(int argc, char** argv) {
   std::string name, precision = "f32";
   int steps = 8;
   bool as_json = false;
-  CLI::App program("Times training steps of four equal blocks of layers, on a batch of 2.", "blocks");
-  program
-      .add_option("NAME", name,
-                  "norm: 3 x 3 convolution of 64 channels on 192 x 288 pixels, batch norm, ReLU; residual: with the "
-                  "block's input added before the ReLU")
-      ->required()
-      ->check(CLI::IsMember({"norm", "residual"}));
+  CLI::App program("Times training steps of a few layers, on a batch of 2.", "blocks");
+  std::vector<std::string> names;
+  std::string help;
+  for (const Block& block : kBlocks) {
+    names.emplace_back(block.name);
+    help += fmt::format("{}{}: {}", help.empty() ? "" : "; ", block.name, block.help);
+  }
+  program.add_option("NAME", name, help)->required()->check(CLI::IsMember(names));
   program.add_option("--precision", precision, "of activations and their gradients")
       ->check(CLI::IsMember({"f32", "bf16"}))
       ->capture_default_str();
@@ -119,7 +147,8 @@ int run(int argc, char** argv) {
   program.add_flag("--json", as_json, "samples/s of the median step and peak resident bytes, for programs");
   CLI11_PARSE(program, argc, argv);
   const Kokkos::ScopeGuard kokkos(argc, argv);
-  measure(name == "residual", precision == "f32" ? DType::kF32 : DType::kBf16, steps, as_json);
+  measure(*std::ranges::find(kBlocks, name, &Block::name), precision == "f32" ? DType::kF32 : DType::kBf16, steps,
+          as_json);
   return 0;
 }
 

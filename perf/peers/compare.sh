@@ -7,13 +7,13 @@
 #     --rounds      5 by default
 #     --precision   of both sides: f32 by default; bf16 in PyTorch is autocast
 #     --python      a Python with PyTorch; by default setup.sh makes one in build/peers
-#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all; or blocks of layers: norm, residual
+#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all; or blocks of layers: norm, residual, deconv3, deconv5
 # Threads: OMP_NUM_THREADS, or all cores.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1 [norm]=2 [residual]=2)
+declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1 [norm]=2 [residual]=2 [deconv3]=2 [deconv5]=2)
 known=(hep cosmoflow cosmoflow_mlperf)  # by default
-blocks=(norm residual)                  # of perf/blocks.cpp
+blocks=(norm residual deconv3 deconv5)  # of perf/blocks.cpp
 rounds=5 precision=f32 python='' networks=()
 steps=8
 threads=${OMP_NUM_THREADS:-$(nproc)}

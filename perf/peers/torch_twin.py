@@ -2,7 +2,8 @@
 """The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml, and of `blocks`: full training
 steps on data in memory; of blocks forward and backward, from a given gradient.
 
-usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf|norm|residual [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
+usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf|norm|residual|deconv3|deconv5
+       [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
        [--precision f32|bf16]
 Prints one line: parameters, largest resident memory, median milliseconds per step, samples/s; bf16 is torch.autocast's.
 Best-tuned: run it with the allocator told to keep its memory, as compare.sh does, in both layouts.
@@ -81,6 +82,10 @@ def residual(_dropout):
     return nn.Sequential(*[Block(True) for _ in range(4)])
 
 
+def deconv(taps):
+    return nn.Sequential(nn.BatchNorm2d(256), nn.ConvTranspose2d(256, 256, taps, 2, taps // 2, 1))
+
+
 def adam(parameters):
     return torch.optim.Adam(parameters, lr=1e-3)
 
@@ -96,6 +101,8 @@ NETWORKS = {
     "cosmoflow_mlperf": (cosmoflow_mlperf, 8907556, (4, 128, 128, 128), nn.MSELoss(), 4, sgd),
     "norm": (norm, 147968, (64, 192, 288), None, 0, None),
     "residual": (residual, 147968, (64, 192, 288), None, 0, None),
+    "deconv3": (lambda _dropout: deconv(3), 590592, (256, 96, 144), None, 0, None),
+    "deconv5": (lambda _dropout: deconv(5), 1639168, (256, 96, 144), None, 0, None),
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
