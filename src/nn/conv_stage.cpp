@@ -106,7 +106,8 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
     if (error.kind() != ErrorKind::kUser) throw;
     user_error("layer {}: {}", options_.name, error.what());
   }
-  result.label = fmt::format("petaflow::{}::{}[{}]", options_.name, name_of(pass), result.choice.impl->name);
+  result.region = fmt::format("petaflow::{}::{}", options_.name, name_of(pass));
+  result.label = fmt::format("{}[{}]", result.region, result.choice.impl->name);
   PassPlan::Scratch& scratch = result.scratch;
   const auto add = [&](std::size_t& begin, std::size_t bytes) {
     begin = scratch.bytes;
@@ -175,7 +176,7 @@ ConvArgs ConvStage::args(const PassPlan& plan, std::byte* x, std::byte* slot, fl
 void ConvStage::forward(const Context& context) {
   const Epilogue finish = epilogue();
   const PassPlan& plan = forward_;
-  const Region region(plan.label);
+  const Region region(plan.region);
   const auto slot = [&](int index) {
     return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
@@ -217,7 +218,7 @@ void ConvStage::backward(const Context& context, float* gradient) {
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = weights_;
-  const Region region(plan.label);
+  const Region region(plan.region);
   const auto slot = [&](int index) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
@@ -281,7 +282,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
 void ConvStage::backward_data(const Context& context) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = data_;
-  const Region region(plan.label);
+  const Region region(plan.region);
   const auto slot = [&](int index) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
