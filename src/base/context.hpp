@@ -25,8 +25,6 @@ struct StepState {
   float learning_rate = 0;
   float loss_scale = 1;                  // 1 / real samples of the global batch
   const std::int64_t* sample = nullptr;  // (N) global sample index of each slot, -1: padding
-  const std::int32_t* label = nullptr;   // (N)
-  const float* target = nullptr;         // (N, C) of the network's output, for regression
   const float* weight = nullptr;         // (N) loss weight, 0: padding
 };
 

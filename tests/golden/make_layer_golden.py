@@ -2,7 +2,8 @@
 """Golden values of tests/layer_cases.hpp from PyTorch: writes layers.json beside this file.
 
 Inputs, weights and the gradient of the output are formulas that test_layers.cpp repeats, so the file holds results
-only: every third element of y, of the gradients of the parameters and of that of the input summed over the batch.
+only: every third element of y, of the gradients of the parameters and of that of the input summed over the batch; for
+networks of maps also the losses of a few training steps.
 Run: python3 tests/golden/make_layer_golden.py   (PyTorch >= 1.13)
 """
 import json
@@ -214,6 +215,23 @@ def rounded(tensor):
     return [float(f"{value:.7g}") for value in tensor.flatten()[::3].tolist()]
 
 
+def train(net, x, steps=6):
+    """Losses of steps by SGD with momentum, softmax cross-entropy at every pixel, which has class (7 i / 3) mod C."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for _ in range(steps):
+        y = net(x)
+        pixels = torch.arange(y.numel() // y.shape[1]).reshape(y.shape[0], *y.shape[2:])
+        loss = nn.functional.cross_entropy(y, 7 * pixels // 3 % y.shape[1])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+TRAINED = ("conv_u_net", "conv_batch_norm_dense_block", "conv_batch_norm_residual", "conv_batch_norm_residual_2", "conv_pyramid")
+
 golden = {}
 for name, (shape, modules) in CASES.items():
     net = nn.Sequential(*modules).double()
@@ -227,6 +245,8 @@ for name, (shape, modules) in CASES.items():
         "dx": rounded(x.grad.sum(0)),
         "dparameters": [rounded(p.grad) for p in net.parameters()],
     }
+    if name in TRAINED:
+        golden[name]["losses"] = train(net, x.detach())
 
 # Running statistics after five batches, each wider and farther from 0 than the one before, and the evaluation by them.
 norm = nn.BatchNorm3d(7, momentum=0.3).double()
