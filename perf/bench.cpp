@@ -3,6 +3,7 @@
 //   build/host/bin/bench perf/shapes/hep.txt --filter 'conv2/forward'
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -12,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 
+#include "base/build_info.hpp"
 #include "base/error.hpp"
 #include "bench_table.hpp"
 #include "kernels/channel_sum.hpp"
@@ -437,16 +439,24 @@ int run(int argc, char** argv) {
   program.add_option("--filter", options.filter,
                      "regular expression, searched for in LIST/SHAPE/PASS/IMPLEMENTATION/FORM; FORM: whole or tiles");
   program.add_option("--time", options.seconds, "seconds for each line, at least three runs")
-      ->check(CLI::Range(0.0, 1e4))
+      ->check([](const std::string& text) {
+        const double seconds = std::atof(text.c_str());
+        return seconds >= 0 && seconds <= 1e4 ? "" : text + " is no number of seconds from 0 to 10000";  // NaN is none
+      })
       ->capture_default_str();
   program.add_flag("--refused", options.refused, "say which implementations refuse a shape, and why");
   program.footer("Options of Kokkos (--kokkos-...) are passed on.");
+  program.set_version_flag("--version",
+                           fmt::format("bench of petaflow {}, commit {}", build_info().version, build_info().commit),
+                           "print what this program was built from");
   std::vector<char*> own = {argv[0]}, kokkos_own = {argv[0]};
   for (int i = 1; i < argc; ++i) (std::string(argv[i]).starts_with("--kokkos-") ? kokkos_own : own).push_back(argv[i]);
   try {
     program.parse(static_cast<int>(own.size()), own.data());
+  } catch (const CLI::Success& help) {
+    return program.exit(help);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : 1;
+    petaflow::user_error("{}; see bench --help", error.what());
   }
   std::vector<std::optional<LayerList>> lists;  // nothing: the cases
   for (const std::string& name : names) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include <fmt/format.h>
@@ -24,11 +25,22 @@ TEST(FolderLock, NamesItsHolderAndLeavesNothing) {
   const ScratchFolder folder;
   {
     const FolderLock lock(folder.path());
-    EXPECT_HOLDS(error_of([&] { FolderLock{folder.path()}; }),
+    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }),
                  fmt::format("{} is being written by process {} on ", folder.path(), getpid()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   const FolderLock again(folder.path());
+}
+
+TEST(FolderLock, WaitsForADyingHolder) {
+  const ScratchFolder folder;
+  auto lock = std::make_unique<FolderLock>(folder.path());
+  std::thread end([&] {
+    usleep(300'000);
+    lock.reset();
+  });
+  const FolderLock next(folder.path());
+  end.join();
 }
 
 TEST(FolderLock, DiesWithItsProcess) {
@@ -43,7 +55,7 @@ TEST(FolderLock, DiesWithItsProcess) {
   }
   char x = 0;
   ASSERT_EQ(read(ready[0], &x, 1), 1);
-  EXPECT_HOLDS(error_of([&] { FolderLock{folder.path()}; }), fmt::format("process {} on ", child));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }), fmt::format("process {} on ", child));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "lock"));
@@ -76,7 +88,7 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
     std::filesystem::copy_file(folder / "lock", folder / "copy");
   }
   std::filesystem::rename(folder / "copy", folder / "lock");
-  EXPECT_HOLDS(error_of([&] { FolderLock{folder.path()}; }), fmt::format("process {} on {}", getpid(), host));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }), fmt::format("process {} on {}", getpid(), host));
   // On another host: one that changes the file lives.
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   {

@@ -35,6 +35,11 @@ TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
     EXPECT_NE(help.out.find("--help"), std::string::npos) << help.out;
   }
   EXPECT_EQ(run("fly").code, 1);
+  EXPECT_EQ(run("trian small.toml run.name=x").err,
+            "hep: unknown command trian; the nearest is train; see hep --help\n");
+  EXPECT_NE(run("fly away").err.find("unknown command fly; there are generate, train"), std::string::npos);
+  EXPECT_EQ(run("train small.toml --resum").err,
+            "hep: unknown argument --resum; the nearest is --resume; see hep train --help\n");
   EXPECT_EQ(run("train").code, 1);
 }
 
@@ -52,7 +57,10 @@ TEST_F(Program, SaysItsVersion) {
 }
 
 TEST_F(Program, GoesFromNothingToPredictions) {
-  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome generate = run("generate small.toml");
+  ASSERT_EQ(generate.code, 0);
+  EXPECT_NE(generate.out.find("to be written: train.h5, 96 events, 0.281 MiB\n"), std::string::npos) << generate.out;
+  EXPECT_NE(generate.out.find(" events/s"), std::string::npos) << generate.out;
   EXPECT_EQ(run("generate small.toml").code, 1);  // the files exist
   const Outcome check = run("train small.toml --check");
   EXPECT_EQ(check.code, 0) << check.err;
@@ -65,6 +73,7 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   for (std::string line; std::getline(lines, line);) {
     const nlohmann::json json = nlohmann::json::parse(line);
     EXPECT_GT(json["loss"], 0);
+    EXPECT_EQ(json["epoch"], json["step"] <= 6 ? 1 : 2);
     if (json.contains("validation")) {
       ++validations;
     } else {
@@ -74,6 +83,14 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(steps, 12);
   EXPECT_EQ(validations, 2);
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
+  EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
+  EXPECT_NE(train.out.find("data.train is held in memory by every rank: "), std::string::npos) << train.out;
+  std::istringstream end(train.out.substr(train.out.find("epoch 2 validation")));  // fits a screen
+  int screen = 0;
+  for (std::string line; std::getline(end, line); ++screen) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_LE(screen, 24) << train.out;
+  const Outcome both = run("train small.toml run.name=both train.steps=1 data.validation=train.h5");
+  EXPECT_NE(both.err.find("data.validation and data.train have files in common"), std::string::npos) << both.err;
 
   EXPECT_EQ(train.err.find("in common"), std::string::npos) << train.err;
   EXPECT_EQ(text_of(folder_ / "runs/small/report.html").find("training saw"), std::string::npos);
@@ -224,6 +241,15 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("train missing.toml", "missing.toml");
   expect_refused("train small.toml train.bach=3", "train.batch");
   expect_refused("train small.toml train.batch=0", "train.batch");
+  expect_refused("train small.toml train.batch=100000 --check", "train.batch is 100000, but data.train has 96 samples");
+  expect_refused("train small.toml train.epochs=0", "train.epochs is 0: the network would learn nothing");
+  expect_refused("train small.toml train.epochs=9223372036854775807", "train.epochs must be between 0 and");
+  expect_refused("train small.toml schedule.name=step", "schedule.step_epochs, after which the rate falls, is empty");
+  expect_refused("train small.toml 'model.filters=[]'", "model.filters is empty");
+  expect_refused("train small.toml --kokkos-foo", "Kokkos has no option --kokkos-foo; the nearest is --kokkos-");
+  expect_refused("train small.toml --kokkos-num-thread=2", "the nearest is --kokkos-num-threads");
+  expect_refused("train small.toml application=cosmoflow",
+                 "application must be \"hep\" for hep to read this input, found \"cosmoflow\"");
   expect_refused("train small.toml data.train=nothing.h5", "nothing.h5");
   expect_refused("train small.toml data.height=32", "16x16");
   expect_refused("train small.toml train.init=nothing.h5", "nothing.h5");

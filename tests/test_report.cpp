@@ -246,11 +246,12 @@ struct RunFolder {
   void metrics(const std::vector<int>& steps, const std::string& end = "") const {
     std::string text;
     for (const int step : steps) {
-      text += nlohmann::json{{"step", step}, {"epoch", step / 20}, {"loss", 1.0 / step}, {"lr", 0.1}}.dump() + "\n";
+      text += nlohmann::json{{"step", step}, {"epoch", (step - 1) / 20 + 1}, {"loss", 1.0 / step}, {"lr", 0.1}}.dump() +
+              "\n";
       if (step % 20 == 0) {
-        text += nlohmann::json{{"step", step}, {"epoch", step / 20 - 1}, {"validation", {{"auc", 0.9}, {"loss", 0.5}}}}
-                    .dump() +
-                "\n";
+        text +=
+            nlohmann::json{{"step", step}, {"epoch", step / 20}, {"validation", {{"auc", 0.9}, {"loss", 0.5}}}}.dump() +
+            "\n";
       }
     }
     write_bytes(path + "/metrics.jsonl", text + end);

@@ -293,7 +293,31 @@ TEST_F(Resume, AnotherRunIsRefused) {
   };
   EXPECT_NE(refused("train.batch=8").find("steps per epoch"), std::string::npos);
   EXPECT_NE(refused("optimizer.name=sgd").find("another optimizer"), std::string::npos);
-  EXPECT_NE(refused("model.filters=[4,4]").find("another model"), std::string::npos);
+  EXPECT_NE(refused("model.filters=[4,4]").find("model.filters = [4, 4] (was [4, 4, 4])"), std::string::npos);
+  EXPECT_NE(refused("model.filters=[4,4] resume.accept_changes=true").find("another model"), std::string::npos);
+}
+
+TEST_F(Resume, ChangesOfWhatIsLearntAreRefusedUnlessAccepted) {
+  ASSERT_EQ(run(training("whole", "train.steps=3")).code, 0);
+  const auto resume = [&](const std::string& more) {
+    return run(training("whole", "train.steps=4 ") + more + " --resume");
+  };
+  for (const std::string change : {"data.normalise=none", "augment.roll_phi=false", "precision=bf16"}) {
+    const Outcome outcome = resume(change);
+    EXPECT_EQ(outcome.code, 1) << change;
+    EXPECT_EQ(count(outcome.err, change.substr(0, change.find('=')) + " = "), 1U) << outcome.err;
+    EXPECT_NE(outcome.err.find("resume.accept_changes = true"), std::string::npos) << outcome.err;
+  }
+  // A file replaced in place.
+  ASSERT_EQ(run("generate small.toml --overwrite generate.train=100").code, 0);
+  const Outcome replaced = resume("");
+  EXPECT_EQ(replaced.code, 1);
+  EXPECT_NE(replaced.err.find("train.h5 is "), std::string::npos) << replaced.err;
+  ASSERT_EQ(run("generate small.toml --overwrite").code, 0);
+  const Outcome accepted = resume("resume.accept_changes=true");
+  EXPECT_EQ(accepted.code, 0) << accepted.err;
+  EXPECT_NE(accepted.out.find("and accepted: train.h5 is "), std::string::npos) << accepted.out;
+  EXPECT_EQ(resume("train.steps=5 data.threads=2 log.interval=1").code, 0);
 }
 
 }  // namespace

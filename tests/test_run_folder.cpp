@@ -1,9 +1,13 @@
 // What a run leaves behind, as a user finds it: manifest, events, trace, report, weights for PyTorch.
 #include <cstring>
+#include <limits>
 #include <set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "io/checkpoint.hpp"
+#include "io/hdf5.hpp"
 #include "program.hpp"
 
 namespace petaflow {
@@ -112,17 +116,53 @@ TEST_F(RunFolder, SaysThatPatienceEndedIt) {
   EXPECT_NE(report.find("stopped improving and ended after 12 steps"), std::string::npos);
 }
 
-TEST_F(RunFolder, ATestSetThatDoesNotFitIsAWarning) {
+TEST_F(RunFolder, ATestSetThatDoesNotFitIsRefusedBeforeTheTraining) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   ASSERT_EQ(run("generate small.toml generate.train=0 generate.validation=0 data.height=8 data.width=8 "
                 "'data.test=[\"tiny.h5\"]'")
                 .code,
             0);
-  const Outcome train = run("train small.toml 'data.test=[\"tiny.h5\"]'", 2);
-  EXPECT_EQ(train.code, 0) << train.err;
-  EXPECT_NE(train.err.find("warning: the report has no evaluation"), std::string::npos) << train.err;
+  expect_refused("train small.toml data.test=tiny.h5", "the samples of data.test are 3x8x8");
+}
+
+TEST_F(RunFolder, AnEvaluationThatFailsIsNoSuccess) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  {
+    Hdf5File file = Hdf5File::create((folder_ / "nan.h5").string());
+    std::vector<float> images(4 * 16 * 16, 1.0F);
+    for (const char* name : {"histtrack", "histEM", "hist"}) {
+      if (std::string(name) == "hist") images[600] = std::numeric_limits<float>::quiet_NaN();
+      file.write<float>(std::string("all_events/") + name, {4, 16, 16}, images);
+    }
+    file.write<float>("all_events/y", {4}, std::vector<float>{0, 1, 0, 1});
+    file.close();
+  }
+  expect_refused("train small.toml --check data.test=nan.h5", "nan.h5: event 2 has the value nan");
+  const Outcome train = run("train small.toml data.test=nan.h5", 2);
+  EXPECT_EQ(train.code, 1) << train.err;
+  EXPECT_EQ(count(train.err, "the network is trained, but its evaluation failed: "), 1U) << train.err;
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/evaluation.json"));
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/report.html"));
+}
+
+TEST_F(RunFolder, BelongsToOneRun) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  std::system(("cd " + folder_.string() + " && OMP_NUM_THREADS=1 " + program_.string() +
+               " train small.toml train.steps=100000000 >first.txt 2>&1 & echo $! >" + (folder_ / "pid").string())
+                  .c_str());
+  for (int i = 0; i < 600 && !fs::exists(folder_ / "runs/small/metrics.jsonl"); ++i) usleep(100'000);
+  const std::string pid = std::to_string(std::stol(text_of(folder_ / "pid")));
+  const std::set<fs::path> before = files();
+  for (const char* how : {"--overwrite", "--resume"}) {
+    const Outcome second = run(std::string("train small.toml ") + how);
+    EXPECT_EQ(second.code, 1) << how;
+    EXPECT_NE(second.err.find("runs/small is being written by process " + pid + " on "), std::string::npos)
+        << second.err;
+  }
+  EXPECT_EQ(run("train small.toml --check --overwrite").code, 0);  // writes nothing
+  std::system(("kill -9 " + pid).c_str());
+  EXPECT_EQ(run("train small.toml --overwrite train.steps=1").code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
 }
 
 TEST_F(RunFolder, ReportsSeveralRunsAndRefusesWhatIsNone) {
@@ -130,8 +170,10 @@ TEST_F(RunFolder, ReportsSeveralRunsAndRefusesWhatIsNone) {
   ASSERT_EQ(run("train small.toml").code, 0);
   ASSERT_EQ(run("train small.toml run.name=linear model.kind=linear").code, 0);
   const Outcome unnamed = run("report runs/small runs/linear");
-  EXPECT_EQ(unnamed.code, 1);
-  EXPECT_NE(unnamed.err.find("-o"), std::string::npos) << unnamed.err;
+  EXPECT_EQ(unnamed.code, 0);
+  for (const char* word : {"run ", "auc", "accuracy", "samples/s", "small ", "linear ", "-o FILE.html"}) {
+    EXPECT_NE(unnamed.out.find(word), std::string::npos) << word << "\n" << unnamed.out;
+  }
   ASSERT_EQ(run("report runs/small runs/linear -o both.html").code, 0);
   const std::string both = text_of(folder_ / "both.html");
   for (const char* word : {"2 runs of hep", "linear", "model.kind", "cut selection"}) {
@@ -153,6 +195,9 @@ TEST_F(RunFolder, ExportsWeightsAndRefusesWhatItCannot) {
   EXPECT_EQ(header["fc.bias"]["shape"], nlohmann::json({2}));
   EXPECT_EQ(header["__metadata__"]["application"], "hep");
   EXPECT_EQ(run("export runs/small -o w.safetensors").code, 1);  // exists
+  ASSERT_EQ(run("train small.toml run.name=again train.init=w.safetensors train.epochs=0", 2).code, 0);
+  EXPECT_EQ(load_checkpoint((folder_ / "runs/again/checkpoint.h5").string()).weights.at(0).values,
+            load_checkpoint((folder_ / "runs/small/checkpoint.h5").string()).weights.at(0).values);
   EXPECT_EQ(run("export runs/small -o w.safetensors --overwrite").code, 0);
   EXPECT_EQ(run("export runs/small -o w.onnx").code, 1);
   EXPECT_EQ(run("export runs/none -o n.safetensors").code, 1);

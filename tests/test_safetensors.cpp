@@ -45,6 +45,48 @@ TEST(Safetensors, FileHoldsTheValuesAfterTheHeader) {
   EXPECT_EQ(folder.files(), 1U);  // no temporary one
 }
 
+TEST(Safetensors, IsReadBack) {
+  const ScratchFolder folder;
+  save_safetensors(folder / "w.safetensors", arrays(), {{"config", "[train]"}, {"description", "words"}});
+  const Checkpoint read = load_safetensors(folder / "w.safetensors");
+  EXPECT_EQ(read.config, "[train]");
+  EXPECT_EQ(read.model, "words");
+  ASSERT_EQ(read.weights.size(), 2U);  // in order of name
+  EXPECT_EQ(read.weights[0].name, "conv1/bias");
+  EXPECT_EQ(read.weights[0].values, (std::vector<float>{-1, 0.5F}));
+  EXPECT_EQ(read.weights[1].name, "conv1/weight");
+  EXPECT_EQ(read.weights[1].dims, (std::vector<std::int64_t>{2, 1, 1, 2}));
+  EXPECT_EQ(read.weights[1].values, (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST(Safetensors, OtherTypesAndDamage) {
+  const ScratchFolder folder;
+  const auto load = [&](std::string header, const std::string& arrays) {
+    const std::uint64_t length = header.size();
+    test::write_bytes(folder / "w.safetensors",
+                      std::string(reinterpret_cast<const char*>(&length), sizeof length) + header + arrays);
+    return load_safetensors(folder / "w.safetensors").weights.at(0).values;
+  };
+  const double wide[] = {1.5, -2};
+  EXPECT_EQ(load(R"({"a.b":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}})",
+                 std::string(reinterpret_cast<const char*>(wide), sizeof wide)),
+            (std::vector<float>{1.5F, -2}));
+  EXPECT_EQ(load(R"({"a.b":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}})", std::string("\x80\x3F\x00\xC0", 4)),
+            (std::vector<float>{1, -2}));
+  const auto error = [&](const std::string& header, const std::string& arrays = std::string(8, '\0')) {
+    return test::error_of([&] { load(header, arrays); });
+  };
+  EXPECT_HOLDS(error(R"({"a.b":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})"), "w.safetensors: a.b is F16; F32,");
+  EXPECT_HOLDS(error(R"({"a.b":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})"),
+               "a.b has 2 numbers for its shape of 3");
+  EXPECT_HOLDS(error(R"({"a.b":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})"),
+               "is truncated: a.b ends at byte 12 of 8");
+  EXPECT_HOLDS(error("no JSON"), "is no file of safetensors");
+  EXPECT_HOLDS(error("{}"), "holds no weights");
+  test::write_bytes(folder / "s.safetensors", std::string(12, 'a'));
+  EXPECT_HOLDS(test::error_of([&] { load_safetensors(folder / "s.safetensors"); }), "is no whole file of safetensors");
+}
+
 TEST(Safetensors, RefusesWhatCannotBe) {
   std::vector<NamedArray> twice = arrays();
   twice.push_back({"conv1.bias", {1}, {0}});

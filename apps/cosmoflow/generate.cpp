@@ -16,6 +16,7 @@
 #include "io/progress.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
+#include "measure/rates.hpp"
 #include "nn/parallel.hpp"
 #include "train/stop_request.hpp"
 
@@ -200,6 +201,16 @@ void generate_sets(const GeneratorOptions& options, Communicator& comm, bool ove
   agree(comm, [&] {
     if (comm.rank() == 0) prepare_folders(options, overwrite);
   });
+  if (comm.rank() == 0) {
+    const auto edge = static_cast<std::size_t>(options.universe.particles);
+    const std::size_t bytes = 4 * sizeof(std::int16_t) * edge * edge * edge;  // four redshifts of one universe
+    for (const UniverseSet& set : sets_of(options)) {
+      if (set.count == 0) continue;
+      log_info("to be written: {}, {} of {} each, {}{}", set.folder.string(), format_count(set.count, "universe"),
+               format_count(parts_of(options), "file"), format_bytes(static_cast<std::size_t>(set.count) * bytes),
+               options.gzip > 0 ? " before compression" : "");
+    }
+  }
   agree(comm, [&] { write_universes(options, comm.rank(), comm.size()); });
   if (comm.rank() != 0) return;
   for (const UniverseSet& set : sets_of(options)) {

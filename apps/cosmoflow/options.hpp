@@ -26,6 +26,7 @@ struct EvaluateKeys {
 };
 
 struct Options {
+  std::string application = "cosmoflow";
   DataKeys data;
   ModelOptions model;
   std::string loss = "mae";
@@ -69,6 +70,7 @@ inline CosmoDataOptions data_options(const Options& options, DataRole role) {
 }
 
 inline void declare(Schema& schema, Options& options) {
+  schema.add("application", options.application, is_application("cosmoflow"));
   schema.add("data.format", options.data.cubes.format, one_of({"auto", "tfrecord", "hdf5", "universe", "npy"}));
   schema.add("data.edge", options.data.cubes.edge, in_range(1, 4096));
   schema.add("data.channels", options.data.cubes.channels, in_range(1, 1024));

@@ -9,6 +9,7 @@
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
+#include "measure/rates.hpp"
 #include "program/generated_files.hpp"
 #include "train/stop_request.hpp"
 
@@ -124,7 +125,13 @@ void write_sets(const DataOptions& data, const Options& options, bool overwrite)
                options.data.width);
   }
   generator.image_size = static_cast<std::size_t>(options.data.height);
-  for (const GeneratedFile& file : plan_generated_files(data, {keys.train, keys.validation, keys.test}, overwrite)) {
+  const auto files = plan_generated_files(data, {keys.train, keys.validation, keys.test}, overwrite);
+  const std::size_t bytes = 3 * sizeof(float) * generator.image_size * generator.image_size;  // of three images
+  for (const GeneratedFile& file : files) {
+    log_info("to be written: {}, {}, {}{}", file.path, format_count(file.count, "event"),
+             format_bytes(static_cast<std::size_t>(file.count) * bytes), keys.gzip > 0 ? " before compression" : "");
+  }
+  for (const GeneratedFile& file : files) {
     const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(keys.seed), file.first,
                                             file.count, static_cast<int>(keys.gzip));
     log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", file.path,

@@ -44,6 +44,7 @@ struct EvaluateKeys {
 };
 
 struct Options {
+  std::string application = "hep";
   DataKeys data;
   ModelOptions model;
   AugmentOptions augment{ImageAxis::kW, false, false, false};
@@ -68,6 +69,7 @@ inline HepDataOptions data_options(const DataKeys& data, DataRole role) {
 
 inline void declare(Schema& schema, Options& options) {
   DataKeys& data = options.data;
+  schema.add("application", options.application, is_application("hep"));
   schema.add("data.format", data.options.file.format, one_of({"auto", "all_events", "sc17", "class_files"}));
   schema.add("data.channels", data.channels, in_range(1, 1024));
   schema.add("data.height", data.height, in_range(1, 65536));

@@ -26,6 +26,11 @@ const HepEvaluator& of_hep(const Evaluator& evaluator) { return dynamic_cast<con
 
 std::string metric_text(const Metric& metric, int digits = 4) { return to_string(metric, digits); }
 
+/// The reason why there is none is long, and stands in the report.
+std::string short_text(const Metric& efficiency) {
+  return efficiency.value ? metric_text(efficiency) : "too few events to say";
+}
+
 std::string rate_text(double rate) { return fmt::format("{:.3g} %", 100 * rate); }
 
 /// The report as lines for people.
@@ -35,14 +40,14 @@ std::string evaluation_table(const ClassificationReport& report) {
                   report.background_events, metric_text(report.accuracy), metric_text(report.auc));
   for (const EfficiencyAtRate& at : report.at_rates) {
     table += fmt::format("\n  signal efficiency at a background rate of {}: {}", rate_text(at.background_rate),
-                         metric_text(at.signal_efficiency));
+                         short_text(at.signal_efficiency));
   }
   if (report.selection) {
     const SelectionComparison& cuts = *report.selection;
-    table += fmt::format("\n  cut selection: background rate {}, signal efficiency {}",
-                         metric_text(cuts.background_rate, 5), metric_text(cuts.signal_efficiency));
-    table += fmt::format("\n  network at the same background rate: signal efficiency {}",
-                         metric_text(cuts.score_efficiency));
+    table += fmt::format("\n  cut selection: background rate {},\n    signal efficiency {}",
+                         metric_text(cuts.background_rate, 5), short_text(cuts.signal_efficiency));
+    table += fmt::format("\n  network at the same background rate:\n    signal efficiency {}",
+                         short_text(cuts.score_efficiency));
     if (cuts.difference.value) table += fmt::format(" (difference {})", metric_text(cuts.difference));
   }
   return table;

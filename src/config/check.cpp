@@ -35,6 +35,12 @@ Check one_of(std::vector<std::string> words) {
           }};
 }
 
+Check is_application(const std::string& name) {
+  return {fmt::format("\"{0}\" for {0} to read this input", name), {}, [name](const std::string& value) {
+            return value == name;
+          }};
+}
+
 Check not_empty() {
   return {"not empty", {}, [](const std::string& value) { return !value.empty(); }};
 }

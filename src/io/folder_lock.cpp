@@ -20,15 +20,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "io/host_name.hpp"
 
 namespace petaflow {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 /// When a process began, in ticks since the host was started; empty: there is none that lives.  Process numbers come
 /// again, pairs of number and beginning do not.
@@ -58,7 +53,10 @@ std::string read_again(const std::string& path) {  // opening asks a file server
 
 FolderLock::FolderLock(std::string folder, double patience_s) : folder_(std::move(folder)), path_(folder_ + "/lock") {
   try {
-    while (!open_and_lock()) {
+    const double until_s = std::min(patience_s, kDying_s);
+    constexpr double kBetween_s = 0.1;
+    for (double waited_s = 0; !open_and_lock(waited_s >= until_s); waited_s += kBetween_s) {
+      usleep(static_cast<useconds_t>(1e6 * kBetween_s));
     }
     refuse_living_holder(patience_s);
     write();
@@ -80,12 +78,17 @@ FolderLock::~FolderLock() {
   close(file_);
 }
 
-/// False where the file was removed by its holder between opening and locking.
-bool FolderLock::open_and_lock() {
+/// False where another process holds the lock, or its holder has removed the file meanwhile.
+/// @param last_try  throws in the first case
+bool FolderLock::open_and_lock(bool last_try) {
   file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
   if (flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     const nlohmann::json holder = nlohmann::json::parse(text_of(file_), nullptr, false);
+    if (!last_try) {
+      close(std::exchange(file_, -1));
+      return false;
+    }
     const bool named = holder.is_object();
     user_error("{} is being written by {}; wait for its end, or give this run another run.name", folder_,
                named ? holder.value("name", "another process") : "another process");

@@ -17,17 +17,18 @@ namespace petaflow {
 class FolderLock {
  public:
   static constexpr double kBeat_s = 5, kPatience_s = 20;
+  static constexpr double kDying_s = 5;  // that the ranks of a killed job may take to end
 
   /// Throws a user error that names the holder where the folder is taken, and where the file cannot be written.
   /// @param folder  must exist
-  /// @param patience_s  to wait for a change by a holder on another host
+  /// @param patience_s  to wait at most: kDying_s for a lock, all of it for a change by a holder on another host
   explicit FolderLock(std::string folder, double patience_s = kPatience_s);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  bool open_and_lock();
+  bool open_and_lock(bool last_try);
   void refuse_living_holder(double patience_s);
   void write();
   void beat();

@@ -21,4 +21,9 @@ std::string safetensors_header(std::span<const NamedArray> arrays, const std::ma
 void save_safetensors(const std::string& path, std::span<const NamedArray> arrays,
                       const std::map<std::string, std::string>& metadata);
 
+/// The arrays of a file as weights ("conv1.weight" -> "conv1/weight"), by name; the configuration where the file is an
+/// export of petaflow.  F32, F64 and BF16 are read.  Throws a user error where the file is missing, damaged, or holds
+/// another type.
+Checkpoint load_safetensors(const std::string& path);
+
 }  // namespace petaflow

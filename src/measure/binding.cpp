@@ -1,10 +1,8 @@
 #include "measure/binding.hpp"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <fstream>
 #include <map>
 #include <tuple>
@@ -13,16 +11,11 @@
 #include <fmt/format.h>
 #include <Kokkos_Core.hpp>
 
+#include "io/host_name.hpp"
 #include "measure/rates.hpp"
 
 namespace petaflow {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");

@@ -43,7 +43,7 @@ Arena::Arena(std::vector<MemoryBlock> blocks, bool touch) : blocks_(std::move(bl
       largest += fmt::format("{}{} ({:.1f} MiB)", i == 0 ? "" : ", ", blocks_[i].label,
                              static_cast<double>(blocks_[i].size_bytes) / 1048576.0);
     }
-    failure(
+    user_error(
         "out of memory: the network needs {:.1f} MiB in one piece; its largest tensors are {}; use a smaller "
         "train.batch",
         static_cast<double>(size_bytes_) / 1048576.0, largest);

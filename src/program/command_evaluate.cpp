@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
@@ -13,6 +14,7 @@ int command_evaluate(const CommandLine& line, Configuration& config, Task& task,
   const Context context;
   const TrainedNetwork trained = load_trained(line, config, task, comm, context);
   const auto data = open_data(comm, task, line.files, "FILE", DataRole::kEvaluate);
+  for (const std::string& note : data->notes()) log_info("{}", note);
   const DataOptions& options = config.options.data;
   const auto predictor = make_predictor(options, task, comm, context, *trained.network, *trained.objective, *data);
   const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);

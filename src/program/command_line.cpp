@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "base/build_info.hpp"
 #include "comm/communicator.hpp"
+#include "config/schema.hpp"
 #include "program/commands.hpp"
 
 namespace petaflow {
@@ -37,6 +39,41 @@ std::string version_text(const std::string& program) {
   return fmt::format("{} of petaflow {}, commit {}\nKokkos {}, {}, {}, HDF5 {}", program, build.version, build.commit,
                      build.kokkos, *build.onednn != '\0' ? fmt::format("oneDNN {}", build.onednn) : "without oneDNN",
                      mpi_library(), build.hdf5);
+}
+
+std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  return names;
+}
+
+/// What is wrong with the arguments where CLI11 only lists those that it did not expect; empty: something else.
+std::string unknown_argument(const CLI::App& program, const std::vector<std::string>& arguments) {
+  const auto unknown = [](const char* what, const std::string& name, const std::vector<std::string>& known) {
+    const std::string nearest = nearest_name(name, known);
+    return fmt::format(
+        "unknown {} {}; {}", what, name,
+        nearest.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : "the nearest is " + nearest);
+  };
+  const auto commands = program.get_subcommands([](const CLI::App*) { return true; });
+  const auto is_option = [](const std::string& argument) { return argument.starts_with("-"); };
+  if (!arguments.empty() && !is_option(arguments[0])) {
+    const std::vector<std::string> names = names_of(commands);
+    if (std::ranges::find(names, arguments[0]) == names.end()) return unknown("command", arguments[0], names);
+  }
+  const auto chosen = program.get_subcommands();
+  const CLI::App& command = chosen.empty() ? program : *chosen[0];
+  std::vector<std::string> options;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
+  }
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (name.starts_with("--") && std::ranges::find(options, name) == options.end()) {
+      return unknown("argument", name, options);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -86,8 +123,9 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
 
   CLI::App& report = add_command(program, "report", "Make the report of runs again, from their folders alone");
   report.add_option("RUN", line.files, "run folders; several are shown side by side")->required();
-  report.add_option("-o,--output", line.output,
-                    "HTML file to write (default: report.html in the folder of the one run)");
+  report.add_option(
+      "-o,--output", line.output,
+      "HTML file to write (default: report.html in the folder of the one run; of several runs a table is printed)");
 
   CLI::App& save = add_command(program, "export", "Write the weights as safetensors, which PyTorch loads");
   save.add_option("RUN", line.input, "run folder or checkpoint")->required();
@@ -109,7 +147,8 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   } catch (const CLI::ParseError& error) {
     const auto chosen = program.get_subcommands();
     const std::string command = chosen.empty() ? "" : " " + chosen[0]->get_name();
-    parsed.text = fmt::format("{}; see {}{} --help", error.what(), name, command);
+    const std::string unknown = unknown_argument(program, arguments);
+    parsed.text = fmt::format("{}; see {}{} --help", unknown.empty() ? error.what() : unknown, name, command);
     parsed.exit_code = kUserErrorCode;
     return parsed;
   }

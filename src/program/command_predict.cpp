@@ -134,6 +134,7 @@ int command_predict(const CommandLine& line, Configuration& config, Task& task, 
     if (comm.rank() == 0) check_names(line, trained.path);
   });
   const auto data = open_data(comm, task, line.files, "FILE", DataRole::kPredict);
+  for (const std::string& note : data->notes()) log_info("{}", note);
   const auto predictor =
       make_predictor(config.options.data, task, comm, context, *trained.network, *trained.objective, *data);
   std::optional<PredictionFile> file;

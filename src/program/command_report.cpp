@@ -1,23 +1,61 @@
-// report RUN...: the report of runs, made from their folders alone.
+// report RUN...: the report of runs, made from their folders alone; of several without -o a table in the terminal.
+#include <set>
+
+#include <nlohmann/json.hpp>
+
 #include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
 #include "io/log.hpp"
+#include "measure/rates.hpp"
 #include "program/commands.hpp"
 #include "program/run_report.hpp"
+#include "report/judged_runs.hpp"
 #include "run/files.hpp"
 #include "run/record.hpp"
 
 namespace petaflow {
 
+namespace {
+
+/// A row for each run: how far it came, the metrics of its evaluation, its speed.  A dash: not known.
+std::string table_of_runs(const std::vector<RunRecord>& runs) {
+  std::set<std::string> metrics;
+  for (const RunRecord& run : runs) {
+    if (const nlohmann::json* found = evaluation_part(run, "metrics")) {
+      for (const auto& [name, value] : found->items()) metrics.insert(name);
+    }
+  }
+  std::vector<std::vector<std::string>> rows = {{"run", "steps", "training loss"}};
+  rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
+  rows[0].emplace_back("samples/s");
+  for (const RunRecord& run : runs) {
+    const bool begun = !run.training.empty();
+    std::vector<std::string>& row =
+        rows.emplace_back(std::vector{run.name, begun ? fmt::format("{}", run.training.back().step) : "-",
+                                      begun ? fmt::format("{:.4f}", run.training.back().loss) : "-"});
+    const nlohmann::json* const found = evaluation_part(run, "metrics");
+    for (const std::string& name : metrics) {
+      const bool is_number = found != nullptr && found->contains(name) && found->at(name).is_number();
+      row.push_back(is_number ? fmt::format("{:.4f}", found->at(name).get<double>()) : "-");
+    }
+    row.push_back(run.finished() ? fmt::format("{:.1f}", run.performance.value("samples_per_s", 0.0)) : "-");
+  }
+  return format_table(rows);
+}
+
+}  // namespace
+
 int command_report(const CommandLine& line, const Task& task, const Reporter& reporter, Communicator& comm) {
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     std::string output = line.output;
-    if (output.empty() && line.files.size() > 1) {
-      user_error("{} runs go into one report: name its file with -o", line.files.size());
-    }
     std::vector<RunRecord> runs;
     for (const std::string& folder : line.files) runs.push_back(read_run(folder));
+    if (output.empty() && runs.size() > 1) {
+      print(comm, table_of_runs(runs));
+      log_info("-o FILE.html makes a page of these runs");
+      return;
+    }
     if (output.empty()) output = line.files.front() + "/" + kReportFile;
     write_file_atomically(output, run_report({task.name(), task.description()}, reporter, runs));
     log_info("wrote {}", output);

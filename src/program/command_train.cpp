@@ -14,6 +14,7 @@
 #include "comm/self.hpp"
 #include "config/document.hpp"
 #include "data/files.hpp"
+#include "io/folder_lock.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "measure/binding.hpp"
@@ -37,10 +38,28 @@
 namespace petaflow {
 namespace {
 
-/// The test set is read at the end: it is looked into now, so that its faults are not found then.
-void check_test_set(const CommonOptions& options, const Task& task, const Communicator& comm) {
+/// The test set is read at the end: it is looked into now, so that its faults are not found then.  With --check all of
+/// its samples are read.
+void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
   const std::vector<std::string>& test = options.data.test;
-  if (comm.rank() == 0 && !test.empty()) task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+  if (test.empty()) return;
+  if (line.check) {
+    const auto data = open_data(comm, task, test, "data.test", DataRole::kEvaluate);
+    check_all(comm, *data, "data.test");
+    return;
+  }
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const std::string found = task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+    check_shape(*task.open(found, "data.test", DataRole::kEvaluate), task.sample_shape(), "data.test");
+  });
+}
+
+/// A batch that the set cannot fill would be trained on as a smaller one.
+void check_batch(std::int64_t batch, const Dataset& train) {
+  if (batch <= train.size()) return;
+  user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", batch,
+             format_count(train.size(), "sample"), train.size());
 }
 
 void load_initial_weights(const std::string& from, Network& network, Communicator& comm, const Context& context) {
@@ -91,25 +110,52 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
   }
 }
 
-// Keys whose values are not those of the checkpoint: the run goes on with the new ones.
-void say_changed_keys(const Schema& schema, const ResumePoint& point) {
+/// Whether another value of an option makes another network, or shows it other samples.
+bool changes_what_is_learnt(const std::string& option) {
+  static const std::set<std::string> harmless = {"data.threads",  "data.prefetch",   "data.hdf5_locking",
+                                                 "data.cache_gb", "data.validation", "data.test"};
+  if (harmless.contains(option)) return false;
+  return option == "precision" || option == "kernels.f32" || option.starts_with("data.") ||
+         option.starts_with("model.") || option.starts_with("augment.");
+}
+
+/// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
+/// is learnt; otherwise the run goes on with the new values and says so.
+void check_changes(const Configuration& config, const ResumePoint& point) {
+  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data.train);
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);
   }
-  for (const Entry& entry : parse_document(schema.resolved(), "the input file")) {
+  for (const Entry& entry : parse_document(config.schema.resolved(), "the input file")) {
     const std::string& before = old[entry.key];
     const std::string now = to_toml(entry.value);
-    if (now != before) log_info("changed since the checkpoint: {} = {} (was {})", entry.key, now, before);
+    if (before.empty() || now == before) continue;  // an option that older versions had not
+    const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
+    if (changes_what_is_learnt(entry.key)) refused.push_back(change);
+    if (!changes_what_is_learnt(entry.key)) log_info("changed since the checkpoint: {}", change);
   }
+  if (refused.empty()) return;
+  if (!config.options.resume.accept_changes) {
+    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", point.path,
+               fmt::join(refused, "; "));
+  }
+  for (const std::string& change : refused) log_info("changed since the checkpoint, and accepted: {}", change);
 }
 
-void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Dataset& train,
+void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, Dataset& train,
                    const Dataset* validation, TrainStep& step) {
   log_info("{}: {} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"),
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
            options.train.deterministic ? " in " + format_count(options.train.shards, "shard") : "");
+  for (const std::string& note : train.notes()) log_info("data.train: {}", note);
+  if (train.memory().empty()) {
+    log_info("data.train is read from its files as it is needed");
+  } else {
+    log_info("data.train is held in memory by every rank: {} each (data.cache_gb)",
+             format_bytes(train.memory().size_bytes()));
+  }
   for (const std::string& sentence : describe_products(options)) log_info("{}", sentence);
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
@@ -149,15 +195,26 @@ void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inferen
   log_info("everything is in order; nothing was written");
 }
 
-void say_rates(const FitResult& result, TrainStep& step, const std::string& precision, int threads, double peak) {
+/// Lines of at most 80 characters, broken behind commas.
+std::string wrapped(std::string text) {
+  constexpr std::size_t kWidth = 80;
+  const std::string indent = "\n  ";
+  for (std::size_t begin = 0; text.size() - begin > kWidth;) {
+    const std::size_t comma = text.rfind(", ", begin + kWidth - 1);
+    if (comma == std::string::npos || comma <= begin) break;
+    text.replace(comma + 1, 1, indent);
+    begin = comma + 2;
+  }
+  return text;
+}
+
+void say_rates(const FitResult& result) {
   const Rates& rates = result.rates;
-  log_info("{}, {} in {:.1f} s; {:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best",
-           format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
-           rates.sustained_samples_per_s, rates.sustained_gflops, rates.peak_gflops);
-  log_info("time per rank: {}", describe(result.times));
-  log_info("stages of a pass of {} on rank 0, whose processor reaches {:.0f} GFLOP/s in {} ({}):\n{}",
-           format_count(step.network().batch(), "sample"), peak, precision, format_count(threads, "thread"),
-           stage_table(step.network(), rates.steps * step.share().passes, peak));
+  log_info("{}, {} in {:.1f} s", format_count(rates.steps, "step"), format_count(rates.samples, "sample"),
+           rates.seconds);
+  log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
+           rates.sustained_gflops, rates.peak_gflops);
+  log_info("{}", wrapped("time per rank: " + describe(result.times)));
 }
 
 int stopped(StopRequest request, std::int64_t steps) {
@@ -237,8 +294,7 @@ std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Ta
                                      inference_options(options, trained.batch()), context, tuning);
 }
 
-/// Evaluates the trained network on data.test, else on `validation`; nothing where there is neither.  A test set that
-/// cannot be read is a warning: the run itself is done.
+/// Evaluates the trained network on data.test, else on `validation`; nothing where there is neither.
 /// @return  the request that ended the evaluation before it was through; nothing is written then
 StopRequest leave_evaluation(const Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
                              const Context& context, Network& network, const Objective& objective,
@@ -251,29 +307,25 @@ StopRequest leave_evaluation(const Configuration& config, Task& task, const Repo
   record.files = test ? options.test : options.validation;
   const Dataset* data = validation;
   std::unique_ptr<Dataset> opened;
-  try {
-    if (test) {
-      opened = open_data(comm, task, options.test, "data.test", DataRole::kEvaluate);
-      data = opened.get();
-    }
-    const auto predictor = make_predictor(options, task, comm, context, network, objective, *data);
-    const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
-    if (full.run.stopped != StopRequest::kNone) return full.run.stopped;
-    agree(comm, [&] {
-      if (comm.rank() != 0) return;
-      record.seen_in_training = common_files(options.train, record.files);
-      record.samples = data->size();
-      record.loss = full.run.loss;
-      record.evaluation = full.evaluation;
-      record.judgement = reporter.judgement(*full.evaluator);
-      record.curves = reporter.curves(*full.evaluator);
-      write_evaluation(config.run_folder(), record);
-      const std::string table = reporter.table(*full.evaluator);
-      if (!table.empty()) log_info("on the {} of {}:\n{}", format_count(data->size(), "sample"), record.set, table);
-    });
-  } catch (const AgreedError& error) {
-    if (comm.rank() == 0) log_warning("the report has no evaluation: {}", error.what());
+  if (test) {
+    opened = open_data(comm, task, options.test, "data.test", DataRole::kEvaluate);
+    data = opened.get();
   }
+  const auto predictor = make_predictor(options, task, comm, context, network, objective, *data);
+  const FullEvaluation full = evaluate_in_full(options, task, comm, *predictor, *data);
+  if (full.run.stopped != StopRequest::kNone) return full.run.stopped;
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    record.seen_in_training = common_files(options.train, record.files);
+    record.samples = data->size();
+    record.loss = full.run.loss;
+    record.evaluation = full.evaluation;
+    record.judgement = reporter.judgement(*full.evaluator);
+    record.curves = reporter.curves(*full.evaluator);
+    write_evaluation(config.run_folder(), record);
+    const std::string table = reporter.table(*full.evaluator);
+    if (!table.empty()) log_info("on the {} of {}:\n{}", format_count(data->size(), "sample"), record.set, table);
+  });
   return StopRequest::kNone;
 }
 
@@ -301,7 +353,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   std::unique_ptr<MlLog> mllog = begin_mllog(line, options, task, comm);
   if (!line.check) watch_stop_signals();
   limit_wall_time(options.run.wall_time);
-  check_run_folder(comm, folder, line.overwrite, line.resume);
+  std::unique_ptr<FolderLock> lock = check_run_folder(comm, folder, {line.overwrite, line.resume, !line.check});
   say_binding(comm, context.threads);
   std::optional<ResumePoint> resumed;
   if (line.resume) resumed = find_resume_point(comm, folder);
@@ -314,9 +366,10 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   if (!options.data.validation.empty()) {
     validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
   }
+  check_test_set(line, options, task, comm);
   std::unique_ptr<Objective> objective;
   agree(comm, [&] {
-    check_test_set(options, task, comm);
+    check_batch(options.train.batch, *train);
     objective = std::make_unique<Objective>(task.objective());
   });
   const auto tuning = tune(line, config, task, comm, context, true);
@@ -326,7 +379,10 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                                        *objective, tuning.get());
     check_metric(options.stop, task, comm, validation.get(), step->network());
   });
-  if (comm.rank() == 0) warn_of_common_files(options.data);
+  agree(comm, [&] {
+    if (comm.rank() == 0 && resumed) check_changes(config, *resumed);
+    if (comm.rank() == 0) warn_of_common_files(options.data);
+  });
   if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
   say_what_runs(options, comm, context.threads, *train, validation.get(), *step);
 
@@ -346,10 +402,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                                         *train, task.augmentation(*train), judge.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
-  if (resumed) {
-    say_changed_keys(config.schema, *resumed);
-    log_info("going on from {}", resumed->path);
-  }
+  if (resumed) log_info("going on from {}", resumed->path);
   if (line.check) {
     check_all(comm, *train, "data.train");
     if (validation) check_all(comm, *validation, "data.validation");
@@ -362,6 +415,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     return kDone;
   }
 
+  take_new_run_folder(comm, folder, line.overwrite, lock);
   const RunIdentity identity = run_identity(line, options, task);
   std::unique_ptr<MetricsLog> metrics =
       open_run_folder(comm, folder, resumed ? std::optional(trainer->steps()) : std::nullopt, config.schema.resolved());
@@ -378,7 +432,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   const FitResult result = trainer->fit(*listener);
   if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(context).of(options.precision);
-  if (result.rates.steps > 0) say_rates(result, *step, options.precision, context.threads, peak);
+  if (result.rates.steps > 0) say_rates(result);
 
   const Activity last("last evaluation", result.steps);
   agree(comm, [&] {
@@ -386,13 +440,22 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     write_performance(folder, result, *step, {comm.size(), context.threads, options.train.batch, peak});
   });
   inference->update(context);
-  const StopRequest request =
-      leave_evaluation(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
-  if (request != StopRequest::kNone) return stopped(request, result.steps);
+  std::optional<AgreedError> failed;  // the report is written all the same
+  try {
+    const StopRequest request =
+        leave_evaluation(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
+    if (request != StopRequest::kNone) return stopped(request, result.steps);
+  } catch (const AgreedError& error) {
+    failed = error;
+  }
   agree(comm, [&] {
     if (comm.rank() == 0) write_report({task.name(), task.description()}, reporter, folder);
   });
-  log_info("wrote {}/{}", folder, kReportFile);
+  log_info("time by stage, curves and the rest: {}/{}", folder, kReportFile);
+  if (failed) {
+    throw AgreedError(failed->kind(),
+                      fmt::format("the network is trained, but its evaluation failed: {}", failed->what()));
+  }
   return kDone;
 }
 

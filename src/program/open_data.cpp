@@ -12,14 +12,6 @@
 namespace petaflow {
 namespace {
 
-void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {
-  const auto [c, d, h, w] = data.sample_dims();
-  const Shape found{1, c, d, h, w};
-  if (found == expected.with_batch(1)) return;
-  user_error("the samples of {} are {}, but the input file describes a network for {}; the keys of [data] say its size",
-             what, sample_to_string(found), sample_to_string(expected));
-}
-
 /// What rank 0 finds in the files.
 std::string scan(Communicator& comm, const Task& task, const std::vector<std::string>& files, const std::string& what,
                  DataRole role) {
@@ -35,6 +27,15 @@ SampleRange share(const Communicator& comm, const Dataset& data) {
 }
 
 }  // namespace
+
+void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {
+  const auto [c, d, h, w] = data.sample_dims();
+  const Shape found{1, c, d, h, w};
+  if (found == expected.with_batch(1)) return;
+  user_error(
+      "the samples of {} are {}, but the input file describes a network for {}; the options of [data] say its size",
+      what, sample_to_string(found), sample_to_string(expected));
+}
 
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role) {

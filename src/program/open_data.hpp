@@ -17,6 +17,9 @@ namespace petaflow {
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role);
 
+/// Throws a user error where the samples of a set are not of the shape that the network takes.
+void check_shape(const Dataset& data, const Shape& expected, const std::string& what);
+
 /// On all ranks: completes a set that was just opened (dataset.hpp).  Each rank reads its share of the samples.
 void complete(Communicator& comm, Dataset& data);
 

@@ -24,15 +24,15 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("data.hdf5_locking", data.hdf5_locking);
 
   TrainOptions& train = options.train;
-  schema.add("train.epochs", train.epochs, at_least(0));
-  schema.add("train.steps", train.steps, at_least(0));
+  schema.add("train.epochs", train.epochs, in_range(0, 1e9));
+  schema.add("train.steps", train.steps, in_range(0, 1e12));
   schema.add("train.batch", train.batch, in_range(1, 1e7));
   schema.add("train.seed", train.seed, at_least(0));
   schema.add("train.init", train.init);
   schema.add("train.deterministic", train.deterministic);
-  schema.add("train.shards", train.shards, at_least(1));
+  schema.add("train.shards", train.shards, in_range(1, 1e7));
   schema.add("train.recompute", train.recompute, at_least(1));
-  schema.add("train.validate_epochs", train.validate_epochs, at_least(0));
+  schema.add("train.validate_epochs", train.validate_epochs, in_range(0, 1e9));
 
   OptimizerOptions& optimizer = options.optimizer;
   schema.add("optimizer.name", optimizer.name, one_of(rule_names()));
@@ -47,7 +47,7 @@ void declare(Schema& schema, CommonOptions& options) {
 
   ScheduleOptions& schedule = options.schedule;
   schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));
-  schema.add("schedule.warmup_steps", schedule.warmup_steps, at_least(0));
+  schema.add("schedule.warmup_steps", schedule.warmup_steps, in_range(0, 1e12));
   schema.add("schedule.warmup_epochs", schedule.warmup_epochs, at_least(0));
   schema.add("schedule.end_factor", schedule.end_factor, in_range(0, 1));
   schema.add("schedule.power", schedule.power, positive());
@@ -65,6 +65,8 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("checkpoint.interval", options.checkpoint.interval, at_least(0));
   schema.add("checkpoint.keep", options.checkpoint.keep, at_least(1));
+
+  schema.add("resume.accept_changes", options.resume.accept_changes);
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
 
@@ -126,6 +128,16 @@ void check(const CommonOptions& options, int ranks) {
   } else if (train.batch < ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
+  }
+  if (train.epochs == 0 && train.steps == 0 && train.init.empty()) {
+    user_error(
+        "train.epochs is 0: the network would learn nothing; set it to 1 or more (0 makes a run of the weights that "
+        "train.init names)");
+  }
+  if (options.schedule.name == "step" && options.schedule.step_epochs.empty()) {
+    user_error(
+        "schedule.name = \"step\", but schedule.step_epochs, after which the rate falls, is empty: name epochs, as "
+        "[30.0, 60.0]");
   }
   const bool stops = options.stop.needs_metric();
   if (stops && options.data.validation.empty()) {

@@ -30,6 +30,10 @@ struct CheckpointOptions {
   std::int64_t keep = 2;         // the newest of them
 };
 
+struct ResumeOptions {
+  bool accept_changes = false;  // of data, network, augmentation or precision since the checkpoint
+};
+
 struct CommonOptions {
   RunOptions run;
   DataOptions data;
@@ -39,6 +43,7 @@ struct CommonOptions {
   StopOptions stop;
   LogOptions log;
   CheckpointOptions checkpoint;
+  ResumeOptions resume;
   CommOptions comm;
   std::string precision = "f32";  // or "bf16"
   bool mllog = false;             // event lines of MLPerf in the run folder

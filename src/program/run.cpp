@@ -8,10 +8,12 @@
 #include <cstdio>
 #include <optional>
 
+#include <fmt/ranges.h>
 #include <Kokkos_Core.hpp>
 
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
+#include "config/schema.hpp"
 #include "io/log.hpp"
 #include "measure/threads.hpp"
 #include "measure/tools.hpp"
@@ -42,6 +44,24 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
   return command_export(line, comm);
 }
 
+/// Kokkos passes over options that it does not know.
+void check_kokkos_arguments(const std::vector<std::string>& given) {
+  static const std::vector<std::string> known = {
+      "--kokkos-help",           "--kokkos-disable-warnings", "--kokkos-print-configuration",
+      "--kokkos-tune-internals", "--kokkos-num-threads",      "--kokkos-threads",
+      "--kokkos-numa",           "--kokkos-device-id",        "--kokkos-device",
+      "--kokkos-num-devices",    "--kokkos-ndevices",         "--kokkos-skip-device",
+      "--kokkos-tools-libs",     "--kokkos-tools-library",    "--kokkos-tools-args",
+      "--kokkos-tools-help",     "--kokkos-map-device-id-by"};
+  for (const std::string& argument : given) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const std::string nearest = nearest_name(name, known);
+    user_error("Kokkos has no option {}; {}", name,
+               nearest.empty() ? fmt::format("it has {}", fmt::join(known, ", ")) : "the nearest is " + nearest);
+  }
+}
+
 extern "C" void end_without_the_others(int) {
   constexpr char kText[] = "other ranks are missing in MPI_Finalize; all results are written\n";
   static_cast<void>(write(STDERR_FILENO, kText, sizeof kText - 1));
@@ -69,7 +89,10 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
       if (world->rank() == 0 && *parsed.exit_code != kDone) complain(task.name(), parsed.text);
       return *parsed.exit_code;
     }
-    agree(*world, [] { prepare_kokkos_tools(); });
+    agree(*world, [&] {
+      check_kokkos_arguments(kokkos_given);
+      prepare_kokkos_tools();
+    });
     std::vector<std::string> options = kokkos_arguments(*world, kokkos_given);
     std::vector<char*> pointers = {program};
     for (std::string& option : options) pointers.push_back(option.data());

@@ -81,8 +81,13 @@ std::vector<KeyNumber> common_numbers(const RunRecord& run) {
     numbers.push_back(
         {"training time", duration(number_at(p, "seconds")), plural(p.value("samples", std::int64_t{0}), "sample")});
     if (rate > 0) {
+      // Work is counted as direct convolutions do it; Winograd's transforms take fewer multiplications.
+      const double share = gflops / peak;
       numbers.push_back({"throughput", readable(rate, 3) + " /s",
-                         fmt::format("{} GFLOP/s, {:.0f} % of peak", readable(gflops, 3), 100 * gflops / peak)});
+                         share > 1 ? fmt::format("{} GFLOP/s of direct convolutions, {:.2f} x what multiply-adds reach "
+                                                 "(Winograd's transforms need fewer)",
+                                                 readable(gflops, 3), share)
+                                   : fmt::format("{} GFLOP/s, {:.0f} % of peak", readable(gflops, 3), 100 * share)});
     }
   }
   return numbers;
@@ -203,7 +208,7 @@ std::string loss_figure(const Runs& runs) {
       if (!point.metrics.contains("loss")) continue;
       x.push_back(static_cast<double>(point.step));
       y.push_back(point.metrics.at("loss"));
-      tips.push_back(fmt::format("epoch {}: {}", point.epoch + 1, readable(y.back())));
+      tips.push_back(fmt::format("epoch {}: {}", point.epoch, readable(y.back())));
     }
     const std::string other = one ? "s2" : tone(r);
     if (!x.empty()) {
@@ -227,9 +232,9 @@ std::string metric_figure(const Runs& runs, const std::vector<std::string>& metr
       std::vector<std::string> tips;
       for (const ValidationPoint& point : runs[r].validation) {
         if (!point.metrics.contains(metrics[m])) continue;
-        x.push_back(static_cast<double>(point.epoch + 1));
+        x.push_back(static_cast<double>(point.epoch));
         y.push_back(point.metrics.at(metrics[m]));
-        tips.push_back(fmt::format("epoch {}: {}", point.epoch + 1, readable(y.back(), 5)));
+        tips.push_back(fmt::format("epoch {}: {}", point.epoch, readable(y.back(), 5)));
       }
       if (x.empty()) continue;
       const std::string of = runs.size() > 1 ? tone(r) : tone(m);

@@ -28,7 +28,8 @@ std::vector<fs::path> event_files(const fs::path& folder) {
 
 }  // namespace
 
-void check_run_folder(Communicator& comm, const std::string& name, bool overwrite, bool resume) {
+std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& name, const FolderUse& use) {
+  std::unique_ptr<FolderLock> lock;
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     const fs::path folder = name;
@@ -37,11 +38,28 @@ void check_run_folder(Communicator& comm, const std::string& name, bool overwrit
       user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
                  folder.string());
     }
-    if (exists && !fs::is_empty(folder) && !overwrite && !resume) {
+    if (exists && !fs::is_empty(folder) && !use.overwrite && !use.resume) {
       user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
                  folder.string());
     }
     check_parent(folder / kConfigFile);
+    if (exists && use.writes) lock = std::make_unique<FolderLock>(folder.string());
+  });
+  return lock;
+}
+
+void take_new_run_folder(Communicator& comm, const std::string& name, bool overwrite,
+                         std::unique_ptr<FolderLock>& lock) {
+  agree(comm, [&] {
+    if (comm.rank() != 0 || lock) return;
+    const fs::path folder = name;
+    std::error_code status;
+    fs::create_directories(folder, status);
+    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
+    lock = std::make_unique<FolderLock>(folder.string());
+    if (fs::exists(folder / kConfigFile) && !overwrite) {
+      user_error("{} was made by another run since this one began; give this run another run.name", folder.string());
+    }
   });
 }
 
@@ -98,8 +116,6 @@ std::unique_ptr<MetricsLog> open_run_folder(Communicator& comm, const std::strin
     const fs::path folder = name;
     const std::string log = (folder / kMetricsFile).string();
     std::error_code status;
-    fs::create_directories(folder, status);
-    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
     if (resumed_step) {
       put_in_order(folder.string(), *resumed_step);
       cut_metrics(log, *resumed_step);

@@ -8,13 +8,27 @@
 
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
+#include "io/folder_lock.hpp"
 #include "io/metrics_log.hpp"
 
 namespace petaflow {
 
-/// On all ranks: throws a user error where the folder holds something that may not be replaced (without `overwrite`)
-/// or gone on with (without `resume`), or could not be written.  Changes nothing.
-void check_run_folder(Communicator& comm, const std::string& folder, bool overwrite, bool resume);
+/// What a command does with a folder.
+struct FolderUse {
+  bool overwrite = false;  // files of another run may be replaced
+  bool resume = false;     // they are gone on with
+  bool writes = true;      // false: it is looked at alone
+};
+
+/// On all ranks: throws a user error where the folder holds something that may not be replaced or gone on with, could
+/// not be written, or is being written by another run.  Changes nothing but that it locks a folder that exists and is
+/// to be written (rank 0; null elsewhere and for a new folder).
+std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& folder, const FolderUse& use);
+
+/// On all ranks: makes the folder and locks it where it is not locked yet; throws a user error where another run has
+/// begun in it meanwhile and `overwrite` is false.
+void take_new_run_folder(Communicator& comm, const std::string& folder, bool overwrite,
+                         std::unique_ptr<FolderLock>& lock);
 
 /// The checkpoint that a run goes on from.
 struct ResumePoint {
@@ -25,9 +39,9 @@ struct ResumePoint {
 /// On all ranks: the newest checkpoint of the run folder that is whole; the others are warned of.
 std::optional<ResumePoint> find_resume_point(Communicator& comm, const std::string& folder);
 
-/// On all ranks: makes the folder and writes config.toml.  A run from the beginning removes the files of an older
-/// one; one resumed after `resumed_step` steps takes back what was logged after them.  The metrics log is given on rank
-/// 0, null elsewhere.
+/// On all ranks: writes config.toml into the folder, which is locked.  A run from the beginning removes the files of an
+/// older one; one resumed after `resumed_step` steps takes back what was logged after them.  The metrics log is given
+/// on rank 0, null elsewhere.
 std::unique_ptr<MetricsLog> open_run_folder(Communicator& comm, const std::string& folder,
                                             const std::optional<std::int64_t>& resumed_step, const std::string& config);
 

@@ -107,6 +107,32 @@ std::string provenance(const RunIdentity& run, const Communicator& comm, int thr
   return describe_process(run, comm, threads).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::vector<std::string> changed_data_files(const std::string& folder, const std::vector<std::string>& train) {
+  const std::string path = folder + "/" + kManifestFile;
+  if (!std::filesystem::exists(path)) return {};
+  const nlohmann::json manifest = nlohmann::json::parse(read_text_file(path), nullptr, false);
+  const auto before = manifest.value("/data/train"_json_pointer, nlohmann::json::array());
+  const nlohmann::json now = data_files(train, "data.train");
+  if (before.empty()) return {};
+  if (before.size() != now.size()) {
+    return {fmt::format("data.train has {} files (it had {})", now.size(), before.size())};
+  }
+  std::vector<std::string> changed;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i] == before[i]) continue;
+    const auto text = [](const nlohmann::json& file) {
+      return fmt::format("{} bytes of {}", file.value("size_bytes", std::int64_t{-1}),
+                         file.value("modified", "no time"));
+    };
+    const std::string name = now[i].value("path", ""), old_name = before[i].value("path", "");
+    changed.push_back(name != old_name ? fmt::format("{} takes the place of {}", name, old_name)
+                                       : fmt::format("{} is {} (it was {})", name, text(now[i]), text(before[i])));
+    constexpr std::size_t kShown = 5;
+    if (changed.size() == kShown) break;
+  }
+  return changed;
+}
+
 void write_manifest(Communicator& comm, int threads, const RunIdentity& run, const DataOptions& data,
                     const std::string& folder) {
   const std::vector<Binding> bindings = gather_bindings(comm, threads);

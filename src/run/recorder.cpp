@@ -92,7 +92,7 @@ void RunRecorder::end_validation(std::int64_t epoch) {
 
 void RunRecorder::interval(const IntervalLine& line) {
   log({{"step", line.step},
-       {"epoch", line.epoch},
+       {"epoch", line.epoch + 1},  // from 1, as in the log
        {"loss", line.loss},
        {"lr", line.lr},
        {"samples_per_s", line.samples_per_s},
@@ -106,7 +106,7 @@ void RunRecorder::validated(const ValidationLine& line) {
   });
   nlohmann::json values;
   for (const NamedMetric& metric : line.evaluation.metrics) values[metric.name] = metric.value;
-  log({{"step", line.step}, {"epoch", line.epoch}, {"loss", line.loss}, {"validation", values}});
+  log({{"step", line.step}, {"epoch", line.epoch + 1}, {"loss", line.loss}, {"validation", values}});
 }
 
 std::string RunRecorder::save(std::int64_t step, Checkpoint checkpoint) {

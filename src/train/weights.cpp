@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
+#include "io/safetensors.hpp"
 
 namespace petaflow {
 
@@ -66,7 +67,7 @@ void broadcast_checkpoint(Communicator& comm, Checkpoint& checkpoint) {
 Checkpoint load_checkpoint_everywhere(Communicator& comm, const std::string& path) {
   Checkpoint checkpoint;
   agree(comm, [&] {
-    if (comm.rank() == 0) checkpoint = load_checkpoint(path);
+    if (comm.rank() == 0) checkpoint = path.ends_with(".safetensors") ? load_safetensors(path) : load_checkpoint(path);
   });
   broadcast_checkpoint(comm, checkpoint);
   return checkpoint;
