@@ -32,8 +32,8 @@ void SoftmaxLoss::run(const Context& context, const LossOperands& operands) cons
   softmax_cross_entropy(context, args);
   const StepState* step = context.step;
   float* losses = operands.losses;
-  Kokkos::parallel_for(
-      "petaflow::loss::weigh"_label, Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, operands.output.shape.n),
+  launch(
+      context, "petaflow::loss::weigh"_label, operands.output.shape.n,
       KOKKOS_LAMBDA(std::int64_t n) { losses[n] *= step->weight[n]; });
 }
 
