@@ -67,7 +67,7 @@ TEST(MapTraining, FollowsPyTorch) {
     EXPECT_LT(expected.back(), expected.front()) << c.name << " learns nothing";
     for (const DType precision : {DType::kF32, DType::kBf16}) {
       for (const std::int64_t recompute : {1, 3}) {
-        const NetworkOptions options{.precision = precision, .kernels = {}, .recompute = recompute};
+        const NetworkOptions options{.recompute = recompute, .precision = precision, .kernels = {}};
         const std::vector<double> found = train(c, options, expected.size());
         for (std::size_t i = 0; i < expected.size(); ++i) {
           EXPECT_NEAR(found[i], expected[i], (precision == DType::kF32 ? 1e-4 : 5e-3) * expected[i])
