@@ -60,7 +60,7 @@ class ConvStage final : public Stage {
   struct PassPlan {
     Tiling tiling;
     ConvChoice choice;
-    std::string region, label;  // petaflow::conv1::forward, and with the implementation: names for tools
+    std::string region, label;       // petaflow::conv1::forward, and with the implementation: names for tools
     std::size_t exact_elements = 0;  // backward weights: sums in double
     /// Where the parts of a slot of scratch begin, in bytes.
     struct Scratch {

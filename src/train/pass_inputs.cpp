@@ -1,6 +1,7 @@
 #include "train/pass_inputs.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "kernels/launch.hpp"
@@ -11,11 +12,27 @@ namespace {
 using Device = Kokkos::View<std::byte*, MemorySpace, Kokkos::MemoryUnmanaged>;
 using Host = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
+/// Pieces of bytes from host to host, by the threads: a loop over single bytes, which may be parts of anything, becomes
+/// no instruction for many.
+struct CopyPiece {
+  static constexpr std::size_t kSize = 1 << 16;
+  const std::byte* from;
+  std::byte* to;
+  std::size_t size;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t piece) const {
+    const std::size_t begin = static_cast<std::size_t>(piece) * kSize;
+    std::memcpy(to + begin, from + begin, size - begin < kSize ? size - begin : std::size_t{kSize});
+  }
+};
+
 /// The first `filled` bytes of `to` = from; the others are zeros.
 void fill(const Context& context, const std::byte* from, std::size_t filled, const Device& to) {
   if (filled > 0) {
     if constexpr (kOnHost) {
-      copy(context, from, to.data(), static_cast<std::int64_t>(filled));
+      const std::size_t pieces = (filled + CopyPiece::kSize - 1) / CopyPiece::kSize;
+      launch(context, "petaflow::input::copy[kokkos]"_label, static_cast<std::int64_t>(pieces),
+             CopyPiece{from, to.data(), filled});
     } else {
       Kokkos::deep_copy(Kokkos::subview(to, std::pair<std::size_t, std::size_t>(0, filled)), Host(from, filled));
     }
