@@ -63,6 +63,7 @@ struct Kind {
 
 // The convolutions in order of preference, the first line of one counts: where it is compiled (the suffix of its file),
 // its name, and for what it is listed.  Adding one takes its file and a line here.
+// NOLINTBEGIN(readability-identifier-naming): constants of other files, declared where they are listed
 static Impls list_impls(Pass pass, const Kind& kind) {
 #define LIST(where, impl, listed)                                                            \
   PETAFLOW_IN_##where({                                                                      \
@@ -87,6 +88,7 @@ static Impls list_impls(Pass pass, const Kind& kind) {
 #undef LIST
   return list;
 }
+// NOLINTEND(readability-identifier-naming)
 
 std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
   using Lists = std::array<Impls, 3>;

@@ -5,13 +5,13 @@
 namespace petaflow {
 namespace {
 
-std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+std::string why_not_amx(Pass pass, std::span<const ConvDesc> tiles) {
   return may_use_amx() ? shifts::why_not(pass, tiles) : "no AMX tiles here";
 }
 
 }  // namespace
 
 extern const ConvImpl kConvAmx;
-const ConvImpl kConvAmx = {"amx", why_not, shifts::make<shifts::AmxProducts<AmxTiles>>, ConvScope::kSome};
+const ConvImpl kConvAmx = {"amx", why_not_amx, shifts::make<shifts::AmxProducts<AmxTiles>>, ConvScope::kSome};
 
 }  // namespace petaflow

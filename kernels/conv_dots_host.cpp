@@ -9,7 +9,7 @@ namespace petaflow {
 namespace {
 
 // Transposing x costs most where its channels are few, and few outputs leave sums unused.
-std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+std::string why_not_dots(Pass pass, std::span<const ConvDesc> tiles) {
   if (!lanes::kMultipliesPairs) return "no dot products of bf16 (AVX512_BF16) here";
   if (std::string reason = shifts::why_not(pass, tiles); !reason.empty()) return reason;
   const ConvDesc& desc = tiles.front();
@@ -21,6 +21,6 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
 }  // namespace
 
 extern const ConvImpl kConvDots;
-const ConvImpl kConvDots = {"dots", why_not, shifts::make<shifts::DotProducts>, ConvScope::kSome};
+const ConvImpl kConvDots = {"dots", why_not_dots, shifts::make<shifts::DotProducts>, ConvScope::kSome};
 
 }  // namespace petaflow

@@ -163,7 +163,7 @@ class OuterKernel final : public ConvKernel {
   PackedOrder order_;
 };
 
-std::string why_not(Pass, std::span<const ConvDesc>) { return {}; }
+std::string why_not_kokkos(Pass, std::span<const ConvDesc>) { return {}; }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
   if (pass == Pass::kBackwardWeights) return std::make_unique<OuterKernel>(tiles);
@@ -173,6 +173,6 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
 }  // namespace
 
 extern const ConvImpl kConvKokkos;
-const ConvImpl kConvKokkos = {"kokkos", why_not, make};
+const ConvImpl kConvKokkos = {"kokkos", why_not_kokkos, make};
 
 }  // namespace petaflow

@@ -14,6 +14,7 @@ std::span<const GemmImpl* const> gemm_impls() {
     extern const GemmImpl impl; \
     list.push_back(&(impl));    \
   })
+  // NOLINTBEGIN(readability-identifier-naming): constants of other files, declared where they are listed
   static const std::vector<const GemmImpl*> all = [] {
     std::vector<const GemmImpl*> list;
     LIST(ONEDNN, kGemmOnednn)
@@ -22,6 +23,7 @@ std::span<const GemmImpl* const> gemm_impls() {
     return list;
   }();
 #undef LIST
+  // NOLINTEND(readability-identifier-naming)
   return all;
 }
 

@@ -31,7 +31,7 @@ std::string pads(const Extent& begin, const Extent& end) {
 }
 
 std::string name_of(const ConvTrial& trial) {
-  const std::string name = trial.impl->name;
+  std::string name = trial.impl->name;
   if (!trial.tiles) return name + " whole";
   if (trial.cache_share == kCacheShare) return name;
   return name + (trial.cache_share < kCacheShare ? " in smaller tiles" : " in larger tiles");
@@ -195,7 +195,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
                                    first.d.size(), first.h.size());
     if (std::ranges::find(done, what) != done.end()) return;
     done.push_back(std::move(what));
-    candidates.push_back({std::move(trial)});
+    candidates.push_back({trial});
   };
   // Without those that were too slow in the rounds before; the first time is trusted less.
   const auto time_all = [&] {
@@ -231,7 +231,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
   TunedPass tuned;
   for (Candidate& candidate : candidates) {
     candidate.trial.ms = 1e3 * candidate.best_s();
-    tuned.trials.push_back(std::move(candidate.trial));
+    tuned.trials.push_back(candidate.trial);
   }
   tuned.spread = candidates.front().spread();
   return tuned;

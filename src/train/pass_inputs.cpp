@@ -9,8 +9,8 @@
 namespace petaflow {
 namespace {
 
-using Device = Kokkos::View<std::byte*, MemorySpace, Kokkos::MemoryUnmanaged>;
-using Host = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+using DeviceBytes = Kokkos::View<std::byte*, MemorySpace, Kokkos::MemoryUnmanaged>;
+using HostBytes = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
 /// Pieces of bytes from host to host, by the threads: a loop over single bytes, which may be parts of anything, becomes
 /// no instruction for many.
@@ -27,14 +27,14 @@ struct CopyPiece {
 };
 
 /// The first `filled` bytes of `to` = from; the others are zeros.
-void fill(const Context& context, const std::byte* from, std::size_t filled, const Device& to) {
+void fill(const Context& context, const std::byte* from, std::size_t filled, const DeviceBytes& to) {
   if (filled > 0) {
     if constexpr (kOnHost) {
       const std::size_t pieces = (filled + CopyPiece::kSize - 1) / CopyPiece::kSize;
       launch(context, "petaflow::input::copy[kokkos]"_label, static_cast<std::int64_t>(pieces),
              CopyPiece{from, to.data(), filled});
     } else {
-      Kokkos::deep_copy(Kokkos::subview(to, std::pair<std::size_t, std::size_t>(0, filled)), Host(from, filled));
+      Kokkos::deep_copy(Kokkos::subview(to, std::pair<std::size_t, std::size_t>(0, filled)), HostBytes(from, filled));
     }
   }
   if (filled < to.extent(0)) {
@@ -64,11 +64,11 @@ void PassInputs::load(const Context& context, const Batch& batch, std::int64_t f
                    to_string(input.shape));
   const auto available = static_cast<std::int64_t>(batch.indices.size());
   const std::int64_t count = std::clamp<std::int64_t>(available - first, 0, slots_);
-  const auto load_slots = [&](const std::byte* slots, std::size_t bytes, const Device& to) {
+  const auto load_slots = [&](const std::byte* slots, std::size_t bytes, const DeviceBytes& to) {
     fill(context, slots + static_cast<std::size_t>(first) * bytes, static_cast<std::size_t>(count) * bytes, to);
   };
   load_slots(batch.samples, input.size_bytes() / static_cast<std::size_t>(slots_),
-             Device(static_cast<std::byte*>(input.data), input.size_bytes()));
+             DeviceBytes(static_cast<std::byte*>(input.data), input.size_bytes()));
   for (std::size_t t = 0; t < specs_.size(); ++t) {
     const auto from = std::ranges::find(batch.targets, specs_[t], &BatchTarget::spec);
     PETAFLOW_REQUIRE(from != batch.targets.end(), "no target {}, {}, in the batch", specs_[t].name,

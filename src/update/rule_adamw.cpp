@@ -18,7 +18,7 @@ struct AdamW {
   struct AtStep {
     AdamMoments::AtStep moments;
     float kept;  // of a weight
-    static constexpr float l2_decay = 0;
+    float l2_decay = 0;
     KOKKOS_INLINE_FUNCTION void apply(RuleElement<kStates>& element) const {
       const float change = moments.change(element);
       element.weight = element.weight * kept - change;
