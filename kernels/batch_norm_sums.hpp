@@ -10,6 +10,7 @@
 #include "base/context.hpp"
 #include "base/label.hpp"
 #include "base/tensor.hpp"
+#include "kernels/epilogue.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
