@@ -75,7 +75,7 @@ TEST(LayerLists, RefuseWhatTheyDoNotUnderstand) {
   };
   EXPECT_EQ(refusal("conv a 1 2 3 8x9 3x1 1 1x0 1 max2 0.1 0.5 # fine"), "");
   EXPECT_EQ(refusal("dense a 1 2 3"), "");
-  EXPECT_EQ(refusal("pool a"), "a line begins with conv or dense, found \"pool\"");
+  EXPECT_EQ(refusal("pool a"), "a line begins with conv, norm or dense, found \"pool\"");
   EXPECT_EQ(refusal("dense a 1 2"), "the number of outputs is missing");
   EXPECT_EQ(refusal("dense a 1 2 3 4"), "there is more than expected: \"4\"");
   EXPECT_EQ(refusal("dense a 1 2.5 3"), "the number of inputs must be a whole number, found \"2.5\"");
