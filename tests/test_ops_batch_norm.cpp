@@ -52,9 +52,10 @@ struct Values {
 
 /// The definition, one channel after the other.
 template <class T>
-Values expected_values(const cases::BatchNormCase& c, const Given<T>& given) {
+Values expected_values(const cases::BatchNormCase& c, Given<T>& given) {
   Values e;
-  const std::vector<double> x = doubles(given.x), dy = doubles(given.dy), residual = doubles(given.residual);
+  const std::vector<double> x = doubles(given.x), residual = doubles(given.residual);
+  std::vector<double> dy = doubles(given.dy);
   const auto channels = static_cast<std::size_t>(c.x.c), slot = static_cast<std::size_t>(c.x.sample_size());
   const double share = static_cast<double>(kLossScale) *
                        static_cast<double>(std::ranges::count_if(given.samples, [](auto n) { return n >= 0; }));
@@ -81,6 +82,10 @@ Values expected_values(const cases::BatchNormCase& c, const Given<T>& given) {
     e.running_mean.push_back(share * mean), e.running_variance.push_back(share * variance);
   }
   const EpilogueDesc desc = c.desc(kDTypeOf<T>);
+  // Where a sum is 0 but for its rounding, nobody can tell its sign: no gradient comes there.
+  for (std::size_t i = 0; desc.activation && dy.size() == z.size() && i < z.size(); ++i) {
+    if (std::abs(z[i]) < 1e-6) given.dy[i] = T(0.0F), dy[i] = 0;
+  }
   e.y_of_running = testing_support::epilogue_reference(desc, z_of_running, dy, given.samples, false).y;
   std::tie(e.y, e.dz) = [&] {
     auto r = testing_support::epilogue_reference(desc, z, dy, given.samples, true);
@@ -142,7 +147,7 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
   template <class T>
   void compare() {
     const cases::BatchNormCase& c = GetParam();
-    const Given<T> given(c);
+    Given<T> given(c);
     const Values expected = expected_values(c, given);
     const auto channels = static_cast<std::size_t>(c.x.c);
     const DeviceArray<std::int64_t> samples(given.samples);
