@@ -43,6 +43,16 @@ if(EXISTS ${Kokkos_DIR}/../../../built-for)
   endif()
 endif()
 
+if(PETAFLOW_GUARDED)
+  if(NOT Kokkos_VERSION VERSION_LESS 3.5 OR "CUDA" IN_LIST Kokkos_DEVICES)
+    message(FATAL_ERROR "PETAFLOW_GUARDED is written for the inside of Kokkos 3.4 with OpenMP; ${Kokkos_DIR} is ${Kokkos_VERSION} "
+                        "(${Kokkos_DEVICES}). Where no other Kokkos is installed, cmake/install-dependencies.sh builds that one.")
+  endif()
+  foreach(library ONEDNN KOKKOSKERNELS)  # as on a GPU
+    set(PETAFLOW_${library} OFF CACHE STRING "" FORCE)
+  endforeach()
+endif()
+
 # ---- Fast paths ----------------------------------------------------------------------------------------------------------
 foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS)
   if(NOT "${${choice}}" MATCHES "^(AUTO|ON|OFF)$")

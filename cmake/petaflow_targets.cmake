@@ -1,4 +1,4 @@
-# What the tree is made of: rooms (libraries), vendor files, applications.
+# What the tree is made of: modules (libraries), vendor files, applications.
 
 include(GNUInstallDirs)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
@@ -25,20 +25,23 @@ function(petaflow_libraries out)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
-# petaflow_room(name folder PUBLIC libraries... PRIVATE libraries...): library target petaflow_<name> from every .cpp in the folder
+# petaflow_module(name folder PUBLIC libraries... PRIVATE libraries...): library target petaflow_<name> from every .cpp in the folder
 # and one level below.  A folder without sources gives an interface library.
-function(petaflow_room name folder)
-  cmake_parse_arguments(room "" "" "PUBLIC;PRIVATE" ${ARGN})
+function(petaflow_module name folder)
+  cmake_parse_arguments(module "" "" "PUBLIC;PRIVATE" ${ARGN})
   set(folder ${CMAKE_SOURCE_DIR}/${folder})
   set(target petaflow_${name})
-  petaflow_libraries(public ${room_PUBLIC})
-  petaflow_libraries(private ${room_PRIVATE})
+  petaflow_libraries(public ${module_PUBLIC})
+  petaflow_libraries(private ${module_PRIVATE})
   petaflow_include_dir(${name} ${folder} include)
 
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*/*.hpp)
   list(FILTER sources EXCLUDE REGEX "_(onednn|kokkoskernels|winograd|narrow|tiles)\\.cpp$")  # petaflow_fast_path() adds them
   if(name STREQUAL "base")
+    if(NOT PETAFLOW_GUARDED)
+      list(FILTER sources EXCLUDE REGEX "guarded_space\\.cpp$")
+    endif()
     list(APPEND sources ${CMAKE_BINARY_DIR}/generated/build_info.cpp)
   endif()
   if(sources)
@@ -56,25 +59,25 @@ function(petaflow_room name folder)
   if(name STREQUAL "base")
     petaflow_build_info(${target})
   endif()
-  set_property(GLOBAL APPEND PROPERTY PETAFLOW_ROOMS ${name})
+  set_property(GLOBAL APPEND PROPERTY PETAFLOW_MODULES ${name})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_FOLDER ${folder})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_PRIVATE ${private})
-  set(modules ${room_PUBLIC} ${room_PRIVATE})
+  set(modules ${module_PUBLIC} ${module_PRIVATE})
   list(FILTER modules EXCLUDE REGEX "::")
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_MODULES ${modules})
 endfunction()
 
-# petaflow_fast_path(room name found [library]): the room's *_<name>.cpp files, their library and PETAFLOW_HAVE_<NAME>, where found.
-function(petaflow_fast_path room name found)
-  get_property(folder GLOBAL PROPERTY PETAFLOW_${room}_FOLDER)
-  get_target_property(type petaflow_${room} TYPE)
+# petaflow_fast_path(module name found [library]): the module's *_<name>.cpp files, their library and PETAFLOW_HAVE_<NAME>, where found.
+function(petaflow_fast_path module name found)
+  get_property(folder GLOBAL PROPERTY PETAFLOW_${module}_FOLDER)
+  get_target_property(type petaflow_${module} TYPE)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_${name}.cpp)
   if(found AND NOT type STREQUAL "INTERFACE_LIBRARY")
     string(TOUPPER ${name} upper)
-    target_sources(petaflow_${room} PRIVATE ${sources})
-    target_link_libraries(petaflow_${room} PRIVATE ${ARGN})
-    target_compile_definitions(petaflow_${room} PRIVATE PETAFLOW_HAVE_${upper})
-    set_property(GLOBAL APPEND PROPERTY PETAFLOW_${room}_PRIVATE ${ARGN})
+    target_sources(petaflow_${module} PRIVATE ${sources})
+    target_link_libraries(petaflow_${module} PRIVATE ${ARGN})
+    target_compile_definitions(petaflow_${module} PRIVATE PETAFLOW_HAVE_${upper})
+    set_property(GLOBAL APPEND PROPERTY PETAFLOW_${module}_PRIVATE ${ARGN})
   endif()
 endfunction()
 

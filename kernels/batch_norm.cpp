@@ -27,8 +27,20 @@ struct Wide {
 };
 #endif
 
-KOKKOS_INLINE_FUNCTION void load(const double* from, Wide& to) { std::memcpy(&to, from, sizeof to); }
-KOKKOS_INLINE_FUNCTION void store(double* to, const Wide& from) { std::memcpy(to, &from, sizeof from); }
+KOKKOS_INLINE_FUNCTION void load(const double* from, Wide& to) {
+#if PETAFLOW_NATIVE_LANES
+  std::memcpy(&to, from, sizeof to);
+#else  // of nvcc's memcpy come loads of single bytes
+  for (int i = 0; i < kWide; ++i) to[i] = from[i];
+#endif
+}
+KOKKOS_INLINE_FUNCTION void store(double* to, const Wide& from) {
+#if PETAFLOW_NATIVE_LANES
+  std::memcpy(to, &from, sizeof from);
+#else
+  for (int i = 0; i < kWide; ++i) to[i] = from[i];
+#endif
+}
 KOKKOS_INLINE_FUNCTION void load(const float* from, Wide& to) {
   // One instruction; __builtin_convertvector becomes five with GCC 12.
   for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(from[i]);

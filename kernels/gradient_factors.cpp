@@ -1,6 +1,7 @@
 #include "kernels/gradient_factors.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "kernels/launch.hpp"
@@ -9,10 +10,8 @@ namespace petaflow {
 namespace {
 
 constexpr std::int64_t kPart = 16384;
-using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-using Team = Policy::member_type;
 // The order of a sum follows from the size of the team, so it is the same everywhere.
-constexpr int kTeam = kOnHost ? 1 : 128;
+constexpr int kTeam = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace> ? 1 : 128;
 
 KOKKOS_INLINE_FUNCTION double sum_of_squares(const Team& team, const float* values, std::int64_t begin,
                                              std::int64_t end) {
@@ -125,8 +124,8 @@ void GradientFactors::compute(const Context& context, std::int64_t begin, std::i
   const bool larc = options_.larc > 0;
   const std::int64_t first_part = host_tensors_[static_cast<std::size_t>(first)].first_part;
   const std::int64_t parts = host_tensors_[static_cast<std::size_t>(first + tensors - 1)].last_part - first_part;
-  Kokkos::parallel_for(
-      "petaflow::optimizer::squares[kokkos]"_label, Policy(context.space, static_cast<int>(parts), kTeam),
+  launch_teams(
+      context, "petaflow::optimizer::squares[kokkos]"_label, parts, kTeam,
       SumPart{parts_.data() + first_part, gradients, larc ? weights : nullptr, squares_.data() + 2 * first_part});
   launch(context, "petaflow::optimizer::factors[kokkos]"_label, larc ? tensors : 1,
          Factors{options_, tensors_.data() + first, parts, squares_.data(), context.step, factors_.data(),

@@ -9,7 +9,8 @@
 
 #include "base/dtype.hpp"
 
-#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__) && !defined(__SYCL_DEVICE_ONLY__)
+#if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__) && !defined(__SYCL_DEVICE_ONLY__) && \
+    !defined(PETAFLOW_GUARDED)
 #define PETAFLOW_NATIVE_LANES 1
 #else
 #define PETAFLOW_NATIVE_LANES 0
@@ -216,7 +217,13 @@ KOKKOS_INLINE_FUNCTION Mask mask_of(std::uint32_t bits) {
 }
 #endif
 
-KOKKOS_INLINE_FUNCTION void load(const float* from, Floats& to) { std::memcpy(&to, from, sizeof to); }
+KOKKOS_INLINE_FUNCTION void load(const float* from, Floats& to) {
+#if PETAFLOW_NATIVE_LANES
+  std::memcpy(&to, from, sizeof to);
+#else  // of nvcc's memcpy come loads of single bytes
+  for (int i = 0; i < kLanes; ++i) to[i] = from[i];
+#endif
+}
 
 // Widening and narrowing by one instruction, where GCC 12 takes several for the compiler's own conversions.
 KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {

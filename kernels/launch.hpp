@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <string>
 
 #include "base/context.hpp"
@@ -9,24 +10,50 @@
 
 namespace petaflow {
 
+using Site = std::source_location;  // of a launch, for messages
+
+/// What holds for every functor that is launched.
+template <class Functor>
+void check_launch([[maybe_unused]] const std::string& label, [[maybe_unused]] const Functor& functor,
+                  [[maybe_unused]] const Site& where) {
+  static_assert(sizeof(Functor) <= 512);  // larger ones are launched in another, slower way by Kokkos on CUDA
+#ifdef PETAFLOW_GUARDED
+  guard::check_functor(label, functor, where);
+#endif
+}
+
 /// functor(item) for every item in [0, items), as a kernel on the context's instance.
 template <class Functor>
-void launch(const Context& context, const std::string& label, std::int64_t items, const Functor& functor) {
-  static_assert(sizeof(Functor) <= 512);  // larger ones are launched in another, slower way by Kokkos on CUDA
+void launch(const Context& context, const std::string& label, std::int64_t items, const Functor& functor,
+            const Site& where = Site::current()) {
+  check_launch(label, functor, where);
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   Kokkos::parallel_for(label, Range(context.space, 0, items), functor);
 }
 
 /// The same; threads 1 on the host: a loop in the calling thread, which may itself be one of a parallel region.
 template <class Functor>
-void launch(const Context& context, int threads, const std::string& label, std::int64_t items, const Functor& functor) {
+void launch(const Context& context, int threads, const std::string& label, std::int64_t items, const Functor& functor,
+            const Site& where = Site::current()) {
   if constexpr (kOnHost) {
     if (threads == 1) {
       for (std::int64_t item = 0; item < items; ++item) functor(item);
       return;
     }
   }
-  launch(context, label, items, functor);
+  launch(context, label, items, functor, where);
+}
+
+using TeamPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+using Team = TeamPolicy::member_type;
+
+/// functor(team) for `teams` teams, as a kernel on the context's instance.
+/// @param size  threads of a team, or Kokkos::AUTO
+template <class Functor, class Size>
+void launch_teams(const Context& context, const std::string& label, std::int64_t teams, const Size& size,
+                  const Functor& functor, const Site& where = Site::current()) {
+  check_launch(label, functor, where);
+  Kokkos::parallel_for(label, TeamPolicy(context.space, static_cast<int>(teams), size), functor);
 }
 
 // Kernels, because Kokkos::deep_copy asks for memory for its labels.

@@ -8,11 +8,18 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/random.hpp"
+#ifdef PETAFLOW_GUARDED
+#include "base/guarded_space.hpp"
+#endif
 
 namespace petaflow {
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+#ifdef PETAFLOW_GUARDED
+using MemorySpace = GuardedSpace;
+#else
 using MemorySpace = ExecutionSpace::memory_space;
+#endif
 /// True where host code may touch what kernels work on.
 inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
 

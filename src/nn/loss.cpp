@@ -14,8 +14,8 @@ void SoftmaxLoss::run(const Context& context, const Tensor& output, const Tensor
   args.dlogits = doutput;
   softmax_cross_entropy(context, args);
   const StepState* step = context.step;
-  Kokkos::parallel_for(
-      "petaflow::loss::weigh"_label, Kokkos::RangePolicy<ExecutionSpace>(context.space, 0, output.shape.n),
+  launch(
+      context, "petaflow::loss::weigh"_label, output.shape.n,
       KOKKOS_LAMBDA(std::int64_t n) { losses[n] *= step->weight[n]; });
 }
 

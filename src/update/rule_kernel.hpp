@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/label.hpp"
+#include "kernels/launch.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
@@ -32,8 +33,6 @@ struct RuleElement {
 template <class Rule>
 class RuleKernel {
  public:
-  using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  using Team = typename Policy::member_type;
   static constexpr std::int64_t kChunk = 4096;
 
   RuleKernel(const Rule& rule, const ParameterRange& range, const StepState* step, const float* gradients,
@@ -46,8 +45,7 @@ class RuleKernel {
 
   void run(const Context& context) const {
     const std::int64_t chunks = (range_.end - range_.begin + kChunk - 1) / kChunk;
-    if (chunks == 0) return;
-    Kokkos::parallel_for(Rule::label(), Policy(context.space, static_cast<int>(chunks), Kokkos::AUTO), *this);
+    if (chunks > 0) launch_teams(context, Rule::label(), chunks, Kokkos::AUTO, *this);
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {

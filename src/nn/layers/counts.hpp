@@ -59,27 +59,30 @@ class Counts final : public Layer {
     void take_logs(const Context& context, T* y) const {
       const std::int64_t count = buffers.x[0].shape.elements();
       const auto* x = buffers.x[0].as<std::int16_t>();
-      const Logs logs = logs_;
+      const float* logs = logs_.data();
+      const std::size_t known = logs_.extent(0);
       launch(
           context, "petaflow::counts::log1p[kokkos]"_label, (count + kRun - 1) / kRun, KOKKOS_LAMBDA(std::int64_t run) {
             for (std::int64_t i = run * kRun; i < (run + 1) * kRun && i < count; ++i) {
               const auto n = static_cast<std::size_t>(x[i]);
-              y[i] = static_cast<T>(n < logs.extent(0) ? logs(n) : std::log1p(static_cast<float>(x[i])));
+              y[i] = static_cast<T>(n < known ? logs[n] : std::log1p(static_cast<float>(x[i])));
             }
           });
     }
 
     template <class T>
-    static void divide(const Context& context, const std::int16_t* x, T* y, std::int64_t size) {
+    void divide(const Context& context, const std::int16_t* x, T* y, std::int64_t size) const {
       using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-      std::int64_t total = 0;  // exact, in whatever order
       Kokkos::parallel_reduce(
           "petaflow::counts::sum[kokkos]"_label, Range(context.space, 0, size),
-          KOKKOS_LAMBDA(std::int64_t i, std::int64_t& sum) { sum += x[i]; }, total);
-      const float scale = total > 0 ? static_cast<float>(static_cast<double>(size) / static_cast<double>(total)) : 0.0F;
+          KOKKOS_LAMBDA(std::int64_t i, std::int64_t& sum) { sum += x[i]; }, total_);
+      const std::int64_t* const total = total_.data();
       launch(
-          context, "petaflow::counts::divide[kokkos]"_label, size,
-          KOKKOS_LAMBDA(std::int64_t i) { y[i] = static_cast<T>(static_cast<float>(x[i]) * scale); });
+          context, "petaflow::counts::divide[kokkos]"_label, size, KOKKOS_LAMBDA(std::int64_t i) {
+            const auto counted = static_cast<double>(*total);
+            const float scale = counted > 0 ? static_cast<float>(static_cast<double>(size) / counted) : 0.0F;
+            y[i] = static_cast<T>(static_cast<float>(x[i]) * scale);
+          });
     }
 
    private:
@@ -89,6 +92,8 @@ class Counts final : public Layer {
     CountScale scale_;
     DType type_ = DType::kF32;
     Logs logs_{"petaflow::counts::logs", 1024};  // of 0, 1, 2, ...: most counts are small
+    // Of a sample, exact in whatever order.  It stays where kernels are: the host need not wait for it.
+    Kokkos::View<std::int64_t, MemorySpace> total_{"petaflow::counts::total"};
   };
 
  private:

@@ -1,0 +1,234 @@
+#include "base/guarded_space.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <impl/Kokkos_MemorySpace.hpp>
+#include <impl/Kokkos_SharedAlloc_timpl.hpp>
+
+namespace petaflow {
+namespace {
+
+constexpr int kExitCode = 98;
+constexpr std::size_t kPage = 4096;
+// Addresses are never used again, so that memory which was freed stays recognisable; nothing but addresses is reserved.
+constexpr std::size_t kRegion = std::size_t{8} << 40;
+// NaN as f32, f64, f16 and bf16, and an unlikely whole number.
+constexpr std::uint16_t kFresh = 0xFFE5;
+
+struct Block {
+  std::byte* pages = nullptr;  // closed ones follow
+  std::size_t page_bytes = 0;
+  std::byte* begin =
+      nullptr;  // Kokkos' header, then what was asked for, up to the end of the pages as alignment allows
+  std::size_t header_bytes = 0, bytes = 0;
+  std::string label;
+};
+
+std::byte* region = nullptr;
+std::byte* next_pages = nullptr;
+std::map<const std::byte*, Block> live, freed;  // by their first page
+std::recursive_mutex mutex;
+int kernels = 0;  // and copies, under way
+std::string kernel;
+
+bool guarded(const void* address) {
+  const auto* at = static_cast<const std::byte*>(address);
+  return region != nullptr && at >= region && at < region + kRegion;
+}
+
+/// The block whose pages, or the closed page behind them, hold the address, and whether it is still there.
+std::pair<const Block&, bool> block_of(const void* address) {
+  for (const auto* all : {&live, &freed}) {
+    const auto behind = all->upper_bound(static_cast<const std::byte*>(address));
+    if (behind == all->begin()) continue;
+    const Block& block = std::prev(behind)->second;
+    if (address < block.pages + block.page_bytes + kPage) return {block, all == &live};
+  }
+  static const Block none{.label = "nothing"};
+  return {none, true};
+}
+
+void protect(int rights) {
+  for (const auto& [first, block] : live) mprotect(block.pages, block.page_bytes, rights);
+}
+
+/// While kernels or copies run; any of them may touch all of it.
+class Open {
+ public:
+  Open() {
+    const std::lock_guard lock(mutex);
+    if (kernels++ == 0) protect(PROT_READ | PROT_WRITE);
+  }
+  ~Open() {
+    const std::lock_guard lock(mutex);
+    if (--kernels == 0) protect(PROT_NONE);
+  }
+  Open(const Open&) = delete;
+  Open& operator=(const Open&) = delete;
+};
+
+/// The callers, with file and line where there is debug information, and the end.
+/// @param skipped  innermost callers that are not shown
+/// @param fault    the first one shown is where a fault happened, not where a call returns to
+[[noreturn]] void end_process(int skipped, bool fault) {
+  constexpr int kShown = 10;
+  void* frames[32];
+  const int depth = std::min(backtrace(frames, 32), skipped + kShown);
+  std::fflush(stderr);
+  for (int i = skipped; i < depth; ++i) {
+    Dl_info object{};
+    if (dladdr(frames[i], &object) == 0 || object.dli_fname == nullptr) continue;
+    const auto offset = static_cast<std::byte*>(frames[i]) - static_cast<std::byte*>(object.dli_fbase);
+    char command[4200];
+    std::snprintf(command, sizeof command, "addr2line -Cfipe '%s' 0x%tx >&2 2>/dev/null || echo '%s' >&2",
+                  object.dli_fname, fault && i == skipped ? offset : offset - 1, object.dli_fname);
+    if (std::system(command) != 0) break;
+  }
+  _exit(kExitCode);
+}
+
+void on_fault(int, siginfo_t* signal, void* context) {
+  if (!guarded(signal->si_addr)) {
+    std::signal(SIGSEGV, SIG_DFL);  // somebody else's: it comes again
+    return;
+  }
+  const bool writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+  const auto& [block, alive] = block_of(signal->si_addr);
+  const auto offset =
+      static_cast<std::byte*>(signal->si_addr) - block.begin - static_cast<std::ptrdiff_t>(block.header_bytes);
+  const std::string who = kernels > 0 ? "kernel \"" + kernel + "\"" : "the host";
+  std::fprintf(stderr, "guard: %s %s device memory \"%s\"%s, byte %td of %zu:\n", who.c_str(),
+               writes ? "writes to" : "reads", block.label.c_str(), alive ? "" : ", which was freed", offset,
+               block.bytes);
+  end_process(3, true);
+}
+
+void begin_kernel(const char* label, std::uint32_t, std::uint64_t*) {
+  const std::lock_guard lock(mutex);
+  if (kernels++ == 0) protect(PROT_READ | PROT_WRITE);
+  kernel = label;
+}
+void end_kernel(std::uint64_t) {
+  const std::lock_guard lock(mutex);
+  if (--kernels == 0) protect(PROT_NONE);
+}
+
+void start() {
+  void* memory = mmap(nullptr, kRegion, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) Kokkos::abort("guard: no addresses for guarded memory");
+  region = next_pages = static_cast<std::byte*>(memory);
+  struct sigaction action{};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGSEGV, &action, nullptr);
+  namespace tools = Kokkos::Tools::Experimental;
+  tools::set_begin_parallel_for_callback(begin_kernel);
+  tools::set_begin_parallel_reduce_callback(begin_kernel);
+  tools::set_begin_parallel_scan_callback(begin_kernel);
+  tools::set_end_parallel_for_callback(end_kernel);
+  tools::set_end_parallel_reduce_callback(end_kernel);
+  tools::set_end_parallel_scan_callback(end_kernel);
+}
+
+/// True where none of the bytes has been written since they were allocated.
+bool is_fresh(const void* memory, std::size_t bytes) {
+  const auto* at = static_cast<const unsigned char*>(memory);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    const bool odd = (reinterpret_cast<std::uintptr_t>(at + i) & 1) != 0;
+    if (at[i] != (odd ? kFresh >> 8 : kFresh & 0xFF)) return false;
+  }
+  return bytes >= sizeof kFresh;
+}
+
+}  // namespace
+
+void* GuardedSpace::allocate(const char* label, std::size_t bytes, std::size_t logical_bytes) const {
+  constexpr std::size_t kAlignment = 128;
+  const std::lock_guard lock(mutex);
+  if (region == nullptr) start();
+  Block block;
+  block.page_bytes = (bytes + kPage - 1) / kPage * kPage;
+  if (next_pages + block.page_bytes + kPage > region + kRegion) Kokkos::abort("guard: no addresses are left");
+  block.pages = next_pages;
+  block.begin = block.pages + (block.page_bytes - bytes) / kAlignment * kAlignment;
+  block.header_bytes = logical_bytes > 0 ? bytes - logical_bytes : 0;
+  block.bytes = bytes - block.header_bytes;
+  block.label = label;
+  next_pages += block.page_bytes + kPage;
+  if (mprotect(block.pages, block.page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  std::fill_n(reinterpret_cast<std::uint16_t*>(block.pages), block.page_bytes / sizeof kFresh, kFresh);
+  if (kernels == 0) mprotect(block.pages, block.page_bytes, PROT_NONE);
+  return live.emplace(block.pages, block).first->second.begin;
+}
+
+void GuardedSpace::deallocate(const char* /*label*/, void* memory, std::size_t, std::size_t) const {
+  const std::lock_guard lock(mutex);
+  const Block& block = block_of(memory).first;
+  madvise(block.pages, block.page_bytes, MADV_DONTNEED);
+  mprotect(block.pages, block.page_bytes, PROT_NONE);
+  freed.insert(live.extract(block.pages));
+}
+
+void guard::copy(void* to, const void* from, std::size_t bytes) {
+  const Open open;
+  if (guarded(from) && !guarded(to) && is_fresh(from, bytes)) {
+    const Block& block = block_of(from).first;
+    std::fprintf(
+        stderr,
+        "guard: a copy to the host of %zu bytes of device memory \"%s\" that nothing has written to: a copy to "
+        "the device, or a kernel, is missing:\n",
+        bytes, block.label.c_str());
+    end_process(2, false);
+  }
+  std::memcpy(to, from, bytes);
+}
+
+void guard::check_words(const std::string& label, const void* functor, std::size_t bytes,
+                        const std::source_location& where) {
+  for (std::size_t i = 0; i + sizeof(std::uintptr_t) <= bytes; i += sizeof(std::uintptr_t)) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(functor) + i, sizeof word);
+    // Programs, libraries, heap and stacks lie between these on x86-64 Linux; sizes and floating-point numbers do not.
+    if (word < std::uintptr_t{1} << 40 || word >= std::uintptr_t{1} << 47) continue;
+    auto* const address = reinterpret_cast<std::byte*>(word);
+    unsigned char resident = 0;
+    if (guarded(address) || mincore(address - word % kPage, 1, &resident) != 0) continue;  // nothing is mapped there
+    std::fprintf(stderr, "guard: kernel \"%s\", launched at %s:%u, gets a host pointer in byte %zu of its functor:\n",
+                 label.c_str(), where.file_name(), static_cast<unsigned>(where.line()), i);
+    end_process(2, false);
+  }
+}
+
+}  // namespace petaflow
+
+namespace Kokkos::Impl {
+
+SharedAllocationRecord<petaflow::GuardedSpace, void>::SharedAllocationRecord(
+    const petaflow::GuardedSpace& space, const std::string& label, std::size_t bytes,
+    SharedAllocationRecord<void, void>::function_type free)
+    : HostInaccessibleSharedAllocationRecordCommon<petaflow::GuardedSpace>(
+          checked_allocation_with_header(space, label, bytes), sizeof(SharedAllocationHeader) + bytes, free),
+      m_space(space) {
+  SharedAllocationHeader header;
+  _fill_host_accessible_header_info(header, label);
+  petaflow::guard::copy(m_alloc_ptr, &header, sizeof header);
+}
+
+SharedAllocationRecord<petaflow::GuardedSpace, void>::~SharedAllocationRecord() { m_space.deallocate("", m_alloc_ptr); }
+
+template class SharedAllocationRecordCommon<petaflow::GuardedSpace>;
+template class HostInaccessibleSharedAllocationRecordCommon<petaflow::GuardedSpace>;
+
+}  // namespace Kokkos::Impl

@@ -1,0 +1,50 @@
+// planted_mistake NAME: breaks the named rule about a GPU's memory, for the tests of what finds such mistakes.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "device_memory.hpp"
+#include "kernels/launch.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::int64_t kCount = 1000;
+
+void fill(const Context& context, float* to, const float* from) { copy(context, from, to, kCount); }
+
+bool make(const std::string& mistake) {
+  const Context context;
+  const std::vector<float> values(kCount, 3.0F);
+  auto* const memory = static_cast<float*>(Kokkos::kokkos_malloc<MemorySpace>("planted", kCount * sizeof(float)));
+  if (mistake == "host_read") {
+    const volatile float value = memory[7];
+    std::printf("read %g\n", static_cast<double>(value));
+  } else if (mistake == "host_write") {
+    memory[8] = 1;
+  } else if (mistake == "host_pointer") {
+    fill(context, memory, values.data());
+  } else if (mistake == "missing_copy") {
+    std::printf("read %g\n", static_cast<double>(testing_support::to_host(memory, kCount)[9]));
+  } else if (mistake == "none") {
+    testing_support::to_device(values, memory);
+    fill(context, memory, memory);
+    testing_support::to_host(memory, kCount);
+  } else {
+    return false;
+  }
+  Kokkos::kokkos_free<MemorySpace>(memory);
+  return true;
+}
+
+}  // namespace
+}  // namespace petaflow
+
+int main(int argc, char** argv) {
+  const Kokkos::ScopeGuard kokkos(argc, argv);
+  if (argc == 2 && petaflow::make(argv[1])) return 0;
+  std::fputs("planted_mistake host_read|host_write|host_pointer|missing_copy|none\n", stderr);
+  return 1;
+}

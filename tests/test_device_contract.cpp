@@ -1,0 +1,39 @@
+// What stands in for a GPU finds mistakes: the guarded memory space (preset guarded).
+#include "program.hpp"
+
+namespace petaflow {
+namespace {
+
+class PlantedMistake : public Program {
+ protected:
+  PlantedMistake() : Program("tests/planted_mistake") {}
+};
+
+#if defined(PETAFLOW_GUARDED)
+
+TEST_F(PlantedMistake, IsCaughtInGuardedMemory) {
+  struct Case {
+    const char *mistake, *message, *place;
+  };
+  for (const Case& c :
+       {Case{"host_read", "the host reads device memory \"planted\", byte 28 of", "planted_mistake.cpp:"},
+        Case{"host_write", "the host writes to device memory \"planted\", byte 32 of", "planted_mistake.cpp:"},
+        Case{"host_pointer", "kernel \"petaflow::copy[kokkos]\", launched at ", "planted_mistake.cpp:"},
+        Case{"missing_copy", "device memory \"planted\" that nothing has written to", "planted_mistake.cpp:"}}) {
+    const Outcome outcome = run(c.mistake);
+    EXPECT_EQ(outcome.code, 98) << c.mistake << "\n" << outcome.out << outcome.err;
+    EXPECT_NE(outcome.err.find(c.message), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(c.place), std::string::npos) << outcome.err;
+  }
+  const Outcome outcome = run("none");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+#else
+
+TEST_F(PlantedMistake, IsCaughtInGuardedMemory) { GTEST_SKIP() << "SKIPPED: only preset guarded sees it"; }
+
+#endif
+
+}  // namespace
+}  // namespace petaflow
