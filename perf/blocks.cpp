@@ -146,7 +146,10 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--json", as_json, "samples/s of the median step and peak resident bytes, for programs");
   CLI11_PARSE(program, argc, argv);
-  const Kokkos::ScopeGuard kokkos(argc, argv);
+  std::string quiet = "--kokkos-disable-warnings";  // its advice on OMP_PROC_BIND, on the standard output
+  std::vector<char*> arguments = {argv[0], quiet.data(), nullptr};
+  int count = 2;
+  const Kokkos::ScopeGuard kokkos(count, arguments.data());
   measure(*std::ranges::find(kBlocks, name, &Block::name), precision == "f32" ? DType::kF32 : DType::kBf16, steps,
           as_json);
   return 0;
