@@ -53,6 +53,14 @@ inline double largest_error(const std::vector<double>& found, const std::vector<
   return largest;
 }
 
+/// Numbers of f32 or bf16, exactly.
+template <class T>
+std::vector<double> doubles(const std::vector<T>& values) {
+  std::vector<double> result;
+  for (const T value : values) result.push_back(static_cast<double>(static_cast<float>(value)));
+  return result;
+}
+
 /// |found - expected| / |expected|.
 inline double relative_l2(const std::vector<double>& found, const std::vector<double>& expected) {
   if (found.size() != expected.size()) return INFINITY;

@@ -10,17 +10,11 @@ namespace petaflow {
 namespace {
 
 using testing_support::DeviceArray;
+using testing_support::doubles;
 using testing_support::largest_error;
 using testing_support::numbers;
 
 constexpr float kEpsilon = 1e-3F, kLossScale = 0.5F;
-
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T value : values) result.push_back(static_cast<double>(static_cast<float>(value)));
-  return result;
-}
 
 template <class T>
 struct Given {

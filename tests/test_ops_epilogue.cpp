@@ -10,6 +10,7 @@ namespace petaflow {
 namespace {
 
 using testing_support::DeviceArray;
+using testing_support::doubles;
 using testing_support::largest_error;
 using testing_support::number;
 
@@ -48,13 +49,6 @@ struct Given {
   std::vector<float> bias, scale;
   std::vector<std::int64_t> samples;
 };
-
-template <class T>
-std::vector<double> doubles(const std::vector<T>& values) {
-  std::vector<double> result;
-  for (const T value : values) result.push_back(static_cast<double>(static_cast<float>(value)));
-  return result;
-}
 
 template <class T>
 Values expected_values(const EpilogueDesc& desc, const Given<T>& given, bool training) {

@@ -31,23 +31,14 @@ void RunRecorder::log(const nlohmann::json& line) {
   }
 }
 
-void RunRecorder::trace(const std::function<void(StepTrace&)>& call) {
-  if (!trace_) return;
+template <class Part, class Call>
+void RunRecorder::write(std::unique_ptr<Part>& part, const Call& call) {
+  if (!part) return;
   try {
-    call(*trace_);
+    call(*part);
   } catch (const Error& error) {
     log_info("warning: {}; the run goes on", error.what());
-    trace_.reset();
-  }
-}
-
-void RunRecorder::mllog(const std::function<void(MlLog&)>& call) {
-  if (!mllog_) return;
-  try {
-    call(*mllog_);
-  } catch (const Error& error) {
-    log_info("warning: {}; the run goes on", error.what());
-    mllog_.reset();
+    part.reset();
   }
 }
 
@@ -58,36 +49,36 @@ void RunRecorder::begin() {
   } else if (options_.trace_steps > 0) {
     trace_ = std::make_unique<StepTrace>(options_.trace_steps, options_.folder + "/" + kTraceFile);
   }
-  mllog([](MlLog& log) { log.start("run_start"); });
+  write(mllog_, [](MlLog& log) { log.start("run_start"); });
 }
 
 void RunRecorder::end(bool reached_target) {
-  mllog([&](MlLog& log) { log.stop("run_stop", {{"status", reached_target ? "success" : "aborted"}}); });
-  trace([](StepTrace& trace) { trace.finish(); });
+  write(mllog_, [&](MlLog& log) { log.stop("run_stop", {{"status", reached_target ? "success" : "aborted"}}); });
+  write(trace_, [](StepTrace& trace) { trace.finish(); });
 }
 
 void RunRecorder::begin_epoch(std::int64_t epoch) {
-  mllog([&](MlLog& log) { log.start("epoch_start", epoch_number(epoch)); });
+  write(mllog_, [&](MlLog& log) { log.start("epoch_start", epoch_number(epoch)); });
 }
 
 void RunRecorder::end_epoch(std::int64_t epoch) {
-  mllog([&](MlLog& log) { log.stop("epoch_stop", epoch_number(epoch)); });
+  write(mllog_, [&](MlLog& log) { log.stop("epoch_stop", epoch_number(epoch)); });
 }
 
 void RunRecorder::begin_step(std::int64_t step) {
-  trace([&](StepTrace& trace) { trace.begin_step(step); });
+  write(trace_, [&](StepTrace& trace) { trace.begin_step(step); });
 }
 
 void RunRecorder::end_step() {
-  trace([](StepTrace& trace) { trace.end_step(); });
+  write(trace_, [](StepTrace& trace) { trace.end_step(); });
 }
 
 void RunRecorder::begin_validation(std::int64_t epoch) {
-  mllog([&](MlLog& log) { log.start("eval_start", epoch_number(epoch)); });
+  write(mllog_, [&](MlLog& log) { log.start("eval_start", epoch_number(epoch)); });
 }
 
 void RunRecorder::end_validation(std::int64_t epoch) {
-  mllog([&](MlLog& log) { log.stop("eval_stop", epoch_number(epoch)); });
+  write(mllog_, [&](MlLog& log) { log.stop("eval_stop", epoch_number(epoch)); });
 }
 
 void RunRecorder::interval(const IntervalLine& line) {
@@ -100,7 +91,7 @@ void RunRecorder::interval(const IntervalLine& line) {
 }
 
 void RunRecorder::validated(const ValidationLine& line) {
-  mllog([&](MlLog& log) {
+  write(mllog_, [&](MlLog& log) {
     const NamedMetric* metric = line.evaluation.find(options_.benchmark.metric);
     if (metric != nullptr) log.point(options_.benchmark.key, metric->value, epoch_number(line.epoch));
   });

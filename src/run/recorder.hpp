@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -44,8 +43,8 @@ class RunRecorder final : public TrainingListener {
 
  private:
   void log(const nlohmann::json& line);
-  void trace(const std::function<void(StepTrace&)>& call);
-  void mllog(const std::function<void(MlLog&)>& call);
+  template <class Part, class Call>
+  static void write(std::unique_ptr<Part>& part, const Call& call);
 
   RecorderOptions options_;
   std::unique_ptr<MetricsLog> metrics_;
