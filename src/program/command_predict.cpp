@@ -79,7 +79,8 @@ class PredictionFile {
     if (found == columns_.end()) {
       std::vector<std::int64_t> dims = {samples_};
       if (column.width > 1) dims.push_back(column.width);
-      found = columns_.emplace(column.name, file_->create_dataset(column.name, dims, {type_of(T())})).first;
+      const Hdf5Storage storage = {.type = type_of(T())};
+      found = columns_.emplace(column.name, file_->create_dataset(column.name, dims, storage)).first;
     }
     found->second.template write<T>(written_, count, values);
   }
