@@ -20,22 +20,37 @@ using batch_norm::parts_of;
 using batch_norm::Pixels;
 using batch_norm::pixels_of;
 using batch_norm::real_samples;
+using batch_norm::Signs;
 using batch_norm::SumPart;
 using lanes::Floats;
 using lanes::kLanes;
 
 // ---- The gradient behind the map ----
 
-/// A few rows at a time on the host, by the thread that reads them; all at once on a device.
+/// True where dz is dy through the signs of an activation, which each pass can look up itself.
+bool has_signs_only(const EpilogueDesc& behind) {
+  return behind.saves_signs() && behind.dropout == 0 && behind.pool.window.volume() == 1 && behind.v == behind.y &&
+         behind.v.c % 8 == 0;
+}
+
+Signs signs_of(const Epilogue& behind) {
+  const EpilogueDesc& desc = behind.desc();
+  return has_signs_only(desc) ? Signs{behind.saved(), desc.v.c, desc.negative_slope} : Signs{};
+}
+
+/// dz that has to be made: a few rows at a time on the host, by the thread that reads them; all at once on a device.
 class GradientRows {
  public:
-  explicit GradientRows(const EpilogueDesc& behind) : v_(behind.v), made_(behind.saves()) {
+  explicit GradientRows(const EpilogueDesc& behind) : v_(behind.v), made_(is_made(behind)) {
     // Rows of whole windows, as many as leave room in the second cache for what they are made of.
     constexpr std::int64_t kElements = 16384;
     const std::int64_t stride = behind.pool.stride.h, fit = kElements / (v_.w * v_.c) / stride * stride;
     rows_ = std::min(v_.h, std::max(fit, stride));
     per_plane_ = (v_.h + rows_ - 1) / rows_;
   }
+
+  /// Where it is not, dz is dy, or dy through signs.
+  static bool is_made(const EpilogueDesc& behind) { return behind.saves() && !has_signs_only(behind); }
 
   std::int64_t blocks() const { return v_.n * v_.d * per_plane_; }
   /// The pixels of a block, counted over all samples.
@@ -51,7 +66,7 @@ class GradientRows {
   /// Floats that dz takes in a part; on a device there is one part.
   std::int64_t elements() const { return !made_ ? 0 : kOnHost ? rows_ * v_.w * v_.c : v_.elements(); }
 
-  /// dz of a block: made in `memory`, or dy itself where nothing is behind the map.
+  /// dz of a block: made in `memory`, or dy where nothing or signs are behind the map.
   template <class G>
   Pixels<const G> make(const Context& context, const Epilogue& behind, std::int64_t block, float* memory) const {
     if constexpr (std::is_same_v<G, float>) {
@@ -88,7 +103,7 @@ void with_types(const Epilogue& behind, const Run& run) {
   if (behind.desc().type == DType::kF32) {
     run(float{}, float{});
   } else {
-    behind.desc().saves() ? run(float{}, Bf16{}) : run(Bf16{}, Bf16{});
+    GradientRows::is_made(behind.desc()) ? run(float{}, Bf16{}) : run(Bf16{}, Bf16{});
   }
 }
 
@@ -105,7 +120,7 @@ KOKKOS_INLINE_FUNCTION double number(const float* parameter, std::int64_t c, dou
   return parameter == nullptr ? otherwise : static_cast<double>(parameter[c]);
 }
 
-/// dx = scale[0] dz + scale[1] x + offset, and dz for the residual.
+/// dx = scale[0] dz + scale[1] x + offset, and dz, through the signs, for the residual.
 template <class G, class T>
 struct GradientMap {
   std::int64_t pixels, channels;  // of a slot
@@ -115,6 +130,7 @@ struct GradientMap {
   Pixels<const T> x;
   Pixels<T> dx, residual;  // null where nobody wants them
   bool adds_dx, adds_residual;
+  Signs signs;
 
   static constexpr std::int64_t kPixels = 4;                                     // of an item on a device
   static constexpr int kMost = kOnHost ? (lanes::kRegisters >= 32 ? 4 : 2) : 1;  // registers side by side
@@ -160,6 +176,12 @@ struct GradientMap {
   template <int kCount, bool kWhole>
   KOKKOS_INLINE_FUNCTION void apply(const Interval& range, std::int64_t slot, std::int64_t c, int count,
                                     std::int64_t held) const {
+    signs.data == nullptr ? apply<kCount, kWhole, false>(range, slot, c, count, held)
+                          : apply<kCount, kWhole, true>(range, slot, c, count, held);
+  }
+  template <int kCount, bool kWhole, bool kSigned>
+  KOKKOS_INLINE_FUNCTION void apply(const Interval& range, std::int64_t slot, std::int64_t c, int count,
+                                    std::int64_t held) const {
     Floats of_dz[kCount], of_x[kCount], offset[kCount];
     const bool real = is_real(step, slot);
     lanes::unrolled<kCount>([&](auto r) {
@@ -176,7 +198,13 @@ struct GradientMap {
     });
     for (std::int64_t p = range.begin; p < range.end; p += held) {
       Floats gradient[kCount];
-      lanes::unrolled<kCount>([&](auto r) { read<kWhole>(dz(p) + c + r * kLanes, count, gradient[r]); });
+      lanes::unrolled<kCount>([&](auto r) {
+        read<kWhole>(dz(p) + c + r * kLanes, count, gradient[r]);
+        if constexpr (kSigned) {
+          const lanes::Mask positive = lanes::mask_of(signs(p, c + r * kLanes, kWhole ? kLanes : count));
+          gradient[r] = lanes::select(positive, gradient[r], gradient[r] * lanes::all(signs.slope));
+        }
+      });
       if (dx.data != nullptr) {
         lanes::unrolled<kCount>([&](auto r) {
           Floats sum = offset[r], value;
@@ -250,8 +278,8 @@ void sum_gradients(const Context& context, int slots, const Tensor& x, const Epi
   auto* const memory = reinterpret_cast<float*>(scratch + partial_bytes(parts, shape.c));
   const std::string& label = "petaflow::batch_norm::sum[kokkos]"_label;
   with_types(behind, [&]<class G, class T>(G, T) {
-    SumPart<false, const G, const T> sum{shape.n, shape.pixels(),        shape.c, parts,  context.step,
-                                         {},      pixels_of<const T>(x), mean,    partial};
+    SumPart<false, const G, const T> sum{shape.n, shape.pixels(),        shape.c, parts,   context.step,
+                                         {},      pixels_of<const T>(x), mean,    partial, signs_of(behind)};
     if constexpr (kOnHost) {
       for_parts(label, slots, [&](int part) {
         auto own = sum;
@@ -358,7 +386,8 @@ void apply_gradient_map(const Context& context, int slots, const std::string& la
                           pixels_of<T>(dx.tensor),
                           pixels_of<T>(residual.tensor),
                           dx.adds,
-                          residual.adds};
+                          residual.adds,
+                          signs_of(behind)};
     if constexpr (kOnHost) {
       for_parts(label, slots, [&](int part) {
         auto own = all;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <type_traits>
 
 #include "base/context.hpp"
 #include "base/label.hpp"
@@ -59,6 +60,29 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
 #endif
 }
 
+/// The same, those whose bit is 0 times `slope`.
+template <class T>
+KOKKOS_INLINE_FUNCTION void load_signed(const T* from, std::uint32_t bits, float slope, Wide& to) {
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
+  constexpr __mmask8 kEvery = 0xFF;
+  __m256 values;
+  if constexpr (std::is_same_v<T, float>) {
+    values = _mm256_loadu_ps(from);
+  } else {
+    const __m256i half = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    values = _mm256_castsi256_ps(_mm256_slli_epi32(half, 16));
+  }
+  const __m256 sloped = _mm256_mul_ps(values, _mm256_set1_ps(slope));
+  values = _mm256_mask_mov_ps(sloped, static_cast<__mmask8>(bits), values);
+  to = __builtin_bit_cast(Wide, _mm512_maskz_cvtps_pd(kEvery, values));
+#else
+  for (int i = 0; i < kWide; ++i) {
+    const auto value = static_cast<float>(from[i]);
+    to[i] = static_cast<double>((bits >> i & 1) != 0 ? value : value * slope);
+  }
+#endif
+}
+
 /// first += a, second += a (b - centre).
 KOKKOS_INLINE_FUNCTION void add_pair(const Wide& a, const Wide& b, const Wide& centre, Wide& first, Wide& second) {
 #if PETAFLOW_NATIVE_LANES
@@ -104,6 +128,22 @@ Pixels<T> pixels_of(const Tensor& tensor) {
   return {static_cast<T*>(tensor.data), tensor.pixel_stride};
 }
 
+/// Signs of what an activation took, a bit for each channel, whole bytes for each pixel: gradients of those that were
+/// not positive are multiplied by the slope.  Without data there was none.
+struct Signs {
+  const std::uint8_t* data = nullptr;
+  std::int64_t channels = 0;  // a multiple of 8
+  float slope = 1;
+
+  /// Of so many channels, up to 32, from c on: a multiple of their number or of 8.
+  KOKKOS_INLINE_FUNCTION std::uint32_t operator()(std::int64_t pixel, std::int64_t c, int count) const {
+    const std::uint8_t* from = data + (pixel * channels + c) / 8;
+    std::uint32_t bits = *from;
+    for (int byte = 1; 8 * byte < count; ++byte) bits |= static_cast<std::uint32_t>(from[byte]) << (8 * byte);
+    return bits >> (c % 8);
+  }
+};
+
 KOKKOS_INLINE_FUNCTION Interval part_of(std::int64_t all, std::int64_t part, std::int64_t parts) {
   return {all * part / parts, all * (part + 1) / parts};
 }
@@ -111,7 +151,7 @@ KOKKOS_INLINE_FUNCTION Interval common(const Interval& a, const Interval& b) {
   return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
 }
 
-/// [sum a (C), sum a (b - centre) (C)] of each part.  kSame: b is a, and the centre 0.
+/// [sum a (C), sum a (b - centre) (C)] of each part, a through the signs.  kSame: b is a, the centre 0, without signs.
 template <bool kSame, class A, class B>
 struct SumPart {
   std::int64_t slots, pixels, channels, parts;  // pixels of a slot
@@ -120,6 +160,7 @@ struct SumPart {
   Pixels<B> b;
   const float* centre;
   double* sums;  // (parts, 2 C)
+  Signs signs = {};
 
   // Registers side by side: all channels of a block in one go where there are 64 or fewer, by twice as many chains of
   // additions, of which four hide their latency.
@@ -153,11 +194,17 @@ struct SumPart {
  private:
   KOKKOS_INLINE_FUNCTION void add(std::int64_t begin, std::int64_t end, std::int64_t c0, std::int64_t c1,
                                   double* sum) const {
+    kSame || signs.data == nullptr ? add_channels<false>(begin, end, c0, c1, sum)
+                                   : add_channels<true>(begin, end, c0, c1, sum);
+  }
+  template <bool kSigned>
+  KOKKOS_INLINE_FUNCTION void add_channels(std::int64_t begin, std::int64_t end, std::int64_t c0, std::int64_t c1,
+                                           double* sum) const {
     std::int64_t c = c0;
-    for (; c + kGroup * kWide <= c1; c += kGroup * kWide) add_registers<kGroup>(begin, end, c, sum);
-    for (; kGroup > 2 && c + 2 * kWide <= c1; c += 2 * kWide) add_registers<2>(begin, end, c, sum);
-    for (; c + kWide <= c1; c += kWide) add_registers<1>(begin, end, c, sum);
-    for (; c < c1; ++c) {
+    for (; c + kGroup * kWide <= c1; c += kGroup * kWide) add_registers<kGroup, kSigned>(begin, end, c, sum);
+    for (; kGroup > 2 && c + 2 * kWide <= c1; c += 2 * kWide) add_registers<2, kSigned>(begin, end, c, sum);
+    for (; c + kWide <= c1; c += kWide) add_registers<1, kSigned>(begin, end, c, sum);
+    for (; c < c1; ++c) {  // none where there are signs
       double first = sum[c], second = sum[channels + c];
       const double middle = kSame ? 0 : static_cast<double>(centre[c]);
       for (std::int64_t p = begin; p < end; ++p) {
@@ -174,7 +221,7 @@ struct SumPart {
     return static_cast<double>(static_cast<float>(value));
   }
 
-  template <int kCount>
+  template <int kCount, bool kSigned>
   KOKKOS_INLINE_FUNCTION void add_registers(std::int64_t begin, std::int64_t end, std::int64_t c, double* sum) const {
     Wide first[kCount], second[kCount], middle[kCount];
     lanes::unrolled<kCount>([&](auto r) {
@@ -191,7 +238,11 @@ struct SumPart {
       const B* const from_b = b(p) + c;
       lanes::unrolled<kCount>([&](auto r) {
         Wide value, other;
-        load(from + r * kWide, value);
+        if constexpr (kSigned) {
+          load_signed(from + r * kWide, signs(p, c + r * kWide, kWide), signs.slope, value);
+        } else {
+          load(from + r * kWide, value);
+        }
         if constexpr (kSame) {
           other = value;
         } else {

@@ -91,6 +91,8 @@ class Epilogue {
 
   const EpilogueDesc& desc() const { return desc_; }
   const Tensor& dy() const { return dy_; }
+  /// What forward kept; where EpilogueDesc::saves_signs(), a bit for each channel, whole bytes for each pixel.
+  const std::uint8_t* saved() const { return saved_; }
   /// The box of v under a box of y, clipped to v.
   RowBox v_under(const RowBox& y_box) const;
 

@@ -129,6 +129,7 @@ class Bench {
       convolution(list.name, layer);
       epilogue(list.name, layer);
     }
+    for (const NormLayer& layer : list.norms) batch_norm(list.name, layer);
     for (const auto& [name, n, in, out] : list.dense) {  // as the stage of dense layers does
       const std::string shape = list.name + "/" + name;
       product(shape, "forward", {n, out, in, false, true, in, in, out});
@@ -302,7 +303,6 @@ class Bench {
     if (table_.wanted(work)) table_.measure(work, run);
   }
 
-  /// Batch normalisation forward and backward, in f32 whatever the precision, as in networks.
   /// The whole stage; bytes: x twice (statistics, map), and everything else once in each of the passes that need it.
   void batch_norm(const std::string& list, const NormLayer& layer) {
     BatchNormStage::Options options{list + "/" + layer.name, layer.epilogue, {}, {}, {}, {}, {}, layer.residual};
