@@ -127,7 +127,7 @@ struct ConvImpl {
   TileWishes (*wishes)(Pass pass, const ConvDesc& whole) = nullptr;
 };
 
-/// The implementations of this build in order of preference; "kokkos" is last and never refuses.
+/// The implementations of this build in order of preference; "kokkos" never refuses.
 /// @param like  the type, split, threads, strides and dilations of a convolution or of its tiles
 std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like = {});
 

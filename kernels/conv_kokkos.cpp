@@ -110,9 +110,12 @@ class OuterKernel final : public ConvKernel {
   }
 
   std::size_t scratch_bytes() const override {
-    std::int64_t parts = 1;
-    for (const ConvDesc& desc : tiles_) parts = std::max(parts, split<float>(desc).parts);
-    return parts == 1 ? 0 : static_cast<std::size_t>(parts * order_.elements()) * sizeof(float);
+    std::int64_t elements = 0;
+    for (const ConvDesc& desc : tiles_) {
+      const auto outer = split<float>(desc);
+      elements = std::max(elements, part_elements(outer) + outer.parts * outer.shares * outer.copied_elements());
+    }
+    return static_cast<std::size_t>(elements) * sizeof(float);
   }
 
   std::int64_t gradient_elements() const override { return order_.elements(); }
@@ -125,6 +128,11 @@ class OuterKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("kokkos outer {}x{}", lanes::kPoints, lanes::kBlock); }
 
  private:
+  /// Of the sums of all parts, where there are several.
+  template <class T>
+  std::int64_t part_elements(const Outer<T>& outer) const {
+    return outer.parts == 1 ? 0 : outer.parts * order_.elements();
+  }
   /// How the work of a tile is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
   /// On the host each thread has as many parts as keep each at kChunksInF32 chunks or fewer: a part is summed in f32.
   template <class T>
@@ -133,7 +141,7 @@ class OuterKernel final : public ConvKernel {
     Outer<T> outer;
     outer.desc = desc;
     outer.order = order_;
-    outer.rows_per_chunk = std::max<std::int64_t>(1, Outer<T>::kChunkPixels / std::max<std::int64_t>(1, desc.out.w));
+    outer.rows_per_chunk = std::max<std::int64_t>(1, outer.wanted_pixels() / std::max<std::int64_t>(1, desc.out.w));
     constexpr std::int64_t kChunksInF32 = 32;
     const std::int64_t threads = desc.threads;
     const std::int64_t tasks = kOnHost ? threads * ceil_div(outer.chunks(), threads * kChunksInF32)
@@ -151,7 +159,9 @@ class OuterKernel final : public ConvKernel {
     Outer<T> outer = split<T>(desc);
     outer.x = static_cast<const T*>(args.x);
     outer.dy = static_cast<const T*>(args.y);
-    outer.sum = outer.parts == 1 ? args.sum : reinterpret_cast<float*>(args.scratch);
+    auto* const scratch = reinterpret_cast<float*>(args.scratch);
+    outer.sum = outer.parts == 1 ? args.sum : scratch;
+    outer.copies = scratch + part_elements(outer);
     launch(context, desc.threads, "petaflow::conv::backward_weights[kokkos]"_label, outer.parts * outer.shares, outer);
     if (outer.parts > 1) {
       launch(context, desc.threads, "petaflow::conv::add_parts[kokkos]"_label, order_.elements(),
