@@ -16,7 +16,7 @@ struct SumChannelPart {
   float* sums;  // (parts, channels)
 
   // Channels of an item: several on the host, where the loop over them vectorises.
-  static constexpr std::int64_t kWidth = kOnHost ? 64 : 1;
+  static constexpr std::int64_t kWidth = kOnHost ? 256 : 1;
   static constexpr std::int64_t kInF32 = 32;  // pixels
 
   KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (channels + kWidth - 1) / kWidth; }

@@ -54,6 +54,7 @@ struct Interval {
   std::int64_t begin = 0, end = 0;
 
   KOKKOS_INLINE_FUNCTION constexpr std::int64_t size() const { return end - begin; }
+  bool operator==(const Interval&) const = default;
 };
 
 /// A box of pixels of some samples: ranges along D and H, whole along W.
@@ -61,6 +62,7 @@ struct RowBox {
   Interval sample, d, h;
 
   KOKKOS_INLINE_FUNCTION constexpr std::int64_t rows() const { return sample.size() * d.size() * h.size(); }
+  bool operator==(const RowBox&) const = default;
 };
 
 /// All of a tensor.

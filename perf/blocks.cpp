@@ -115,11 +115,13 @@ void measure(const Block& block, DType precision, int steps, bool as_json) {
     fmt::print("{}\n", json.dump());
     return;
   }
-  fmt::print("{:<24} {:>10} {:>12} {:>12}\n", "stage", "forward ms", "backward ms", "of it weights");
+  fmt::print("{:<24} {:>10} {:>12} {:>12}  {}\n", "stage", "forward ms", "backward ms", "of it weights",
+             "forward; backward data; backward weights");
   for (const StageReport& stage : network.report()) {
     const auto ms = [&](double total) { return 1e3 * total / steps; };
-    fmt::print("{:<24} {:>10.2f} {:>12.2f} {:>12.2f}  {}\n", stage.name, ms(stage.forward_s), ms(stage.backward_s),
-               ms(stage.backward_weights_s), stage.forward);
+    fmt::print("{:<24} {:>10.2f} {:>12.2f} {:>12.2f}  {}; {}; {}\n", stage.name, ms(stage.forward_s),
+               ms(stage.backward_s), ms(stage.backward_weights_s), stage.forward, stage.backward_data,
+               stage.backward_weights);
   }
   fmt::print("{:.1f} ms per step (fastest {:.1f}), {:.3f} samples/s, {:.0f} MiB resident\n", 1e3 * median,
              1e3 * seconds.front(), static_cast<double>(kBatch) / median,

@@ -71,10 +71,11 @@ const StageCase kCases[] = {
     {"strided_in_bf16", describe(2, 16, 32, {1, 33, 18}, window({1, 3, 3}, {0, 1, 1}, {1, 2, 2})), {}, DType::kBf16},
 };
 
-/// Channels of somebody else between the pixels, and whether dx is added to what is there.
+/// Channels of somebody else between the pixels, whether dx is added to what is there, and what follows the
+/// convolution: everything, a bias, nothing.
 struct Layout {
   std::int64_t x = 0, y = 0, dy = 0;
-  bool adds = false;
+  bool adds = false, linear = false, bare = false;
 };
 
 /// Memory of a tensor whose first channel stands behind half of the gap.
@@ -147,14 +148,15 @@ Results run(const StageCase& c, const ConvPassOptions& kernels, bool fixed_order
   const Extent& v = transposed ? c.conv.in : c.conv.out;
   const std::int64_t channels = transposed ? c.conv.in_channels : c.conv.out_channels;
   options.epilogue.v = {c.conv.n, channels, v.d, v.h, v.w};
-  options.epilogue.pool = c.pool;
-  const Extent out = c.pool.output(v);
+  if (!layout.linear && !layout.bare) options.epilogue.pool = c.pool;
+  const Extent out = options.epilogue.pool.output(v);
   options.epilogue.y = {c.conv.n, channels, out.d, out.h, out.w};
-  options.epilogue.bias = true;
+  options.epilogue.bias = !layout.bare;
   // In bf16 implementations round otherwise, and a value near zero may find itself on the other side.
-  options.epilogue.activation = c.type == DType::kF32;
+  options.epilogue.activation = c.type == DType::kF32 && !layout.linear && !layout.bare;
   options.epilogue.type = c.type;
-  options.bias = StageParameter{c.conv.weight_elements()};
+  if (!layout.bare) options.bias = StageParameter{c.conv.weight_elements()};
+  options.y_is_slice = layout.y > 0;
   options.fixed_order = fixed_order;
   options.kernels = {kernels, kernels, kernels};
   ConvStage stage(options, context);
@@ -215,6 +217,23 @@ TEST_P(ConvStages, AddToGradients) {
       ASSERT_EQ(added.dx[i], sum) << how << ", element " << i;
     }
     EXPECT_EQ(sliced.dx, added.dx) << how;  // the kernel writes the same dense tile
+  });
+}
+
+// Where y is dense kernels write it and read dy; otherwise they work on dense tiles that are copied.
+TEST_P(ConvStages, WriteWithoutACopyWhereNothingFollows) {
+  const auto error = [](const std::vector<float>& found, const std::vector<float>& expected) {
+    return testing_support::relative_l2({found.begin(), found.end()}, {expected.begin(), expected.end()});
+  };
+  const double tolerance = GetParam().type == DType::kF32 ? 1e-6 : 3e-3;
+  for_cuts([&](const std::string& how, const ConvPassOptions& kernels, bool fixed_order) {
+    for (const bool bare : {false, true}) {
+      const Results direct = run(GetParam(), kernels, fixed_order, {.linear = true, .bare = bare}),
+                    copied = run(GetParam(), kernels, fixed_order, {.y = 3, .dy = 5, .linear = true, .bare = bare});
+      EXPECT_EQ(direct.y, copied.y) << how;
+      EXPECT_EQ(direct.dx, copied.dx) << how;
+      EXPECT_LE(error(direct.gradient, copied.gradient), tolerance) << how;  // transposed: other tiles
+    }
   });
 }
 

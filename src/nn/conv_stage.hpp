@@ -25,11 +25,14 @@ class ConvStage final : public Stage {
     bool backward = true, wants_dx = true, fixed_order = false;
     std::array<ConvPassOptions, 3> kernels;  // by pass of the stage
     ConvRole role = ConvRole::kConvolution;
-    bool residual = false;  // x[1], of v's shape, is added before activation and pooling
+    bool residual = false;    // x[1], of v's shape, is added before activation and pooling
+    bool y_is_slice = false;  // pixels of y and dy are further apart than their channels
 
     Shape x() const;
     /// Elements from one pixel of x to the next: more than its channels where x is a slice.
     std::int64_t x_pixel_stride() const;
+    /// True where y is v with no more than a bias, in dense memory: dv is dy.
+    bool is_linear() const { return !epilogue.saves() && !residual && !y_is_slice; }
   };
   ConvStage(const Options& options, const Context& context);
   /// The tiles of one pass of such a stage.
@@ -60,6 +63,7 @@ class ConvStage final : public Stage {
   struct PassPlan {
     Tiling tiling;
     ConvChoice choice;
+    bool in_y = false;               // the tiles of v are pieces of y or dy
     std::string region, label;       // petaflow::conv1::forward, and with the implementation: names for tools
     std::size_t exact_elements = 0;  // backward weights: sums in double
     /// Where the parts of a slot of scratch begin, in bytes.
@@ -75,8 +79,14 @@ class ConvStage final : public Stage {
   };
   PassPlan plan(Pass pass, const Context& context) const;
   std::string describe(const PassPlan& plan) const;
+  /// Whether the bias' gradient is a sum over dy of its own: tiles need not be a partition of v.
+  bool sums_dy() const { return options_.bias && options_.is_linear(); }
+  /// Whether the tiles of v may be pieces of y.
+  bool lies_in_y(const Tiling& tiling, Pass pass) const;
+  /// v of a tile: in y (forward) or dy, or in the slot's scratch.
+  std::byte* v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* slot) const;
   /// The operands of a kernel's call: `x` is the stage's own, or its gradient.
-  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* slot, float* sum = nullptr) const;
+  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* slot, float* sum = nullptr) const;
   Epilogue epilogue() const;
   std::size_t scratch_bytes(const PassPlan& plan) const;
   void backward_weights(const Context& context, float* gradient);

@@ -298,11 +298,12 @@ class Builder {
     const Graph::Node& node = graph_.nodes()[fusion.linear_layer];
     const LoweredValue& x = values_[fusion.input].value;
     lowered.forward_flop = node.layer->cost(x.shape).flop;
-    lowered.stage = std::holds_alternative<ConvOp>(fusion.linear) ? make_conv(fusion) : make_dense(fusion);
+    lowered.stage =
+        std::holds_alternative<ConvOp>(fusion.linear) ? make_conv(fusion, lowered.outputs.front()) : make_dense(fusion);
     return lowered;
   }
 
-  std::unique_ptr<Stage> make_conv(const Fusion& fusion) const {
+  std::unique_ptr<Stage> make_conv(const Fusion& fusion, std::size_t y) const {
     const auto& op = std::get<ConvOp>(fusion.linear);
     const LoweredValue& x = values_[fusion.input].value;
     ConvDesc desc;
@@ -332,7 +333,8 @@ class Builder {
                              options_.fixed_order,
                              {kernels, kernels, kernels},
                              op.role,
-                             fusion.residual.has_value()};
+                             fusion.residual.has_value(),
+                             pixel_stride(y) != values_[y].value.shape.c};
     if (kernels.conv.rule == ConvRequest::Rule::kTune) {
       PETAFLOW_REQUIRE(tuning_ != nullptr, "a network is to be tuned, but nothing was given to tune it with");
       tuning_->tune(stage, context_);

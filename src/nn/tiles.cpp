@@ -179,9 +179,10 @@ Tiling TileCutter::forward() const {
              });
 }
 
-Tiling TileCutter::backward_weights() const {
+Tiling TileCutter::backward_weights(bool of_x) const {
   const Extent& stride = epilogue_.desc().pool.stride;
   const Wishes suits = wishes(Pass::kBackwardWeights);
+  if (of_x) return cut_x(suits);
   const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const TileWishes& wished) {
     if (!transposed()) return Cut{axis.out, std::lcm(wished.align, pool_stride), wished.least, 1};
     // Of x, neighbours share some rows: a tile of v is as high as keeps them few, and those of x whole patches.
@@ -195,18 +196,19 @@ Tiling TileCutter::backward_weights() const {
              [&](const RowBox& v) { return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, {}}; });
 }
 
-Tiling TileCutter::backward_data() const {
+Tiling TileCutter::cut_x(const Wishes& suits) const {
   const auto direction = [&](const Direction& axis, const TileWishes& wished) {
     if (transposed()) return Cut{axis.out, wished.align, wished.least, static_cast<double>(axis.stride)};
     return Cut{axis.in, std::lcm(wished.align, axis.stride), wished.least, 1 / static_cast<double>(axis.stride)};
   };
   // Planes stay whole: cut ones would need more of v above and below than they write, oneDNN has only its reference for
   // them, and first layers, which have the large planes, have no dx.
-  const Wishes suits = wishes(Pass::kBackwardData);
   Cut rows = direction(h_, along(false, suits));
   if (deep_) rows.least = rows.rows;
   return cut(suits, direction(d_, along(true, suits)), rows,
              [&](const RowBox& x) { return Tile{x, {x.sample, v_of(d_, x.d), v_of(h_, x.h)}, {}}; });
 }
+
+Tiling TileCutter::backward_data() const { return cut_x(wishes(Pass::kBackwardData)); }
 
 }  // namespace petaflow

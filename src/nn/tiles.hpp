@@ -68,8 +68,9 @@ class TileCutter {
 
   /// Tiles of y, a partition.
   Tiling forward() const;
-  /// Tiles of v, a partition.
-  Tiling backward_weights() const;
+  /// Tiles of v, a partition; or of x, each with all of v that meets it: fewer rows are looked at twice where the
+  /// convolution is transposed, but sums over v would count some of its rows twice.
+  Tiling backward_weights(bool of_x = false) const;
   /// Tiles of x, a partition; v is what each of them needs.
   Tiling backward_data() const;
 
@@ -103,6 +104,8 @@ class TileCutter {
   /// @param planes, rows  along D and H
   template <class MakeTile>
   Tiling cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const;
+  /// Tiles of x, a partition; v is what each of them needs.
+  Tiling cut_x(const Wishes& wishes) const;
   ConvDesc describe(const Tile& tile) const;
   Wishes wishes(Pass pass) const { return tile_wishes(pass_of(role_, pass), conv_, options_.conv); }
   /// What of them counts along D or H.
