@@ -328,7 +328,8 @@ const std::vector<std::vector<hsize_t>> kChunks = {{}, {3, 5, 8, 1}, {8, 8, 8, 4
 
 TEST_F(CosmoFiles, UnsignedCountsAreReadAsFarAsTheyFit) {
   const auto places = cube_of_places();
-  for (const hid_t type : {H5T_STD_U16LE, H5T_STD_U16BE, H5T_STD_I16BE}) {
+  const std::vector<hid_t> types = {H5T_STD_U16LE, H5T_STD_U16BE, H5T_STD_I16BE};
+  for (const hid_t type : types) {
     for (const auto& chunk : kChunks) {
       std::vector<std::int32_t> counts(places.begin(), places.end());
       write_wide(folder / "wide.h5", type, chunk, 0, counts);
@@ -351,8 +352,9 @@ TEST_F(CosmoFiles, UnsignedCountsAreReadAsFarAsTheyFit) {
 }
 
 TEST_F(CosmoFiles, WhatWasNeverWrittenIsTheFillValue) {
+  const std::vector<hid_t> types = {H5T_STD_I16LE, H5T_STD_U16LE, H5T_STD_I16BE};
   for (const auto& chunk : kChunks) {
-    for (const hid_t type : {H5T_STD_I16LE, H5T_STD_U16LE, H5T_STD_I16BE}) {
+    for (const hid_t type : types) {
       for (const std::int32_t fill : {0, 3, 300}) {
         write_wide(folder / "empty.h5", type, chunk, fill, {});
         const CosmoData data = open_cosmo(quarter(), {folder / "empty.h5"});

@@ -1,0 +1,31 @@
+// mistake NAME: breaks the named rule of the CUDA runtime, for the test of the mock that has to see it.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime.h>
+
+__global__ void nothing() {}
+
+int main(int argc, char** argv) {
+  const std::string mistake = argc == 2 ? argv[1] : "";
+  constexpr std::size_t size = 1000;
+  std::vector<char> values(size + 1);
+  void* memory = nullptr;
+  cudaMalloc(&memory, size);
+  cudaStream_t stream = nullptr;
+  cudaStreamCreate(&stream);
+  if (mistake == "past_end") cudaMemcpy(memory, values.data(), size + 1, cudaMemcpyHostToDevice);
+  if (mistake == "direction") cudaMemcpy(memory, values.data(), size, cudaMemcpyDeviceToHost);
+  if (mistake == "host_read") std::printf("%d\n", *static_cast<const volatile char*>(memory));
+  if (mistake == "block") nothing<<<1, 1025, 0, stream>>>();
+  if (mistake == "shared") nothing<<<1, 1, 49153, stream>>>();
+  nothing<<<1, 1, 0, stream>>>();
+  cudaMemcpy(memory, values.data(), size, cudaMemcpyHostToDevice);
+  cudaMemcpy(values.data(), memory, size, cudaMemcpyDeviceToHost);
+  cudaStreamDestroy(stream);
+  if (mistake == "destroyed_stream") nothing<<<1, 1, 0, stream>>>();
+  if (mistake != "leak") cudaFree(memory);
+  if (mistake == "freed_twice") cudaFree(memory);
+  if (mistake == "use_after_free") cudaMemcpy(values.data(), memory, 1, cudaMemcpyDeviceToHost);
+}

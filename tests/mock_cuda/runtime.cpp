@@ -1,0 +1,418 @@
+// A CUDA runtime without a GPU, put before the real one by LD_PRELOAD.  Kernels do nothing, device memory is addresses
+// that the host may not touch and starts as zeros, and what a program asks for is checked: kernels, their grids,
+// streams, events, and where copies begin and end.  The first complaint ends the process with exit code 97; memory that
+// nobody has freed is one.  A process without complaint says at its end how often it called what.  Calls that are not
+// here reach the real runtime, which finds no device.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+#include <execinfo.h>
+
+namespace {
+
+constexpr int kExitCode = 97;
+constexpr std::size_t kAlignment = 4096;
+constexpr std::size_t kRegion = std::size_t{1} << 40;  // bytes of addresses, none of which is used twice
+constexpr std::size_t kDeviceMemory = std::size_t{141} << 30;
+constexpr std::size_t kSharedPerBlock = 48 << 10;
+constexpr unsigned kThreadsPerBlock = 1024, kThreadsInZ = 64, kWarp = 32;
+constexpr unsigned kGridX = 0x7FFFFFFF, kGridYZ = 0xFFFF;
+
+/// All that the runtime knows; never destroyed, since programs free memory in their last destructors.
+struct State {
+  std::mutex mutex;
+  std::byte* device = nullptr;    // what programs know: pages that nobody may touch
+  std::byte* contents = nullptr;  // what lies there
+  std::size_t used = 0, live = 0;
+  std::map<const std::byte*, std::size_t> on_device, on_host;  // bytes of each allocation; on_host: pinned
+  std::map<const void*, std::string> kernels;                  // device names by the host's stand-ins
+  std::map<const void*, std::size_t> symbols;                  // bytes
+  std::set<cudaStream_t> streams;
+  std::set<cudaEvent_t> events;
+  std::map<std::string, long> counts;
+};
+State& state() {
+  static auto* const all = new State;
+  return *all;
+}
+
+[[noreturn, gnu::format(printf, 1, 2)]] void complain(const char* format, ...) {
+  std::fputs("mock CUDA: ", stderr);
+  va_list arguments;
+  va_start(arguments, format);
+  std::vfprintf(stderr, format, arguments);
+  va_end(arguments);
+  std::fputc('\n', stderr);
+  std::fflush(nullptr);
+  void* frames[16];
+  backtrace_symbols_fd(frames, backtrace(frames, 16), STDERR_FILENO);
+  _exit(kExitCode);
+}
+
+bool is_device_address(const void* address) {
+  const auto* const at = static_cast<const std::byte*>(address);
+  return state().device != nullptr && at >= state().device && at < state().device + kRegion;
+}
+
+void on_fault(int, siginfo_t* signal, void*) {
+  if (is_device_address(signal->si_addr)) complain("the host touches device memory at %p", signal->si_addr);
+  std::signal(SIGSEGV, SIG_DFL);  // somebody else's: it comes again
+}
+
+void reserve_addresses() {
+  constexpr int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* const device = mmap(nullptr, kRegion, PROT_NONE, flags, -1, 0);
+  void* const contents = mmap(nullptr, kRegion, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (device == MAP_FAILED || contents == MAP_FAILED) complain("no addresses for device memory");
+  state().device = static_cast<std::byte*>(device);
+  state().contents = static_cast<std::byte*>(contents);
+  struct sigaction action{};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
+[[gnu::destructor]] void finish() {
+  const State& all = state();
+  if (all.counts.empty()) return;  // another program that was started with the same LD_PRELOAD
+  const auto none_left = [](std::size_t left, const char* what) {
+    if (left != 0) complain("%zu %s left at the end", left, what);
+  };
+  none_left(all.on_device.size(), "allocations on the device");
+  none_left(all.on_host.size(), "allocations of pinned memory");
+  none_left(all.streams.size(), "streams");
+  none_left(all.events.size(), "events");
+  std::string line = "mock CUDA: ";
+  for (const auto& [call, count] : all.counts) line += call + ' ' + std::to_string(count) + ", ";
+  std::fprintf(stderr, "%sno complaint\n", line.c_str());
+}
+
+/// Counts the call, and lets no other thread in until the lock goes.
+std::unique_lock<std::mutex> enter(const char* call) {
+  std::unique_lock lock(state().mutex);
+  ++state().counts[call];
+  return lock;
+}
+
+void check_stream(const char* call, cudaStream_t stream) {
+  if (stream == nullptr) {
+    ++state().counts["on the legacy stream"];
+  } else if (!state().streams.contains(stream)) {
+    complain("%s on a stream that does not exist", call);
+  }
+}
+
+void check_event(const char* call, cudaEvent_t event) {
+  if (!state().events.contains(event)) complain("%s of an event that does not exist", call);
+}
+
+const char* kernel_name(const char* call, const void* kernel) {
+  const auto found = state().kernels.find(kernel);
+  if (found == state().kernels.end()) complain("%s of a kernel that is not registered", call);
+  return found->second.c_str();
+}
+
+/// The allocation that holds the address; nullptr: none of them.
+const std::pair<const std::byte* const, std::size_t>* allocation_of(
+    const std::map<const std::byte*, std::size_t>& allocations, const std::byte* at) {
+  const auto behind = allocations.upper_bound(at);
+  if (behind == allocations.begin()) return nullptr;
+  const auto found = std::prev(behind);
+  return at < found->first + found->second ? &*found : nullptr;
+}
+
+struct Memory {
+  std::byte* contents;
+  bool on_device, pinned;
+};
+
+/// So many bytes there, all of one allocation; complains otherwise.
+Memory memory_at(const char* call, const void* address, std::size_t bytes) {
+  auto* const at = static_cast<std::byte*>(const_cast<void*>(address));
+  const bool on_device = is_device_address(at);
+  const auto* const allocation = allocation_of(on_device ? state().on_device : state().on_host, at);
+  if (on_device && allocation == nullptr) complain("%s: %p is not allocated on the device", call, address);
+  if (allocation != nullptr && at + bytes > allocation->first + allocation->second) {
+    complain("%s of %zu bytes at byte %td of an allocation of %zu", call, bytes, at - allocation->first,
+             allocation->second);
+  }
+  return {on_device ? state().contents + (at - state().device) : at, on_device, !on_device && allocation != nullptr};
+}
+
+cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+  if (bytes == 0) return cudaSuccess;
+  const Memory source = memory_at(call, from, bytes), target = memory_at(call, to, bytes);
+  const auto expect = [&](cudaMemcpyKind named, bool from_device, bool to_device) {
+    if (kind == named && (source.on_device != from_device || target.on_device != to_device))
+      complain("%s: the direction does not fit the addresses", call);
+  };
+  expect(cudaMemcpyHostToHost, false, false);
+  expect(cudaMemcpyHostToDevice, false, true);
+  expect(cudaMemcpyDeviceToHost, true, false);
+  expect(cudaMemcpyDeviceToDevice, true, true);
+  for (const Memory& memory : {source, target}) {
+    if (!memory.on_device && !memory.pinned) ++state().counts["copies of pageable memory"];
+  }
+  std::memmove(target.contents, source.contents, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t allocate_on_host(const char* call, void** memory, std::size_t bytes) {
+  const auto lock = enter(call);
+  *memory = std::calloc(1, bytes);
+  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  state().on_host[static_cast<std::byte*>(*memory)] = bytes;
+  return cudaSuccess;
+}
+
+struct LaunchConfig {
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+thread_local std::vector<LaunchConfig> configs;
+
+}  // namespace
+
+extern "C" {
+// What nvcc's code calls.
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle[1];
+  return handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+void __cudaRegisterVar(void**, char* host, char*, const char*, int, size_t bytes, int, int) {
+  state().symbols[host] = bytes;
+}
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*, dim3*, dim3*,
+                            int*) {
+  state().kernels[host] = name;
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream) {
+  configs.push_back({grid, block, shared_bytes, stream});
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_bytes, void* stream) {
+  if (configs.empty()) complain("launch without a grid");
+  const LaunchConfig config = configs.back();
+  configs.pop_back();
+  *grid = config.grid;
+  *block = config.block;
+  *shared_bytes = config.shared_bytes;
+  std::memcpy(stream, &config.stream, sizeof config.stream);
+  return cudaSuccess;
+}
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                             cudaStream_t stream) {
+  const auto lock = enter("launches");
+  const char* const name = kernel_name("launch", kernel);
+  check_stream(name, stream);
+  const bool fits = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && block.x >= 1 && block.y >= 1 && block.z >= 1 &&
+                    grid.x <= kGridX && grid.y <= kGridYZ && grid.z <= kGridYZ && block.z <= kThreadsInZ &&
+                    std::size_t{block.x} * block.y * block.z <= kThreadsPerBlock;
+  if (!fits) {
+    complain("%s: no GPU takes %u x %u x %u blocks of %u x %u x %u threads", name, grid.x, grid.y, grid.z, block.x,
+             block.y, block.z);
+  }
+  if (shared_bytes > kSharedPerBlock) complain("%s: %zu bytes of shared memory", name, shared_bytes);
+  // Kokkos asks a kernel what it was compiled for, and refuses a wrong answer.
+  if (std::strstr(name, "query_cuda_kernel_arch") != nullptr) {
+    const int answer = PETAFLOW_CUDA * 10;
+    std::memcpy(memory_at(name, *static_cast<void**>(arguments[0]), sizeof answer).contents, &answer, sizeof answer);
+  }
+  return cudaSuccess;
+}
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                               cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
+}
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  const std::lock_guard lock(state().mutex);
+  kernel_name("cudaFuncGetAttributes", kernel);
+  *attributes = {};
+  attributes->numRegs = 64;
+  attributes->maxDynamicSharedSizeBytes = kSharedPerBlock;
+  attributes->maxThreadsPerBlock = kThreadsPerBlock;
+  attributes->binaryVersion = attributes->ptxVersion = PETAFLOW_CUDA;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetCacheConfig(const void* kernel, cudaFuncCache) {
+  const std::lock_guard lock(state().mutex);
+  kernel_name("cudaFuncSetCacheConfig", kernel);
+  return cudaSuccess;
+}
+
+// The device: an H200.
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "mock of an H200");
+  properties->major = PETAFLOW_CUDA / 10;
+  properties->minor = PETAFLOW_CUDA % 10;
+  properties->multiProcessorCount = 132;
+  properties->totalGlobalMem = kDeviceMemory;
+  properties->sharedMemPerBlock = kSharedPerBlock;
+  properties->sharedMemPerMultiprocessor = 228 << 10;
+  properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
+  properties->warpSize = kWarp;
+  properties->maxThreadsPerBlock = kThreadsPerBlock;
+  properties->maxThreadsPerMultiProcessor = 2048;
+  properties->maxBlocksPerMultiProcessor = 32;
+  properties->maxGridSize[0] = kGridX;
+  properties->maxGridSize[1] = properties->maxGridSize[2] = kGridYZ;
+  properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = kThreadsPerBlock;
+  properties->maxThreadsDim[2] = kThreadsInZ;
+  properties->unifiedAddressing = properties->concurrentManagedAccess = 1;
+  properties->l2CacheSize = 60 << 20;
+  return cudaSuccess;
+}
+
+// Memory.
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  const auto lock = enter("cudaMalloc");
+  State& all = state();
+  if (all.device == nullptr) reserve_addresses();
+  const std::size_t pages = (bytes / kAlignment + 2) * kAlignment;  // one of them stays free
+  if (bytes == 0 || bytes > kDeviceMemory - all.live || pages > kRegion - all.used) {
+    *memory = nullptr;
+    return cudaErrorMemoryAllocation;
+  }
+  *memory = all.device + all.used;
+  all.on_device[all.device + all.used] = bytes;
+  all.used += pages;
+  all.live += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  const auto lock = enter("cudaFree");
+  if (memory == nullptr) return cudaSuccess;
+  State& all = state();
+  const auto found = all.on_device.find(static_cast<std::byte*>(memory));
+  if (found == all.on_device.end()) complain("cudaFree: %p is not allocated on the device", memory);
+  madvise(all.contents + (found->first - all.device), found->second, MADV_DONTNEED);
+  all.live -= found->second;
+  all.on_device.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) { return allocate_on_host("cudaMallocHost", memory, bytes); }
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  return allocate_on_host("cudaHostAlloc", memory, bytes);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  const auto lock = enter("cudaFreeHost");
+  if (memory != nullptr && state().on_host.erase(static_cast<std::byte*>(memory)) == 0)
+    complain("cudaFreeHost: %p is no pinned memory", memory);
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* address) {
+  const std::lock_guard lock(state().mutex);
+  *attributes = {};
+  attributes->type = cudaMemoryTypeUnregistered;
+  if (is_device_address(address)) attributes->type = cudaMemoryTypeDevice;
+  if (allocation_of(state().on_host, static_cast<const std::byte*>(address)) != nullptr)
+    attributes->type = cudaMemoryTypeHost;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  const auto lock = enter("cudaMemcpy");
+  return copy("cudaMemcpy", to, from, bytes, kind);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const auto lock = enter("cudaMemcpyAsync");
+  check_stream("cudaMemcpyAsync", stream);
+  return copy("cudaMemcpyAsync", to, from, bytes, kind);
+}
+cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
+  const auto lock = enter("cudaMemset");
+  const Memory target = memory_at("cudaMemset", memory, bytes);
+  if (!target.on_device) complain("cudaMemset: %p is not on the device", memory);
+  std::memset(target.contents, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, size_t offset, cudaMemcpyKind) {
+  const auto lock = enter("cudaMemcpyToSymbol");
+  const auto found = state().symbols.find(symbol);
+  if (found == state().symbols.end()) complain("cudaMemcpyToSymbol of a symbol that is not registered");
+  if (offset + bytes > found->second) {
+    complain("cudaMemcpyToSymbol of %zu bytes at byte %zu of a symbol of %zu", bytes, offset, found->second);
+  }
+  return cudaSuccess;
+}
+
+// Streams, events, and waiting for them.
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  const auto lock = enter("cudaStreamCreate");
+  *stream = reinterpret_cast<cudaStream_t>(new char);  // never deleted: no other stream looks the same
+  state().streams.insert(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const auto lock = enter("cudaStreamDestroy");
+  if (state().streams.erase(stream) == 0) complain("cudaStreamDestroy of a stream that does not exist");
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+  const auto lock = enter("cudaEventCreate");
+  *event = reinterpret_cast<cudaEvent_t>(new char);
+  state().events.insert(*event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const auto lock = enter("cudaEventDestroy");
+  check_event("cudaEventDestroy", event);
+  state().events.erase(event);
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto lock = enter("cudaEventRecord");
+  check_event("cudaEventRecord", event);
+  check_stream("cudaEventRecord", stream);
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  const auto lock = enter("cudaEventSynchronize");
+  check_event("cudaEventSynchronize", event);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const auto lock = enter("cudaStreamSynchronize");
+  check_stream("cudaStreamSynchronize", stream);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  const auto lock = enter("cudaDeviceSynchronize");
+  return cudaSuccess;
+}
+
+// No call fails but for want of memory, which its status says.
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "an error of the mock CUDA runtime";
+}
+const char* cudaGetErrorString(cudaError_t error) { return cudaGetErrorName(error); }
+}

@@ -1,0 +1,102 @@
+// Programs for GPUs, as they are, on a CUDA runtime without a GPU: training breaks no rule of the runtime, and what
+// does is seen.
+#include <map>
+
+#include "program.hpp"
+
+namespace petaflow {
+namespace {
+
+using Counts = std::map<std::string, long>;
+
+class MockCuda : public Program {
+ protected:
+  using Program::Program;
+
+  Outcome run_on_mock(const std::string& arguments, int ranks = 1) {
+    const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
+    const fs::path mock = build / "lib/libpetaflow_mock_cuda.so";
+    return run(arguments, ranks, "env LD_PRELOAD=" + mock.string() + " timeout 120");
+  }
+};
+
+/// How often the first process called what: "mock CUDA: <call> <count>, ..., no complaint".
+Counts counts_of(const std::string& text) {
+  const std::string start = "mock CUDA: ";
+  const std::size_t begin = text.find(start), end = text.find(", no complaint", begin);
+  Counts counts;
+  if (end == std::string::npos) return counts;
+  std::istringstream line(text.substr(begin + start.size(), end - begin - start.size()));
+  for (std::string item; std::getline(line, item, ',');) {
+    const std::size_t space = item.rfind(' ');
+    counts[item.substr(item.find_first_not_of(' '), space - item.find_first_not_of(' '))] =
+        std::stol(item.substr(space));
+  }
+  return counts;
+}
+
+class MockCudaTraining : public MockCuda {
+ protected:
+  void SetUp() override {
+    MockCuda::SetUp();
+    input_ = fs::absolute("inputs/hep_quick.toml").string();
+    const Outcome outcome =
+        run_on_mock("generate " + input_ + " generate.train=128 generate.validation=32 generate.test=32");
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+
+  Counts train(int steps, int ranks) {
+    const Outcome outcome =
+        run_on_mock("train " + input_ + " --overwrite log.trace_steps=0 train.steps=" + std::to_string(steps), ranks);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(std::to_string(steps) + " steps, "), std::string::npos) << outcome.out;
+    EXPECT_EQ(count(outcome.err, "no complaint"), static_cast<std::size_t>(ranks)) << outcome.err;
+    return counts_of(outcome.err);
+  }
+
+  std::string input_;
+};
+
+// What a step does is the difference between three steps and two.  docs/gpus.md names the figures; fewer are better.
+TEST_F(MockCudaTraining, BreaksNoRule) {
+  Counts two = train(2, 1), three = train(3, 1);
+  const auto in_a_step = [&](const std::string& call) { return three[call] - two[call]; };
+  EXPECT_GT(two["launches"], 0);
+  EXPECT_LE(in_a_step("launches"), 94);
+  EXPECT_LE(in_a_step("cudaStreamSynchronize") + in_a_step("cudaDeviceSynchronize"), 38);
+  EXPECT_LE(in_a_step("cudaMemcpy"), 6);
+  for (const char* call :
+       {"cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaFree", "cudaFreeHost", "cudaStreamCreate"})
+    EXPECT_EQ(in_a_step(call), 0) << call;
+  train(2, 2);
+}
+
+class MockCudaMistake : public MockCuda {
+ protected:
+  MockCudaMistake() : MockCuda("tests/mock_cuda_mistake") {}
+};
+
+TEST_F(MockCudaMistake, IsSeen) {
+  struct Case {
+    const char *mistake, *message;
+  };
+  for (const Case& c :
+       {Case{"past_end", "cudaMemcpy of 1001 bytes at byte 0 of an allocation of 1000"},
+        Case{"direction", "cudaMemcpy: the direction does not fit the addresses"},
+        Case{"host_read", "the host touches device memory at 0x"},
+        Case{"block", "nothingv: no GPU takes 1 x 1 x 1 blocks of 1025 x 1 x 1 threads"},
+        Case{"shared", "nothingv: 49153 bytes of shared memory"},
+        Case{"destroyed_stream", "nothingv on a stream that does not exist"}, Case{"freed_twice", "cudaFree: 0x"},
+        Case{"use_after_free", "cudaMemcpy: 0x"}, Case{"leak", "1 allocations on the device left at the end"}}) {
+    const Outcome outcome = run_on_mock(c.mistake);
+    EXPECT_EQ(outcome.code, 97) << c.mistake << "\n" << outcome.err;
+    EXPECT_NE(outcome.err.find("mock CUDA: "), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(c.message), std::string::npos) << outcome.err;
+  }
+  const Outcome outcome = run_on_mock("none");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(counts_of(outcome.err)["launches"], 1) << outcome.err;
+}
+
+}  // namespace
+}  // namespace petaflow
