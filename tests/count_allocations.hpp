@@ -95,32 +95,32 @@ void* __libc_realloc(void* old, std::size_t bytes);
 void* __libc_memalign(std::size_t alignment, std::size_t bytes);
 // NOLINTEND(bugprone-reserved-identifier)
 
-void* malloc(std::size_t bytes) {
+void* malloc(std::size_t bytes) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   return __libc_malloc(bytes);
 }
-void* calloc(std::size_t n, std::size_t bytes) {
+void* calloc(std::size_t n, std::size_t bytes) noexcept {
   petaflow::allocations::note(n * bytes, __builtin_return_address(0));
   return __libc_calloc(n, bytes);
 }
-void* realloc(void* old, std::size_t bytes) {
+void* realloc(void* old, std::size_t bytes) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   return __libc_realloc(old, bytes);
 }
-void* aligned_alloc(std::size_t alignment, std::size_t bytes) {
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
-void* memalign(std::size_t alignment, std::size_t bytes) {
+void* memalign(std::size_t alignment, std::size_t bytes) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   return __libc_memalign(alignment, bytes);
 }
-int posix_memalign(void** to, std::size_t alignment, std::size_t bytes) {
+int posix_memalign(void** to, std::size_t alignment, std::size_t bytes) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   *to = __libc_memalign(alignment, bytes);
   return *to == nullptr ? ENOMEM : 0;
 }
-void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) {
+void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
   petaflow::allocations::note(bytes, __builtin_return_address(0));
   return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
 }

@@ -18,13 +18,15 @@
 #include "data/permutation.hpp"
 #include "scratch_folder.hpp"
 
-// Counts what is allocated, in every thread.
+// Counts what is allocated, in every thread.  The operator itself does not: nvcc compiles it for GPUs too, which know
+// no exceptions.
 static std::atomic<int> allocations = 0;
-[[gnu::noinline]] void* operator new(std::size_t size) {
+static void* counted_malloc(std::size_t size) {
   ++allocations;
   if (void* const memory = std::malloc(size); memory != nullptr) return memory;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(std::size_t size) { return counted_malloc(size); }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 

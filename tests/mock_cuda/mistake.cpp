@@ -19,12 +19,17 @@ int main(int argc, char** argv) {
   if (mistake == "direction") cudaMemcpy(memory, values.data(), size, cudaMemcpyDeviceToHost);
   if (mistake == "host_read") std::printf("%d\n", *static_cast<const volatile char*>(memory));
   if (mistake == "block") nothing<<<1, 1025, 0, stream>>>();
+  if (mistake == "unknown_kernel") cudaLaunchKernel(&values, 1, 1, nullptr, 0, stream);
   if (mistake == "shared") nothing<<<1, 1, 49153, stream>>>();
   nothing<<<1, 1, 0, stream>>>();
   cudaMemcpy(memory, values.data(), size, cudaMemcpyHostToDevice);
   cudaMemcpy(values.data(), memory, size, cudaMemcpyDeviceToHost);
   cudaStreamDestroy(stream);
   if (mistake == "destroyed_stream") nothing<<<1, 1, 0, stream>>>();
+  cudaEvent_t event = nullptr;
+  cudaEventCreate(&event);
+  cudaEventDestroy(event);
+  if (mistake == "destroyed_event") cudaEventRecord(event, nullptr);
   if (mistake != "leak") cudaFree(memory);
   if (mistake == "freed_twice") cudaFree(memory);
   if (mistake == "use_after_free") cudaMemcpy(values.data(), memory, 1, cudaMemcpyDeviceToHost);

@@ -237,11 +237,11 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
   }
   return cudaSuccess;
 }
-cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* host) {
-  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(host));
+cudaError_t __cudaGetKernel(const void** kernel, const void* host) {
+  *kernel = host;
   return cudaSuccess;
 }
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+cudaError_t __cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                                cudaStream_t stream) {
   return cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, stream);
 }
