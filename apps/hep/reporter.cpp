@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "hep/evaluator.hpp"
+#include "metrics/calibration.hpp"
 #include "report/comparison.hpp"
 #include "report/html.hpp"
 #include "report/json_values.hpp"
@@ -51,6 +52,25 @@ std::string evaluation_table(const ClassificationReport& report) {
     if (cuts.difference.value) table += fmt::format(" (difference {})", metric_text(cuts.difference));
   }
   return table;
+}
+
+/// What events are taken for at even odds, and how far probabilities are from shares.
+std::string calibration_table(const ScoredSet& set) {
+  if (set.score.empty()) return "";
+  const ConfusionMatrix matrix = confusion_matrix(set, 0);
+  return fmt::format(
+      "\n  signal called signal {:.6g}, called background {:.6g}\n  background called background {:.6g}, called signal "
+      "{:.6g}\n  calibration error {:.4f}",
+      matrix[1][1], matrix[1][0], matrix[0][0], matrix[0][1], calibration(set).error);
+}
+
+json calibration_json(const ScoredSet& set) {
+  json points = {{"probability", json::array()}, {"signal_share", json::array()}};
+  for (const CalibrationBin& bin : calibration(set).bins) {
+    points["probability"].push_back(rounded(bin.probability));
+    points["signal_share"].push_back(rounded(bin.signal_share));
+  }
+  return points;
 }
 
 /// Images of the first channel in the quantity of the file, from what the network sees.
@@ -235,6 +255,23 @@ std::string score_figure(std::size_t on_page, const RunRecord& run) {
                             on_page > 1 ? " of " + html_escape(run.name) : ""));
 }
 
+std::string calibration_figure(const Judged& runs, std::size_t on_page) {
+  Plot plot({"predicted probability of signal", false, 0.0, 1.0}, {"share of signal", false, 0.0, 1.0});
+  for (const JudgedRun& judged : runs) {
+    const json* curves = judged.curves();
+    if (curves == nullptr || !curves->contains("calibration")) continue;
+    const std::vector<double> x = curves->at("calibration").at("probability"),
+                              y = curves->at("calibration").at("signal_share");
+    plot.line(x, y, tone(judged.position), on_page > 1 ? judged.run->name : "network");
+  }
+  if (plot.legend().empty()) return "";  // of an older version
+  const std::vector<double> ends = {0, 1};
+  plot.line(ends, ends, "ink", "calibrated", Stroke::kDashed);
+  return figure(plot,
+                "Calibration: of the events that the network gives a probability, the share that is signal; on the "
+                "dashed line they are equal.");
+}
+
 std::string result_table(const Judged& runs, std::size_t on_page) {
   std::vector<std::string> names;
   for (const JudgedRun& judged : runs) names.push_back(on_page > 1 ? html_escape(judged.run->name) : "value");
@@ -246,6 +283,16 @@ std::string result_table(const Judged& runs, std::size_t on_page) {
   };
   add("area under the ROC curve", [](const json& j) { return with_error(metric_at(j, "auc")); });
   add("accuracy", [](const json& j) { return with_error(metric_at(j, "accuracy")); });
+  add("calibration error", [](const json& j) {
+    return j.contains("calibration_error") ? readable(number_at(j, "calibration_error"), 3) : std::string();
+  });
+  for (const char* kind : kClasses) {
+    add(fmt::format("{} called signal, background", kind), [=](const json& j) {
+      if (!j.contains("confusion")) return std::string();
+      const json& row = j.at("confusion").at(kind);
+      return grouped(number_at(row, "signal")) + ", " + grouped(number_at(row, "background"));
+    });
+  }
   const json& first = runs.front().judgement();
   for (std::size_t i = 0; i < first.value("at_background_rate", json::array()).size(); ++i) {
     const double rate = first.at("at_background_rate").at(i).value("background_rate", 0.0);
@@ -304,10 +351,20 @@ std::string events_figure(const RunRecord& run, std::size_t on_page) {
 }  // namespace
 
 std::string HepReporter::table(const Evaluator& evaluator) const {
-  return evaluation_table(of_hep(evaluator).report());
+  return evaluation_table(of_hep(evaluator).report()) + calibration_table(of_hep(evaluator).scores());
 }
 
-json HepReporter::judgement(const Evaluator& evaluator) const { return of_hep(evaluator).report(); }
+json HepReporter::judgement(const Evaluator& evaluator) const {
+  json judgement = of_hep(evaluator).report();
+  const ScoredSet& set = of_hep(evaluator).scores();
+  if (set.score.empty()) return judgement;
+  const ConfusionMatrix matrix = confusion_matrix(set, 0);
+  for (std::size_t kind = 0; kind < 2; ++kind) {
+    judgement["confusion"][kClasses[kind]] = {{kClasses[0], matrix[kind][0]}, {kClasses[1], matrix[kind][1]}};
+  }
+  judgement["calibration_error"] = calibration(set).error;
+  return judgement;
+}
 
 json HepReporter::curves(const Evaluator& evaluator) const {
   const HepData& data = of_hep(evaluator).data();
@@ -320,6 +377,7 @@ json HepReporter::curves(const Evaluator& evaluator) const {
   if (background > 0 && signal > 0) {
     curves["roc"] = roc_json(set);
     curves["scores"] = histogram_json(set);
+    curves["calibration"] = calibration_json(set);
     if (data.has_selection()) {
       double all = 0, passed = 0;
       for (std::size_t i = 0; i < set.label.size(); ++i) {
@@ -365,6 +423,7 @@ void HepReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) c
   });
   std::vector<std::string> figures = {roc_figure(judged, runs.size())};
   for (const JudgedRun& one : judged) figures.push_back(score_figure(runs.size(), *one.run));
+  figures.push_back(calibration_figure(judged, runs.size()));
   page.section("Result", about + side_by_side(figures) + result_table(judged, runs.size()));
   const std::string pictures = events_figure(*judged.front().run, runs.size());
   if (!pictures.empty()) page.section("Events", pictures);
