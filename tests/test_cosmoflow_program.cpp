@@ -51,6 +51,13 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_NE(made.out.find("generate (rank 0 of 2)  universe 3/3"), std::string::npos) << made.out;
   EXPECT_EQ(run("generate tiny.toml").code, 1);  // the files exist
+  const Outcome inspected = run("inspect 'data/train/*' data.edge=16 'data.parameters=[\"Omega_m\", \"sigma_8\"]'", 2);
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  for (const char* words : {", 24 samples in ", "4x16x16x16 of 16-bit integers\n", "target  smallest  largest",
+                            "Omega_m in [", "channel  smallest  largest"}) {
+    EXPECT_NE(inspected.out.find(words), std::string::npos) << words << "\n" << inspected.out;
+  }
+  EXPECT_EQ(inspected.out.find("class "), std::string::npos) << inspected.out;
   const Outcome check = run("train tiny.toml --check");
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_NE(check.out.find("checking data.train  sample 24/24"), std::string::npos) << check.out;

@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <regex>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,7 +32,8 @@ namespace {
 
 TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
   EXPECT_EQ(run("").code, 0);
-  for (const char* command : {"generate", "train", "evaluate", "predict", "summary", "bench", "report", "export"}) {
+  for (const char* command :
+       {"generate", "train", "inspect", "evaluate", "predict", "summary", "bench", "report", "export"}) {
     EXPECT_NE(run("").out.find(command), std::string::npos);
     const Outcome help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0);
@@ -127,6 +132,41 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no keys", {1});
   fs::copy(folder_ / "test.h5", folder_ / "fold=1.h5");
   EXPECT_EQ(run("evaluate runs/small fold=1.h5").code, 0);
+}
+
+TEST_F(Program, InspectSaysWhatFilesHold) {
+  {
+    Hdf5File file = Hdf5File::create((folder_ / "own.h5").string());
+    std::vector<float> images(std::size_t{4} * 2 * 3 * 5, 1.0F);  // (N, C, H, W)
+    images[1] = -2;                                               // event 0, channel 1
+    for (std::size_t i = 15; i < 30; ++i) images[i] = 0;          // event 0, channel 2
+    images[119] = 8;                                              // event 3, channel 2
+    file.write<float>("all_events/images", {4, 2, 3, 5}, images);
+    file.write<float>("all_events/labels", {4}, std::vector<float>{0, 1, 0, 0});
+    file.close();
+  }
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run("inspect own.h5 data.channels=2", ranks);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* line : {"format all_events, 4 samples in 1 file, 2x3x5 of 32-bit numbers\n",
+                             "class 0: 3 (75.0 %)\n", "class 1: 1 (25.0 %)\n"}) {
+      EXPECT_EQ(count(outcome.out, line), 1U) << line << outcome.out;
+    }
+    // Sums over 60 pixels: 59 - 2 of channel 1; 44 + 8 of channel 2, of which 15 are 0.
+    for (const std::vector<std::string>& row : {std::vector<std::string>{"1", "-2", "1", "0.95", "0.0", "%"},
+                                                std::vector<std::string>{"2", "0", "8", "0.866667", "25.0", "%"}}) {
+      std::istringstream lines(outcome.out);
+      bool found = false;
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        found |= std::vector<std::string>(std::istream_iterator<std::string>(words), {}) == row;
+      }
+      EXPECT_TRUE(found) << row[0] << "\n" << outcome.out;
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  expect_refused("inspect none.h5", "none.h5");
+  expect_refused("inspect own.h5 data.chanels=2", "data.channels");
 }
 
 TEST_F(Program, TrainsInBf16AndPredictsInF32) {

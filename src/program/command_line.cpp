@@ -1,6 +1,8 @@
 #include "program/command_line.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -98,6 +100,12 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   train.add_flag("--resume", line.resume, "go on from the newest checkpoint of the run folder, where there is one")
       ->excludes(overwrite);
 
+  CLI::App& inspect = add_command(program, "inspect", "Show what data files hold: format, shape, classes, ranges");
+  inspect
+      .add_option("FILE", line.files,
+                  "data files or patterns, and options of an input file where they say how to read: data.edge=32")
+      ->required();
+
   CLI::App& evaluate = add_command(program, "evaluate", "Judge a trained network on files");
   add_run(evaluate, line);
   evaluate.add_flag("--json", line.json, "print JSON");
@@ -158,6 +166,13 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
     return parsed;
   }
   line.command = program.get_subcommands()[0]->get_name();
+  if (line.command == "inspect") {  // files and options come in any order
+    const auto is_override = [](const std::string& text) {
+      return text.find('=') != std::string::npos && !std::filesystem::exists(text);
+    };
+    std::ranges::copy_if(line.files, std::back_inserter(line.overrides), is_override);
+    std::erase_if(line.files, is_override);
+  }
   return parsed;
 }
 

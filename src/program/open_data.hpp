@@ -17,6 +17,10 @@ namespace petaflow {
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role);
 
+/// The same, but samples may have any shape and need no labels, and are not divided by a training set's maxima.
+std::unique_ptr<Dataset> open_as_it_is(Communicator& comm, const Task& task, const std::vector<std::string>& files,
+                                       const std::string& what);
+
 /// Throws a user error where the samples of a set are not of the shape that the network takes.
 void check_shape(const Dataset& data, const Shape& expected, const std::string& what);
 

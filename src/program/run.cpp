@@ -37,6 +37,7 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
   if (line.command == "train") return command_train(line, config, task, reporter, comm);
   if (line.command == "evaluate") return command_evaluate(line, config, task, reporter, comm);
   if (line.command == "predict") return command_predict(line, config, task, comm);
+  if (line.command == "inspect") return command_inspect(line, config, task, comm);
   if (line.command == "summary") return command_summary(line, config, task, comm);
   if (line.command == "bench") return command_bench(line, config, task, comm);
   if (line.command == "report") return command_report(line, task, reporter, comm);
