@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,9 +34,41 @@ struct Summary {
   double sum = 0, zeros = 0, count = 0;
 };
 
+/// Of a target: how many samples or pixels are of each class, or its numbers; of boxes, how many a sample has.
+struct TargetSummary {
+  explicit TargetSummary(const TargetSpec& target)
+      : spec(target),
+        classes(static_cast<std::size_t>(target.classes)),
+        numbers(spec.kind == TargetKind::kNumbers ? static_cast<std::size_t>(target.count)
+                : spec.kind == TargetKind::kBoxes ? 1
+                                                  : 0) {}
+
+  void add(const SampleBytes& sample, std::size_t target) {
+    if (spec.kind == TargetKind::kClass) {
+      if (const std::int32_t label = sample.target<std::int32_t>(target)[0]; label >= 0) {
+        ++classes[static_cast<std::size_t>(label)];
+      }
+    } else if (spec.kind == TargetKind::kClassMap) {
+      for (const std::uint8_t pixel : sample.target<std::uint8_t>(target)) ++classes[pixel];
+    } else if (spec.kind == TargetKind::kNumbers) {
+      const std::span<const float> values = sample.target<float>(target);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (!std::isnan(values[i])) numbers[i].add(static_cast<double>(values[i]));
+      }
+    } else {
+      numbers[0].add(static_cast<double>(BoxTarget(sample.targets[target], spec.fields).size()));
+    }
+  }
+
+  TargetSpec spec;
+  std::vector<double> classes;
+  std::vector<Summary> numbers;
+};
+
 struct Contents {
-  std::vector<Summary> channels, targets;
-  std::vector<double> labels;  // samples by label + 1: the first have none
+  std::vector<Summary> channels;
+  std::vector<TargetSummary> targets;
+  double unknown = 0;  // samples whose targets no file says
 };
 
 template <class T>
@@ -49,23 +82,18 @@ void add_pixels(std::vector<Summary>& channels, std::span<const T> pixels) {
 Contents read_share(const Dataset& data, SampleRange range, Progress* progress) {
   Contents contents;
   contents.channels.resize(static_cast<std::size_t>(data.sample_dims()[0]));
-  contents.targets.resize(static_cast<std::size_t>(data.targets()));
-  std::vector<std::byte> pixels(data.sample_bytes());
-  std::vector<float> targets(contents.targets.size());
+  for (const TargetSpec& target : data.targets()) contents.targets.emplace_back(target);
+  const SampleStorage sample(data);
   for (std::int64_t i = range.first; i < range.last; ++i) {
-    const Sample sample = data.read(i, pixels, targets);
+    const float weight = data.read(i, sample.bytes());
     if (data.type() == DType::kI16) {
-      add_pixels<std::int16_t>(contents.channels, numbers<std::int16_t>(pixels));
+      add_pixels<std::int16_t>(contents.channels, sample.input<std::int16_t>());
     } else {
       PETAFLOW_REQUIRE(data.type() == DType::kF32, "samples of another type than i16 and f32");
-      add_pixels<float>(contents.channels, numbers<float>(pixels));
+      add_pixels<float>(contents.channels, sample.input<float>());
     }
-    const auto place = static_cast<std::size_t>(sample.label + 1);
-    if (place >= contents.labels.size()) contents.labels.resize(place + 1);
-    ++contents.labels[place];
-    for (std::size_t t = 0; t < targets.size(); ++t) {
-      if (!std::isnan(targets[t])) contents.targets[t].add(static_cast<double>(targets[t]));
-    }
+    contents.unknown += weight == 0 ? 1 : 0;
+    for (std::size_t t = 0; t < contents.targets.size() && weight != 0; ++t) contents.targets[t].add(sample.bytes(), t);
     if (progress != nullptr) progress->update(i + 1 - range.first, i + 1 - range.first);
   }
   return contents;
@@ -86,16 +114,16 @@ void add_ranks(Communicator& comm, std::vector<Summary>& parts) {
 
 void add_ranks(Communicator& comm, Contents& contents) {
   add_ranks(comm, contents.channels);
-  add_ranks(comm, contents.targets);
-  std::vector<double> classes = {static_cast<double>(contents.labels.size())};
-  comm.all_reduce_max(classes);
-  contents.labels.resize(static_cast<std::size_t>(classes[0]));
-  comm.all_reduce_sum(std::span(contents.labels));
+  for (TargetSummary& target : contents.targets) {
+    add_ranks(comm, target.numbers);
+    comm.all_reduce_sum(std::span(target.classes));
+  }
+  comm.all_reduce_sum(std::span(&contents.unknown, 1));
 }
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
-std::string table(const char* what, const std::vector<Summary>& summaries) {
+std::string table(const std::string& what, const std::vector<Summary>& summaries) {
   std::vector<std::vector<std::string>> rows = {{what, "smallest", "largest", "mean", "zeros"}};
   for (std::size_t i = 0; i < summaries.size(); ++i) {
     const Summary& s = summaries[i];
@@ -106,20 +134,30 @@ std::string table(const char* what, const std::vector<Summary>& summaries) {
   return rows.size() == 1 ? "" : "\n" + format_table(rows);
 }
 
+std::string describe(const TargetSummary& target) {
+  const bool map = target.spec.kind == TargetKind::kClassMap, boxes = target.spec.kind == TargetKind::kBoxes;
+  const double all = std::accumulate(target.classes.begin(), target.classes.end(), 0.0);
+  std::string text;
+  for (std::size_t i = 0; i < target.classes.size() && all > 0; ++i) {
+    text += fmt::format("\n{} {}: {:.0f}{} ({})", target.spec.name, i, target.classes[i], map ? " pixels" : "",
+                        percent(target.classes[i], all));
+  }
+  return text + table(boxes ? "number of " + target.spec.name : target.spec.name, target.numbers);
+}
+
 std::string describe(const Dataset& data, const Contents& contents) {
   const auto [c, d, h, w] = data.sample_dims();
-  std::string text = fmt::format("format {}, {} in {}, {} of {}", data.format(), format_count(data.size(), "sample"),
+  const std::string format = data.format().empty() ? "" : fmt::format("format {}, ", data.format());
+  std::string text = fmt::format("{}{} in {}, {} of {}", format, format_count(data.size(), "sample"),
                                  format_count(std::ssize(data.files()), "file"), sample_to_string({1, c, d, h, w}),
                                  data.type() == DType::kI16 ? "16-bit integers" : "32-bit numbers");
   for (const std::string& note : data.notes()) text += "\n" + note;
-  const auto samples = static_cast<double>(data.size());
-  for (std::size_t i = 0; i < contents.labels.size(); ++i) {
-    const double count = contents.labels[i];
-    if (count == 0 || (data.targets() > 0 && i > 0)) continue;
-    const std::string name = i == 0 ? "without a label" : fmt::format("class {}", i - 1);
-    text += fmt::format("\n{}: {:.0f} ({})", name, count, percent(count, samples));
+  if (contents.unknown > 0) {
+    text += fmt::format("\nwithout a label: {:.0f} ({})", contents.unknown,
+                        percent(contents.unknown, static_cast<double>(data.size())));
   }
-  return text + table("target", contents.targets) + table("channel", contents.channels);
+  for (const TargetSummary& target : contents.targets) text += describe(target);
+  return text + table("channel", contents.channels);
 }
 
 }  // namespace
