@@ -42,7 +42,7 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
   if (line.command == "bench") return command_bench(line, config, task, comm);
   if (line.command == "report") return command_report(line, task, reporter, comm);
   PETAFLOW_REQUIRE(line.command == "export", "the command line knows a command {}", line.command);
-  return command_export(line, comm);
+  return command_export(line, config, task, comm);
 }
 
 /// Kokkos passes over options that it does not know.
