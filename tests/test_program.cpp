@@ -89,11 +89,17 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(validations, 2);
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
-  EXPECT_NE(train.out.find("data.train is held in memory by every rank: "), std::string::npos) << train.out;
   std::istringstream end(train.out.substr(train.out.find("epoch 2 validation")));  // fits a screen
   int screen = 0;
   for (std::string line; std::getline(end, line); ++screen) EXPECT_LE(line.size(), 80U) << line;
   EXPECT_LE(screen, 24) << train.out;
+  const Outcome from_files = run("train small.toml run.name=files data.cache_gb=0 log.interval=1");
+  for (const char* set : {"data.train", "data.validation"}) {
+    EXPECT_EQ(
+        count(from_files.out, std::string(set) + " is read from its files: each rank reads the samples of its own"), 1U)
+        << from_files.out;
+    EXPECT_EQ(count(train.out, std::string(set) + " is held in memory by every rank: "), 1U) << train.out;
+  }
   const Outcome both = run("train small.toml run.name=both train.steps=1 data.validation=train.h5");
   EXPECT_NE(both.err.find("data.validation and data.train have files in common"), std::string::npos) << both.err;
 
@@ -128,10 +134,22 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(run("predict runs/small test.h5 -o test.h5 --overwrite").code, 1);  // its own input
   EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);
   EXPECT_EQ(run("predict runs/small test.h5 -o new/folder/scores.h5").code, 0);
-  expect_refused("evaluate runs/small test.h5 precision=bf16", "precision=bf16 is no file, and evaluate takes no keys");
-  expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no keys", {1});
+  expect_refused("evaluate runs/small test.h5 precision=bf16",
+                 "precision=bf16 is no file, and evaluate takes no options");
+  expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no options", {1});
   fs::copy(folder_ / "test.h5", folder_ / "fold=1.h5");
   EXPECT_EQ(run("evaluate runs/small fold=1.h5").code, 0);
+}
+
+TEST_F(Program, AnInputSaysWhereItsDataComeFrom) {
+  const std::string input = fs::absolute("inputs/hep_gfex.toml").string();
+  const Outcome outcome = run("train " + input);
+  EXPECT_EQ(outcome.code, 1);
+  for (const char* words : {"no file matches data/hep_gfex/*.hdf5", "ask the experiment",
+                            "set data.train, data.dataset, data.signal, data.background, data.height and data.width"}) {
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << words << "\n" << outcome.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
 
 TEST_F(Program, InspectSaysWhatFilesHold) {
