@@ -13,7 +13,7 @@ namespace petaflow {
 
 /// On all ranks: opens files or patterns, named `what` in errors ("data.train"), ready to be read.  Rank 0 alone scans
 /// them; the others open files only to read samples.  Throws on all ranks alike; user errors where files or samples are
-/// not as they must be, or have not the shape of the application's keys.
+/// not as they must be, or have not the shape that the application's options say.
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role);
 
