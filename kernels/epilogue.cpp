@@ -13,8 +13,8 @@ namespace petaflow {
 namespace {
 
 using epilogue::Blocks;
-using epilogue::BoxPass;
 using epilogue::CodeBits;
+using epilogue::RangePass;
 using epilogue::windows_over;
 using epilogue::Work;
 
@@ -46,29 +46,29 @@ Epilogue::Epilogue(const EpilogueDesc& desc, const float* bias, const Tensor& y,
                    to_string(desc.v), name_of(desc.type));
 }
 
-RowBox Epilogue::v_under(const RowBox& y_box) const {
+TileRange Epilogue::v_under(const TileRange& y_range) const {
   const PoolGeometry& pool = desc_.pool;
   const auto under = [](const Interval& y, std::int64_t window, std::int64_t stride, std::int64_t pad,
                         std::int64_t size) {
     return Interval{std::max<std::int64_t>(0, y.begin * stride - pad),
                     std::min(size, (y.end - 1) * stride - pad + window)};
   };
-  return {y_box.sample, under(y_box.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.v.d),
-          under(y_box.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.v.h)};
+  return {y_range.sample, under(y_range.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.v.d),
+          under(y_range.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.v.h)};
 }
 
-RowBox Epilogue::y_over(const RowBox& v_box) const {
+TileRange Epilogue::y_over(const TileRange& v_range) const {
   const PoolGeometry& pool = desc_.pool;
-  return {v_box.sample, windows_over(v_box.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.y.d),
-          windows_over(v_box.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.y.h)};
+  return {v_range.sample, windows_over(v_range.d, pool.window.d, pool.stride.d, pool.pad.d, desc_.y.d),
+          windows_over(v_range.h, pool.window.h, pool.stride.h, pool.pad.h, desc_.y.h)};
 }
 
 template <class V, class T, class Run>
-void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v, std::int64_t v_stride, const Tensor& y,
-                           std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const {
+void Epilogue::with_blocks(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride,
+                           const Tensor& y, std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const {
   const auto coded = [&](auto code) {
     run(Blocks<V, T, decltype(code)>{
-        desc_, v_box, desc_.dropout > 0 && context.training,
+        desc_, v_range, desc_.dropout > 0 && context.training,
         static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)), static_cast<V*>(v),
         v_stride > 0 ? v_stride : desc_.v.c, map_.scale, bias_, static_cast<const T*>(map_.residual.data),
         map_.residual.pixel_stride, static_cast<T*>(y.data), y.pixel_stride, saved, desc_.saved_bytes_per_sample(),
@@ -78,11 +78,11 @@ void Epilogue::with_blocks(const Context& context, const RowBox& v_box, void* v,
 }
 
 template <class Run>
-void Epilogue::with_forward(const Context& context, const RowBox& v_box, const void* v, std::int64_t v_stride,
+void Epilogue::with_forward(const Context& context, const TileRange& v_range, const void* v, std::int64_t v_stride,
                             const Run& run) const {
   std::uint8_t* const saved = context.training ? saved_ : nullptr;
   const auto typed = [&]<class T>(T) {
-    with_blocks<T, T>(context, v_box, const_cast<void*>(v), v_stride, y_, saved, {}, [&](const auto& blocks) {
+    with_blocks<T, T>(context, v_range, const_cast<void*>(v), v_stride, y_, saved, {}, [&](const auto& blocks) {
       if (map_.scale != nullptr || map_.residual.data != nullptr) {
         run.template operator()<Work::kForwardMapped>(blocks);
       } else {
@@ -94,12 +94,12 @@ void Epilogue::with_forward(const Context& context, const RowBox& v_box, const v
 }
 
 template <class Run>
-void Epilogue::with_backward(const Context& context, const RowBox& v_box, void* dv, std::int64_t v_stride,
+void Epilogue::with_backward(const Context& context, const TileRange& v_range, void* dv, std::int64_t v_stride,
                              const BiasSum& bias_gradient, const Run& run) const {
   const auto typed = [&]<class V, class T>(V, T) {
-    with_blocks<V, T>(context, v_box, dv, v_stride, dy_, saved_, bias_gradient, [&](const auto& blocks) {
-      scatters() ? run.template operator()<Work::kScatter>(blocks, y_over(v_box))
-                 : run.template operator()<Work::kGather>(blocks, v_box);
+    with_blocks<V, T>(context, v_range, dv, v_stride, dy_, saved_, bias_gradient, [&](const auto& blocks) {
+      scatters() ? run.template operator()<Work::kScatter>(blocks, y_over(v_range))
+                 : run.template operator()<Work::kGather>(blocks, v_range);
     });
   };
   if (desc_.type == DType::kF32) {
@@ -109,17 +109,18 @@ void Epilogue::with_backward(const Context& context, const RowBox& v_box, void* 
   }
 }
 
-void Epilogue::forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const {
-  with_forward(context, v_box, v, 0, [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
-    BoxPass<V, T, Code, kWork>{blocks, y_box}.run();
+void Epilogue::forward(const Context& context, const TileRange& y_range, const TileRange& v_range,
+                       const void* v) const {
+  with_forward(context, v_range, v, 0, [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
+    RangePass<V, T, Code, kWork>{blocks, y_range}.run();
   });
 }
 
 void Epilogue::forward_all(const Context& context, const std::string& label, const void* v,
                            std::int64_t v_stride) const {
-  with_forward(context, whole_box(desc_.v), v, v_stride,
+  with_forward(context, whole_range(desc_.v), v, v_stride,
                [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
-                 const BoxPass<V, T, Code, kWork> pass{blocks, whole_box(desc_.y)};
+                 const RangePass<V, T, Code, kWork> pass{blocks, whole_range(desc_.y)};
                  launch(context, label, pass.items(), pass);
                });
 }
@@ -133,19 +134,22 @@ bool Epilogue::scatters() const {
   return small && desc_.pool.tiles() && covered == desc_.v.extent();
 }
 
-void Epilogue::backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient) const {
-  with_backward(context, v_box, dv, 0, bias_gradient,
-                [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const RowBox& box) {
-                  BoxPass<V, T, Code, kWork>{blocks, box}.run();
-                });
+void Epilogue::backward(const Context& context, const TileRange& v_range, void* dv,
+                        const BiasSum& bias_gradient) const {
+  with_backward(
+      context, v_range, dv, 0, bias_gradient,
+      [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const TileRange& range) {
+        RangePass<V, T, Code, kWork>{blocks, range}.run();
+      });
 }
 
 void Epilogue::backward_all(const Context& context, const std::string& label, void* dv, std::int64_t v_stride) const {
-  with_backward(context, whole_box(desc_.v), dv, v_stride, {},
-                [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const RowBox& box) {
-                  const BoxPass<V, T, Code, kWork> pass{blocks, box};
-                  launch(context, label, pass.items(), pass);
-                });
+  with_backward(
+      context, whole_range(desc_.v), dv, v_stride, {},
+      [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const TileRange& range) {
+        const RangePass<V, T, Code, kWork> pass{blocks, range};
+        launch(context, label, pass.items(), pass);
+      });
 }
 
 }  // namespace petaflow

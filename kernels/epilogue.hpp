@@ -57,16 +57,16 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// A box of pixels of some samples: ranges along D and H, whole along W.
-struct RowBox {
+/// Pixels of some samples, such as those of a tile: ranges along D and H, whole along W.
+struct TileRange {
   Interval sample, d, h;
 
   KOKKOS_INLINE_FUNCTION constexpr std::int64_t rows() const { return sample.size() * d.size() * h.size(); }
-  bool operator==(const RowBox&) const = default;
+  bool operator==(const TileRange&) const = default;
 };
 
 /// All of a tensor.
-constexpr RowBox whole_box(const Shape& shape) { return {{0, shape.n}, {0, shape.d}, {0, shape.h}}; }
+constexpr TileRange whole_range(const Shape& shape) { return {{0, shape.n}, {0, shape.d}, {0, shape.h}}; }
 
 /// A maximum is over so many pixels at most: what its 14-bit codes can tell apart.
 inline constexpr std::int64_t kLargestMaxWindow = 16384;
@@ -84,7 +84,7 @@ struct EpilogueMap {
   Tensor residual{};             // of v's shape and of the epilogue's type; without data: 0
 };
 
-/// The epilogue of one stage.  v is given as a dense buffer of a box (samples, d, h, W, C); y and saved are whole.
+/// The epilogue of one stage.  v is given as a dense buffer of a tile (samples, d, h, W, C); y and saved are whole.
 class Epilogue {
  public:
   Epilogue() = default;
@@ -95,14 +95,14 @@ class Epilogue {
   const Tensor& dy() const { return dy_; }
   /// What forward kept; where EpilogueDesc::saves_signs(), a bit for each channel, whole bytes for each pixel.
   const std::uint8_t* saved() const { return saved_; }
-  /// The box of v under a box of y, clipped to v.
-  RowBox v_under(const RowBox& y_box) const;
+  /// The part of v under a tile of y, clipped to v.
+  TileRange v_under(const TileRange& y_range) const;
 
-  /// Writes a box of y (and saved) from v; serial, for use inside a parallel region of the host.
-  void forward(const Context& context, const RowBox& y_box, const RowBox& v_box, const void* v) const;
-  /// Writes a box of dv = dz (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient, if there
+  /// Writes a tile of y (and saved) from v; serial, for use inside a parallel region of the host.
+  void forward(const Context& context, const TileRange& y_range, const TileRange& v_range, const void* v) const;
+  /// Writes a tile of dv = dz (dense buffer, =) from dy and saved; adds its sum over pixels to bias_gradient, if there
   /// is one; serial.
-  void backward(const Context& context, const RowBox& v_box, void* dv, const BiasSum& bias_gradient = {}) const;
+  void backward(const Context& context, const TileRange& v_range, void* dv, const BiasSum& bias_gradient = {}) const;
 
   /// Everything at once, as a kernel on the context's instance; v and dv are whole.
   /// @param v_stride  elements between the pixels of v or dv; 0: C
@@ -112,18 +112,18 @@ class Epilogue {
  private:
   /// run(blocks, work) with the operands in their types.
   template <class V, class T, class Run>
-  void with_blocks(const Context& context, const RowBox& v_box, void* v, std::int64_t v_stride, const Tensor& y,
+  void with_blocks(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride, const Tensor& y,
                    std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const;
   template <class Run>
-  void with_forward(const Context& context, const RowBox& v_box, const void* v, std::int64_t v_stride,
+  void with_forward(const Context& context, const TileRange& v_range, const void* v, std::int64_t v_stride,
                     const Run& run) const;
   template <class Run>
-  void with_backward(const Context& context, const RowBox& v_box, void* dv, std::int64_t v_stride,
+  void with_backward(const Context& context, const TileRange& v_range, void* dv, std::int64_t v_stride,
                      const BiasSum& bias_gradient, const Run& run) const;
   /// True where backward goes from y to v: every pixel of v is written, once.
   bool scatters() const;
-  /// The box of y whose windows touch a box of v.
-  RowBox y_over(const RowBox& v_box) const;
+  /// The part of y whose windows touch a tile of v.
+  TileRange y_over(const TileRange& v_range) const;
 
   EpilogueDesc desc_;
   const float* bias_ = nullptr;

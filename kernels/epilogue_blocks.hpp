@@ -53,7 +53,7 @@ struct Pixel {
 template <class V, class T, class Code>
 struct Blocks {
   EpilogueDesc desc;
-  RowBox v_box;              // what the buffer v holds
+  TileRange v_range;         // what the buffer v holds
   bool dropout;              // draws in this call
   std::uint32_t drop_below;  // a draw of 16 bits below it drops
   V* v;                      // first pixel of the buffer (const in forward)
@@ -158,8 +158,8 @@ struct Blocks {
  private:
   // A row of the buffer.
   KOKKOS_INLINE_FUNCTION V* v_row(std::int64_t sample, std::int64_t d, std::int64_t h) const {
-    const std::int64_t plane = (sample - v_box.sample.begin) * v_box.d.size() + d - v_box.d.begin;
-    return v + (plane * v_box.h.size() + h - v_box.h.begin) * desc.v.w * v_stride;
+    const std::int64_t plane = (sample - v_range.sample.begin) * v_range.d.size() + d - v_range.d.begin;
+    return v + (plane * v_range.h.size() + h - v_range.h.begin) * desc.v.w * v_stride;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t y_index(const Pixel& at) const {
     return (at.d * desc.y.h + at.h) * desc.y.w + at.w;
@@ -239,7 +239,7 @@ struct Blocks {
     const PoolGeometry& pool = desc.pool;
     const Pixel first{at.sample, at.d * pool.stride.d - pool.pad.d, at.h * pool.stride.h - pool.pad.h,
                       at.w * pool.stride.w - pool.pad.w};
-    const Interval d = inside(first.d, pool.window.d, v_box.d), h = inside(first.h, pool.window.h, v_box.h),
+    const Interval d = inside(first.d, pool.window.d, v_range.d), h = inside(first.h, pool.window.h, v_range.h),
                    w = inside(first.w, pool.window.w, {0, desc.v.w});
     for (std::int64_t pd = d.begin; pd < d.end; ++pd) {
       for (std::int64_t ph = h.begin; ph < h.end; ++ph) {

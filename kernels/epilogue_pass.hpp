@@ -1,4 +1,4 @@
-// The walk of an epilogue over the pixels of a box: plain data and functions for host and devices, internal to
+// The walk of an epilogue over the pixels of a tile: plain data and functions for host and devices, internal to
 // epilogue.cpp.
 #pragma once
 
@@ -10,11 +10,11 @@ namespace petaflow::epilogue {
 
 enum class Work { kForward, kForwardMapped, kScatter, kGather };
 
-/// A pass over the pixels of a box of y (forward, scatter) or v (gather), all channels.
+/// A pass over the pixels of a tile of y (forward, scatter) or v (gather), all channels.
 template <class V, class T, class Code, Work kWork>
-struct BoxPass {
+struct RangePass {
   Blocks<V, T, Code> blocks;
-  RowBox box;
+  TileRange range;
 
   // An item has a piece of a row on the host, and some channels of a pixel on a device.
   static constexpr std::int64_t kPiece = kOnHost ? 128 : 1;
@@ -26,13 +26,13 @@ struct BoxPass {
     return kWork == Work::kGather ? blocks.desc.v.w : blocks.desc.y.w;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t pieces() const { return (width() + kPiece - 1) / kPiece; }
-  std::int64_t items() const { return box.rows() * pieces() * chunks(); }
+  std::int64_t items() const { return range.rows() * pieces() * chunks(); }
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
     const std::int64_t chunk = item % chunks(), piece = item / chunks() % pieces(), row = item / chunks() / pieces();
-    const std::int64_t plane = row / box.h.size();
-    const Pixel at{box.sample.begin + plane / box.d.size(), box.d.begin + plane % box.d.size(),
-                   box.h.begin + row % box.h.size(), piece * kPiece};
+    const std::int64_t plane = row / range.h.size();
+    const Pixel at{range.sample.begin + plane / range.d.size(), range.d.begin + plane % range.d.size(),
+                   range.h.begin + row % range.h.size(), piece * kPiece};
     if constexpr (kOnHost) {
       neighbours(blocks.stream(), at, at.w + kPiece < width() ? at.w + kPiece : width());
     } else {
@@ -43,9 +43,9 @@ struct BoxPass {
   /// In the calling thread.
   void run() const {
     const RandomStream random = blocks.stream();
-    for (std::int64_t sample = box.sample.begin; sample < box.sample.end; ++sample) {
-      for (std::int64_t d = box.d.begin; d < box.d.end; ++d) {
-        for (std::int64_t h = box.h.begin; h < box.h.end; ++h) neighbours(random, {sample, d, h, 0}, width());
+    for (std::int64_t sample = range.sample.begin; sample < range.sample.end; ++sample) {
+      for (std::int64_t d = range.d.begin; d < range.d.end; ++d) {
+        for (std::int64_t h = range.h.begin; h < range.h.end; ++h) neighbours(random, {sample, d, h, 0}, width());
       }
     }
   }

@@ -266,9 +266,9 @@ TEST_F(Config, NotToml) {
   EXPECT_EQ(error("a = 1\na = 2\n").find("hep.toml:2:5: not valid TOML: "), 0U);
   EXPECT_EQ(error("", {"data.train=[\"a"}), "command line: the value of data.train is not valid TOML: [\"a");
   EXPECT_EQ(error("", {"run.name=\xff"}), "command line: the value of run.name is not valid UTF-8");
-  EXPECT_EQ(error("", {"run.name"}), "command line: 'run.name' must have the form key=value");
-  EXPECT_EQ(error("", {"=3"}), "command line: '=3' must have the form key=value");
-  EXPECT_EQ(error("", {""}), "command line: '' must have the form key=value");
+  EXPECT_EQ(error("", {"run.name"}), "command line: 'run.name' must have the form option=value");
+  EXPECT_EQ(error("", {"=3"}), "command line: '=3' must have the form option=value");
+  EXPECT_EQ(error("", {""}), "command line: '' must have the form option=value");
 }
 
 TEST_F(Config, FileThatCannotBeRead) {
@@ -339,7 +339,7 @@ TEST_F(Config, ReferenceOfTheDefaults) {
   one(replaced("[1.0, 0.5]", "[1, 0.5]"), "scale must be [1.0, 0.5], its default, found [1, 0.5]");
   one(replaced("\"f32\"", "\"f32#\""), "precision must be \"f32\"");
   one(replaced("seed = 1  # words", "seed = 1"), "train.seed must have a comment");
-  one(replaced("crop = [-1]", "other = 3\ncrop = [-1]"), "data.other is not a key");
+  one(replaced("crop = [-1]", "other = 3\ncrop = [-1]"), "data.other is not an option");
 }
 
 enum class Colour { kRed, kGreen };

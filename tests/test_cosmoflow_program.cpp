@@ -51,6 +51,13 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_NE(made.out.find("generate (rank 0 of 2)  universe 3/3"), std::string::npos) << made.out;
   EXPECT_EQ(run("generate tiny.toml").code, 1);  // the files exist
+  const Outcome inspected = run("inspect 'data/train/*' data.edge=16 'data.parameters=[\"Omega_m\", \"sigma_8\"]'", 2);
+  ASSERT_EQ(inspected.code, 0) << inspected.err;
+  for (const char* words : {", 24 samples in ", "4x16x16x16 of 16-bit integers\n", "\nparameters ", " smallest ",
+                            "Omega_m in [", "\nchannel  smallest  largest"}) {
+    EXPECT_NE(inspected.out.find(words), std::string::npos) << words << "\n" << inspected.out;
+  }
+  EXPECT_EQ(inspected.out.find("class "), std::string::npos) << inspected.out;
   const Outcome check = run("train tiny.toml --check");
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_NE(check.out.find("checking data.train  sample 24/24"), std::string::npos) << check.out;
@@ -59,9 +66,9 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_NE(train.out.find("error_Omega_m"), std::string::npos) << train.out;
 
-  const Outcome judged = run("evaluate runs/tiny 'data/test/*' --json");
-  ASSERT_EQ(judged.code, 0) << judged.err;
-  const nlohmann::json json = nlohmann::json::parse(judged.out);
+  const Outcome evaluated = run("evaluate runs/tiny 'data/test/*' --json");
+  ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+  const nlohmann::json json = nlohmann::json::parse(evaluated.out);
   EXPECT_EQ(json["samples"], 16);
   EXPECT_EQ(json["groups"], 2);
   std::vector<std::string> methods;
@@ -89,7 +96,7 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
       << damaged.err;
   test::write_bytes(last.string(), whole);
 
-  // The network can be judged where the training set is not: without what would be fitted to it.
+  // The network can be evaluated where the training set is not: without what would be fitted to it.
   fs::rename(folder_ / "data/train", folder_ / "away");
   const Outcome alone = run("evaluate runs/tiny 'data/test/*' --json", 2);
   ASSERT_EQ(alone.code, 0) << alone.err;
@@ -368,9 +375,9 @@ TEST_F(CosmoflowProgram, LearnsPublishedRecordsByHeart) {
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_NE(train.out.find("target 0.01 reached"), std::string::npos) << train.out;
   for (const char* files : {"*.tfrecord", "*.hdf5"}) {
-    const Outcome judged = run("evaluate runs/real '" + (samples / files).string() + "' --json");
-    ASSERT_EQ(judged.code, 0) << judged.err;
-    EXPECT_LT(nlohmann::json::parse(judged.out)["single"][0]["mae"], 0.01) << files;
+    const Outcome evaluated = run("evaluate runs/real '" + (samples / files).string() + "' --json");
+    ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+    EXPECT_LT(nlohmann::json::parse(evaluated.out)["single"][0]["mae"], 0.01) << files;
   }
 }
 

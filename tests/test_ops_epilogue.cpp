@@ -66,9 +66,9 @@ Values expected_values(const EpilogueDesc& desc, const Given<T>& given, bool tra
 }
 
 /// Boxes of so many planes and rows of one sample; of all samples where they hold all rows.
-std::vector<RowBox> boxes_of(const Shape& shape, std::int64_t planes, std::int64_t rows) {
-  if (planes >= shape.d && rows >= shape.h) return {whole_box(shape)};
-  std::vector<RowBox> boxes;
+std::vector<TileRange> boxes_of(const Shape& shape, std::int64_t planes, std::int64_t rows) {
+  if (planes >= shape.d && rows >= shape.h) return {whole_range(shape)};
+  std::vector<TileRange> boxes;
   for (std::int64_t n = 0; n < shape.n; ++n)
     for (std::int64_t d = 0; d < shape.d; d += planes)
       for (std::int64_t h = 0; h < shape.h; h += rows)
@@ -78,7 +78,7 @@ std::vector<RowBox> boxes_of(const Shape& shape, std::int64_t planes, std::int64
 
 /// Calls f(place in the tensor, place in the dense buffer of the box, elements) for every row.
 template <class F>
-void for_rows(const Shape& shape, const RowBox& box, const F& f) {
+void for_rows(const Shape& shape, const TileRange& box, const F& f) {
   const std::int64_t row = shape.w * shape.c;
   std::int64_t at = 0;
   for (std::int64_t n = box.sample.begin; n < box.sample.end; ++n)
@@ -128,8 +128,8 @@ class Runner {
   Values in_boxes(std::int64_t planes, std::int64_t rows) {
     forget();
     std::vector<T> dv(given_.v.size(), static_cast<T>(NAN));
-    for (const RowBox& box : boxes_of(desc_.y, planes, rows)) {
-      const RowBox under = epilogue_.v_under(box);
+    for (const TileRange& box : boxes_of(desc_.y, planes, rows)) {
+      const TileRange under = epilogue_.v_under(box);
       std::vector<T> buffer(static_cast<std::size_t>(under.rows() * desc_.v.w * desc_.v.c));
       for_rows(desc_.v, under, [&](std::int64_t from, std::int64_t to, std::int64_t count) {
         std::copy_n(given_.v.begin() + from, count, buffer.begin() + to);
@@ -138,7 +138,7 @@ class Runner {
     }
     std::vector<float> some(static_cast<std::size_t>(desc_.v.c));
     std::vector<double> total(some.size());
-    for (const RowBox& box : boxes_of(desc_.v, planes, rows)) {
+    for (const TileRange& box : boxes_of(desc_.v, planes, rows)) {
       std::vector<T> buffer(static_cast<std::size_t>(box.rows() * desc_.v.w * desc_.v.c), static_cast<T>(NAN));
       epilogue_.backward(context_, box, buffer.data(), {some.data(), total.data()});
       for_rows(desc_.v, box, [&](std::int64_t to, std::int64_t from, std::int64_t count) {

@@ -86,7 +86,7 @@ TEST(Golden, Pooling) {
     const Context context = testing_support::context_for(1);
     if (kOnHost) {
       // The buffer holds the rows under the windows, which may end before the last row of v.
-      const RowBox under = epilogue.v_under(whole_box(desc.y));
+      const TileRange under = epilogue.v_under(whole_range(desc.y));
       std::vector<float> buffer;
       const std::vector<float> whole = v.get();
       const std::int64_t row_size = desc.v.w * desc.v.c;
@@ -98,8 +98,8 @@ TEST(Golden, Pooling) {
           }
         }
       }
-      epilogue.forward(context, whole_box(desc.y), under, buffer.data());
-      epilogue.backward(context, whole_box(desc.v), dv.data());
+      epilogue.forward(context, whole_range(desc.y), under, buffer.data());
+      epilogue.backward(context, whole_range(desc.v), dv.data());
     } else {  // boxes are for the host
       epilogue.forward_all(context, "test", v.data());
       epilogue.backward_all(context, "test", dv.data());

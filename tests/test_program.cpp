@@ -8,9 +8,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <regex>
+#include <sstream>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -28,7 +32,8 @@ namespace {
 
 TEST_F(Program, HelpsWithoutArgumentsAndOnEveryCommand) {
   EXPECT_EQ(run("").code, 0);
-  for (const char* command : {"generate", "train", "evaluate", "predict", "summary", "bench", "report", "export"}) {
+  for (const char* command :
+       {"generate", "train", "inspect", "evaluate", "predict", "summary", "bench", "report", "export"}) {
     EXPECT_NE(run("").out.find(command), std::string::npos);
     const Outcome help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0);
@@ -84,11 +89,17 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(validations, 2);
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
-  EXPECT_NE(train.out.find("data.train is held in memory by every rank: "), std::string::npos) << train.out;
   std::istringstream end(train.out.substr(train.out.find("epoch 2 validation")));  // fits a screen
   int screen = 0;
   for (std::string line; std::getline(end, line); ++screen) EXPECT_LE(line.size(), 80U) << line;
   EXPECT_LE(screen, 24) << train.out;
+  const Outcome from_files = run("train small.toml run.name=files data.cache_gb=0 log.interval=1");
+  for (const char* set : {"data.train", "data.validation"}) {
+    EXPECT_EQ(
+        count(from_files.out, std::string(set) + " is read from its files: each rank reads the samples of its own"), 1U)
+        << from_files.out;
+    EXPECT_EQ(count(train.out, std::string(set) + " is held in memory by every rank: "), 1U) << train.out;
+  }
   const Outcome both = run("train small.toml run.name=both train.steps=1 data.validation=train.h5");
   EXPECT_NE(both.err.find("data.validation and data.train have files in common"), std::string::npos) << both.err;
 
@@ -123,10 +134,57 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(run("predict runs/small test.h5 -o test.h5 --overwrite").code, 1);  // its own input
   EXPECT_EQ(run("predict runs/small test.h5 -o .").code, 1);
   EXPECT_EQ(run("predict runs/small test.h5 -o new/folder/scores.h5").code, 0);
-  expect_refused("evaluate runs/small test.h5 precision=bf16", "precision=bf16 is no file, and evaluate takes no keys");
-  expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no keys", {1});
+  expect_refused("evaluate runs/small test.h5 precision=bf16",
+                 "precision=bf16 is no file, and evaluate takes no options");
+  expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no options", {1});
   fs::copy(folder_ / "test.h5", folder_ / "fold=1.h5");
   EXPECT_EQ(run("evaluate runs/small fold=1.h5").code, 0);
+}
+
+TEST_F(Program, AnInputSaysWhereItsDataComeFrom) {
+  const std::string input = fs::absolute("inputs/hep_gfex.toml").string();
+  const Outcome outcome = run("train " + input);
+  EXPECT_EQ(outcome.code, 1);
+  for (const char* words : {"no file matches data/hep_gfex/*.hdf5", "ask the experiment",
+                            "set data.train, data.dataset, data.signal, data.background, data.height and data.width"}) {
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << words << "\n" << outcome.err;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
+TEST_F(Program, InspectSaysWhatFilesHold) {
+  {
+    Hdf5File file = Hdf5File::create((folder_ / "own.h5").string());
+    std::vector<float> images(std::size_t{4} * 2 * 3 * 5, 1.0F);  // (N, C, H, W)
+    images[1] = -2;                                               // event 0, channel 1
+    for (std::size_t i = 15; i < 30; ++i) images[i] = 0;          // event 0, channel 2
+    images[119] = 8;                                              // event 3, channel 2
+    file.write<float>("all_events/images", {4, 2, 3, 5}, images);
+    file.write<float>("all_events/labels", {4}, std::vector<float>{0, 1, 0, 0});
+    file.close();
+  }
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run("inspect own.h5 data.channels=2", ranks);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    for (const char* line : {"format all_events, 4 samples in 1 file, 2x3x5 of 32-bit numbers\n",
+                             "class 0: 3 (75.0 %)\n", "class 1: 1 (25.0 %)\n"}) {
+      EXPECT_EQ(count(outcome.out, line), 1U) << line << outcome.out;
+    }
+    // Sums over 60 pixels: 59 - 2 of channel 1; 44 + 8 of channel 2, of which 15 are 0.
+    for (const std::vector<std::string>& row : {std::vector<std::string>{"1", "-2", "1", "0.95", "0.0", "%"},
+                                                std::vector<std::string>{"2", "0", "8", "0.866667", "25.0", "%"}}) {
+      std::istringstream lines(outcome.out);
+      bool found = false;
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        found |= std::vector<std::string>(std::istream_iterator<std::string>(words), {}) == row;
+      }
+      EXPECT_TRUE(found) << row[0] << "\n" << outcome.out;
+    }
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+  expect_refused("inspect none.h5", "none.h5");
+  expect_refused("inspect own.h5 data.chanels=2", "data.channels");
 }
 
 TEST_F(Program, TrainsInBf16AndPredictsInF32) {

@@ -30,7 +30,7 @@ RegressionSet by_hand() {
 }
 
 TEST(Regression, CountedByHand) {
-  const RegressionReport report = judge_regression(by_hand(), no_bootstrap());
+  const RegressionReport report = evaluate_regression(by_hand(), no_bootstrap());
   EXPECT_EQ(report.samples, 4);
   EXPECT_EQ(report.groups, 2);
   ASSERT_EQ(report.single.size(), 2U);
@@ -53,7 +53,7 @@ TEST(Regression, CountedByHand) {
 }
 
 TEST(Regression, EstimatesAreAveragedOverGroups) {
-  const RegressionReport report = judge_regression(by_hand(), no_bootstrap());
+  const RegressionReport report = evaluate_regression(by_hand(), no_bootstrap());
   ASSERT_EQ(report.group_means.size(), 2U);
   const MethodScores& network = report.group_means[0];  // a: u = 1.5 and 0; b: v = -2 and 0.5
   EXPECT_DOUBLE_EQ(*network.mae.value, (0.5 + 0 + 1 + 0.5) / 4);
@@ -61,7 +61,7 @@ TEST(Regression, EstimatesAreAveragedOverGroups) {
   EXPECT_DOUBLE_EQ(*network.parameters[1].mean_relative_error.value, (1 / 5.0 + 0.5 / 3) / 2);
   RegressionSet alone = by_hand();
   alone.group = {};
-  const RegressionReport single = judge_regression(alone, no_bootstrap());
+  const RegressionReport single = evaluate_regression(alone, no_bootstrap());
   EXPECT_EQ(single.groups, 4);
   EXPECT_TRUE(single.group_means.empty());
   EXPECT_EQ(*single.single[0].mae.value, *report.single[0].mae.value);
@@ -89,7 +89,7 @@ TEST(Regression, TheBootstrapDrawsGroups) {
   }
   RegressionOptions options;
   options.replicas = 1000;
-  const RegressionReport report = judge_regression(set, options);
+  const RegressionReport report = evaluate_regression(set, options);
   const double expected = std::sqrt((squares - mean * mean) / kGroups);
   EXPECT_NEAR(*report.single[0].mae.value, mean, 1e-6);
   EXPECT_NEAR(*report.single[0].mae.error, expected, 0.1 * expected);
@@ -99,15 +99,15 @@ TEST(Regression, TheBootstrapDrawsGroups) {
   EXPECT_LT(*other.ratio->error, 1e-5) << "replicas are the same for all methods";
   EXPECT_GT(*other.mean_relative_error.error, 1e-4);
 
-  EXPECT_EQ(*judge_regression(set, options).single[0].mae.error, *report.single[0].mae.error);
+  EXPECT_EQ(*evaluate_regression(set, options).single[0].mae.error, *report.single[0].mae.error);
   options.seed = 1;
-  EXPECT_NE(*judge_regression(set, options).single[0].mae.error, *report.single[0].mae.error);
+  EXPECT_NE(*evaluate_regression(set, options).single[0].mae.error, *report.single[0].mae.error);
 }
 
 TEST(Regression, OneGroupSaysNothingOfErrors) {
   RegressionSet set = by_hand();
   set.group.assign(set.target.size() / set.parameters.size(), 7);
-  const RegressionReport report = judge_regression(set);
+  const RegressionReport report = evaluate_regression(set);
   EXPECT_TRUE(report.single[0].mae.value);
   EXPECT_FALSE(report.single[0].mae.error);
 }
@@ -117,20 +117,20 @@ TEST(Regression, WhatHasNoValueHasAReason) {
   set.parameters = {{"a", 1, 1}};
   set.target = {-1, -1};  // the physical value 0
   set.methods = {{"network", {0, -1}}};
-  const RegressionReport report = judge_regression(set);
+  const RegressionReport report = evaluate_regression(set);
   const ParameterScores& a = report.single[0].parameters[0];
   EXPECT_EQ(a.mean_relative_error.reason, "a true value is 0");
   EXPECT_EQ(a.r2.reason, "all true values are equal");
   EXPECT_DOUBLE_EQ(*a.rmse.value, std::sqrt(0.5));
   EXPECT_NE(regression_table(report).find("none: a true value is 0"), std::string::npos);
   set.target.clear(), set.methods[0].values.clear();
-  EXPECT_EQ(judge_regression(set).single[0].mae.reason, "no samples");
+  EXPECT_EQ(evaluate_regression(set).single[0].mae.reason, "no samples");
 }
 
 TEST(Regression, RefusesWhatIsNotANumber) {
   const auto error = [](const RegressionSet& set) -> std::pair<ErrorKind, std::string> {
     try {
-      judge_regression(set);
+      evaluate_regression(set);
     } catch (const Error& e) {
       return {e.kind(), e.what()};
     }
@@ -145,7 +145,7 @@ TEST(Regression, RefusesWhatIsNotANumber) {
 }
 
 TEST(Regression, Json) {
-  const nlohmann::json json = judge_regression(by_hand(), no_bootstrap());
+  const nlohmann::json json = evaluate_regression(by_hand(), no_bootstrap());
   EXPECT_EQ(json["samples"], 4);
   EXPECT_EQ(json["groups"], 2);
   EXPECT_DOUBLE_EQ(json["single"][0]["mae"].get<double>(), 0.625);
@@ -162,7 +162,7 @@ TEST(Regression, Json) {
 TEST(Regression, TableNamesUnits) {
   RegressionSet set = by_hand();
   set.parameters[0].unit = "km/s/Mpc";
-  const RegressionReport report = judge_regression(set, no_bootstrap());
+  const RegressionReport report = evaluate_regression(set, no_bootstrap());
   EXPECT_NE(regression_table(report).find("RMSE, km/s/Mpc"), std::string::npos);
   EXPECT_EQ(nlohmann::json(report)["single"][0]["parameters"][0]["unit"], "km/s/Mpc");
 }
@@ -170,7 +170,7 @@ TEST(Regression, TableNamesUnits) {
 TEST(Regression, Table) {
   RegressionOptions options = no_bootstrap();
   options.group_name = "universe";
-  EXPECT_EQ(regression_table(judge_regression(by_hand(), options)), R"(  4 samples of 2 universes, one by one
+  EXPECT_EQ(regression_table(evaluate_regression(by_hand(), options)), R"(  4 samples of 2 universes, one by one
              MAE of normalised values
     network  0.6250
     prior    0.7500

@@ -375,11 +375,28 @@ TEST(RunReport, ShowsSeveralRunsAndUnfinishedOnes) {
   EXPECT_HOLDS(html, "3 runs of hep");
   EXPECT_HOLDS(html, "finished after 40 steps");
   EXPECT_HOLDS(html, "not finished: last line at step 20");
-  EXPECT_HOLDS(html, "Keys in which the runs differ");
+  EXPECT_HOLDS(html, "Options in which the runs differ");
   EXPECT_HOLDS(html, "convolutions, gradient of weights");
   const std::string alone = run_report(kHead, reporter, {read_run(new_one.path)});
   EXPECT_HOLDS(alone, "No step has been logged yet");
   EXPECT_TRUE(is_well_formed(alone));
+}
+
+// Winograd's transforms need fewer multiplications than the definition, by which work is counted.
+TEST(RunReport, SaysWhyARateExceedsThePeak) {
+  const ScratchFolder scratch;
+  const RunFolder run(scratch, "fast");
+  run.metrics({10, 20, 30, 40});
+  const auto page = [&](const std::string& gflops) {
+    std::string performance = kPerformance;
+    const std::string asked = "\"gflops\": 1.0";
+    write_bytes(run.path + "/performance.json", performance.replace(performance.find(asked), asked.size(), gflops));
+    return run_report(kHead, hep::HepReporter(), {read_run(run.path)});
+  };
+  EXPECT_HOLDS(page("\"gflops\": 5.0"), " GFLOP/s, 50 % of peak");
+  const std::string fast = page("\"gflops\": 12.5");
+  EXPECT_HOLDS(fast, "12.5 GFLOP/s of direct convolutions, 1.25 x what multiply-adds reach (Winograd");
+  EXPECT_EQ(fast.find("125 % of peak"), std::string::npos);
 }
 
 /// evaluation.json of a run with one parameter.
@@ -388,7 +405,7 @@ std::string estimates_of(const std::string& parameter, const std::string& more =
       R"([{"method": "network", "mae": 0.2, "mae_error": 0.01, "parameters": [{"name": ")" + parameter +
       R"(", "unit": "km/s/Mpc", "mean_relative_error": 0.0248, "mean_relative_error_error": 0.0006, "rmse": 0.01,
                                 "r2": 0.8}]}])";
-  return R"({"set": "data.test", "files": ["<t>/*"], "samples": 2, "seen_in_training": [], "judgement": {"groups": 1,
+  return R"({"set": "data.test", "files": ["<t>/*"], "samples": 2, "seen_in_training": [], "results": {"groups": 1,
     "single": )" +
          scores + R"(}, "curves": {"parameters": [{"name": ")" + parameter +
          R"(", "unit": "km/s/Mpc", "low": 63, "high": 77, "true": [65, 70], "estimate": [66, 69]}])" + more + "}}";

@@ -207,17 +207,18 @@ TEST_F(Resume, RequestsToStopEndTheRunInOrder) {
 
 TEST_F(Resume, ARequestAfterTheLastStepIsNotLost) {
   ASSERT_EQ(run(training("whole")).code, 0);
-  const Outcome judging = run(training("judging"), 1,
-                              "bash -c '(until [ -e runs/judging/checkpoint-0000000024.h5 ]; do sleep 0.01; done; kill "
-                              "$$) & exec \"$@\"' bash");
-  EXPECT_EQ(judging.code, 3) << judging.err;
-  EXPECT_NE(judging.out.find("stopped by a signal after step 24;"), std::string::npos) << judging.out;
-  EXPECT_FALSE(fs::exists(folder_ / "runs/judging/report.html"));
-  const Outcome rest = run(training("judging") + " --resume");
+  const Outcome evaluating =
+      run(training("evaluating"), 1,
+          "bash -c '(until [ -e runs/evaluating/checkpoint-0000000024.h5 ]; do sleep 0.01; done; kill "
+          "$$) & exec \"$@\"' bash");
+  EXPECT_EQ(evaluating.code, 3) << evaluating.err;
+  EXPECT_NE(evaluating.out.find("stopped by a signal after step 24;"), std::string::npos) << evaluating.out;
+  EXPECT_FALSE(fs::exists(folder_ / "runs/evaluating/report.html"));
+  const Outcome rest = run(training("evaluating") + " --resume");
   EXPECT_EQ(rest.code, 0) << rest.err;
-  EXPECT_TRUE(fs::exists(folder_ / "runs/judging/report.html"));
-  EXPECT_EQ(text_of(folder_ / "runs/judging/evaluation.json"), text_of(folder_ / "runs/whole/evaluation.json"));
-  expect_same_end("judging");
+  EXPECT_TRUE(fs::exists(folder_ / "runs/evaluating/report.html"));
+  EXPECT_EQ(text_of(folder_ / "runs/evaluating/evaluation.json"), text_of(folder_ / "runs/whole/evaluation.json"));
+  expect_same_end("evaluating");
 }
 
 TEST_F(Resume, AKillBetweenACheckpointAndTheLinkToItIsNotSeen) {

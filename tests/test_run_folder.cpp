@@ -199,6 +199,18 @@ TEST_F(RunFolder, ExportsWeightsAndRefusesWhatItCannot) {
   EXPECT_EQ(load_checkpoint((folder_ / "runs/again/checkpoint.h5").string()).weights.at(0).values,
             load_checkpoint((folder_ / "runs/small/checkpoint.h5").string()).weights.at(0).values);
   EXPECT_EQ(run("export runs/small -o w.safetensors --overwrite").code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "w.py"));
+  const Outcome twin = run("export runs/small -o twin.safetensors --pytorch");
+  ASSERT_EQ(twin.code, 0) << twin.err;
+  EXPECT_NE(twin.out.find("wrote the network for PyTorch to twin.py"), std::string::npos) << twin.out;
+  const std::string network = text_of(folder_ / "twin.py");
+  for (const char* words : {"The network of runs/small, a run of petaflow's hep.", "self.fc = nn.Linear(4, 2)",
+                            "Takes (N, 3, 16, 16), gives (N, 2).", "with_name(\"twin.safetensors\")"}) {
+    EXPECT_EQ(count(network, words), 1U) << words << "\n" << network;
+  }
+  fs::remove(folder_ / "twin.safetensors");
+  expect_refused("export runs/small -o twin.safetensors --pytorch", "twin.py exists");
+  EXPECT_FALSE(fs::exists(folder_ / "twin.safetensors"));
   EXPECT_EQ(run("export runs/small -o w.onnx").code, 1);
   EXPECT_EQ(run("export runs/none -o n.safetensors").code, 1);
   EXPECT_EQ(run("export runs/small -o missing/w.safetensors").code, 1);

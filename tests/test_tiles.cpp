@@ -32,7 +32,7 @@ struct Layer {
 
 /// Heights of the tiles of each sample along one direction, whole along the other one; `part` of a tile is its
 /// partition. The tiles must follow each other.
-std::vector<std::int64_t> heights(const Tiling& tiling, RowBox Tile::* part, Interval RowBox::* direction,
+std::vector<std::int64_t> heights(const Tiling& tiling, TileRange Tile::* part, Interval TileRange::* direction,
                                   std::int64_t expected) {
   std::vector<std::int64_t> result;
   std::int64_t end = 0;
@@ -63,9 +63,9 @@ TEST(TileCutter, CutsNoPatchOfWinograd) {
   const Layer layer(128, 128, {1, 112, 112}, {{1, 3, 3}, {}, {}, {0, 1, 1}, {0, 1, 1}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
   const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
-  expect_heights(heights(cutter.forward(), &Tile::v, &RowBox::h, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_weights(), &Tile::v, &RowBox::h, 112), 112, 4, 4);
-  expect_heights(heights(cutter.backward_data(), &Tile::x, &RowBox::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.forward(), &Tile::v, &TileRange::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_weights(), &Tile::v, &TileRange::h, 112), 112, 4, 4);
+  expect_heights(heights(cutter.backward_data(), &Tile::x, &TileRange::h, 112), 112, 4, 4);
 }
 
 TEST(TileCutter, TakesSeveralPlanesForWinograd) {
@@ -73,9 +73,9 @@ TEST(TileCutter, TakesSeveralPlanesForWinograd) {
   const Layer layer(16, 32, {63, 63, 63}, {{4, 4, 4}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
   const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
-  expect_heights(heights(cutter.forward(), &Tile::v, &RowBox::d, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_weights(), &Tile::v, &RowBox::d, 60), 60, 1, 8);
-  expect_heights(heights(cutter.backward_data(), &Tile::x, &RowBox::d, 63), 63, 1, 8);
+  expect_heights(heights(cutter.forward(), &Tile::v, &TileRange::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_weights(), &Tile::v, &TileRange::d, 60), 60, 1, 8);
+  expect_heights(heights(cutter.backward_data(), &Tile::x, &TileRange::d, 63), 63, 1, 8);
 
   ConvPassOptions direct;
   direct.conv.rule = ConvRequest::Rule::kDirect;
@@ -89,14 +89,14 @@ TEST(TileCutter, CutsPlanesThatExceedTheCache) {
   const Layer layer(3, 32, in, {{3, 3, 3}, {}, {}, {1, 1, 1}, {1, 1, 1}});
   const Epilogue epilogue(layer.epilogue, nullptr, {}, {}, nullptr);
   const TileCutter cutter(layer.conv, epilogue, 2, ConvPassOptions{});
-  const std::pair<Tiling, RowBox Tile::*> passes[] = {
+  const std::pair<Tiling, TileRange Tile::*> passes[] = {
       {cutter.forward(), &Tile::v}, {cutter.backward_weights(), &Tile::v}, {cutter.backward_data(), &Tile::x}};
   for (const auto& [tiling, part] : passes) {
     const bool dx = part == &Tile::x;
     EXPECT_EQ((tiling.tiles.front().*part).h.size() < in.h, !dx);
     std::vector<int> covered(static_cast<std::size_t>(layer.conv.n * in.d * in.h));
     for (const Tile& tile : tiling.tiles) {
-      const RowBox& own = tile.*part;
+      const TileRange& own = tile.*part;
       for (std::int64_t n = own.sample.begin; n < own.sample.end; ++n) {
         for (std::int64_t d = own.d.begin; d < own.d.end; ++d) {
           for (std::int64_t h = own.h.begin; h < own.h.end; ++h)

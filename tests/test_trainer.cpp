@@ -340,7 +340,7 @@ TEST(Fit, SaysWhyItEnded) {
     run.options.stop.target = target;
     run.options.stop.patience = patience;
     const FitResult result = run.fit();
-    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.judgements);
+    EXPECT_EQ(static_cast<std::size_t>(result.steps), 2 * run.evaluations);
     return result.end;
   };
   EXPECT_EQ(end({0.5, 0.6, 0.7}, 0.9, 2), FitEnd::kLastStep);

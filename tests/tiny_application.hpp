@@ -26,7 +26,7 @@ class TinyEvaluator final : public Evaluator {
   double skill_;
 };
 
-/// A run of it on one rank, without a folder: epochs of two steps, each judged.
+/// A run of it on one rank, without a folder: epochs of two steps, each evaluated.
 struct Run {
   explicit Run(std::vector<double> values) : skills(std::move(values)) {
     options.train.epochs = static_cast<std::int64_t>(skills.size());
@@ -36,15 +36,15 @@ struct Run {
     TrainStep step(comm, Context(), step_options(options), network(0), loss);
     Inference inference(step.network());
     Predictor predictor(comm, Context(), step.network(), loss, validation, options.data);
-    const Validation judge{inference, predictor, validation.size(),
-                           [&] { return std::make_unique<TinyEvaluator>(skills.at(judgements++)); }};
+    const Validation between_epochs{inference, predictor, validation.size(),
+                                    [&] { return std::make_unique<TinyEvaluator>(skills.at(evaluations++)); }};
     TrainingListener listener;
-    return Trainer(trainer_options(options, "skill"), comm, Context(), step, train, {}, &judge).fit(listener);
+    return Trainer(trainer_options(options, "skill"), comm, Context(), step, train, {}, &between_epochs).fit(listener);
   }
 
   CommonOptions options;
-  std::vector<double> skills;  // of each judgement
-  std::size_t judgements = 0;
+  std::vector<double> skills;  // of each evaluation
+  std::size_t evaluations = 0;
   SelfCommunicator comm;
   Data train{16}, validation{8};
   Objective loss{"class", std::make_shared<SoftmaxLoss>()};

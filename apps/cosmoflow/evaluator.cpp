@@ -61,7 +61,7 @@ Evaluation CosmoflowEvaluator::evaluate() {
   RegressionOptions how;
   how.replicas = depth_ == Depth::kFull ? static_cast<int>(options_.evaluate.replicas) : 0;
   how.group_name = "universe";
-  report_ = judge_regression(set_, how);
+  report_ = evaluate_regression(set_, how);
 
   const MethodScores& network = report_.single.front();
   const std::vector<std::string> names = metric_names(options_);

@@ -9,7 +9,7 @@
 
 namespace petaflow::cosmoflow {
 
-/// Within the limits of their keys (options.hpp).
+/// Within the limits of their options (options.hpp).
 struct GeneratorOptions {
   UniverseOptions universe;
   ParameterRanges ranges;

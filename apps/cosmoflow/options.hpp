@@ -1,4 +1,4 @@
-// The keys of the CosmoFlow application.
+// The options of the CosmoFlow application.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline std::vector<std::int64_t> label_positions(const Options& options) {
   return positions;
 }
 
-/// What the checks of single keys cannot see; throws user errors.
+/// What the checks of single options cannot see; throws user errors.
 inline void check(const Options& options) {
   const std::vector<std::string>& parameters = options.data.parameters;
   if (parameters.empty()) user_error("data.parameters is empty: nothing is to be predicted");

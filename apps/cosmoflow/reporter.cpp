@@ -8,9 +8,9 @@
 #include "cosmoflow/evaluator.hpp"
 #include "cosmoflow/universe.hpp"
 #include "report/comparison.hpp"
+#include "report/evaluated_runs.hpp"
 #include "report/html.hpp"
 #include "report/json_values.hpp"
-#include "report/judged_runs.hpp"
 #include "report/metric_json.hpp"
 #include "report/plot.hpp"
 #include "report/png.hpp"
@@ -59,14 +59,14 @@ struct Cloud {
 };
 
 /// Per parameter of any run.
-std::vector<std::vector<Cloud>> clouds_of(const std::vector<JudgedRun>& runs) {
+std::vector<std::vector<Cloud>> clouds_of(const std::vector<EvaluatedRun>& runs) {
   std::vector<std::vector<Cloud>> parameters;
-  for (const JudgedRun& judged : runs) {
-    const json* curves = judged.curves();
+  for (const EvaluatedRun& evaluated : runs) {
+    const json* curves = evaluated.curves();
     if (curves == nullptr) continue;
     for (const json& of : curves->at("parameters")) {
-      const Cloud cloud{judged.position, judged.run->name, of.at("name"), of.value("unit", ""),
-                        of.at("low"),    of.at("high"),    of.at("true"), of.at("estimate")};
+      const Cloud cloud{evaluated.position, evaluated.run->name, of.at("name"), of.value("unit", ""),
+                        of.at("low"),       of.at("high"),       of.at("true"), of.at("estimate")};
       const auto same = std::ranges::find_if(
           parameters, [&](const std::vector<Cloud>& others) { return others.front().name == cloud.name; });
       if (same == parameters.end()) {
@@ -160,13 +160,13 @@ std::string methods_table(const json& methods, const std::string& caption) {
   return table(rows.rows(), caption, "full");
 }
 
-std::string tables(const JudgedRun& judged, bool several) {
-  const json& judgement = judged.judgement();
-  const std::string of = several ? " of " + html_escape(judged.run->name) : "";
+std::string tables(const EvaluatedRun& evaluated, bool several) {
+  const json& results = evaluated.results();
+  const std::string of = several ? " of " + html_escape(evaluated.run->name) : "";
   const std::string errors = "with bootstrap errors over universes";
-  std::string html = methods_table(judgement.at("single"), fmt::format("Results{}, cube by cube, {}.", of, errors));
-  if (judgement.contains("group_means")) {
-    html += methods_table(judgement.at("group_means"),
+  std::string html = methods_table(results.at("single"), fmt::format("Results{}, cube by cube, {}.", of, errors));
+  if (results.contains("group_means")) {
+    html += methods_table(results.at("group_means"),
                           fmt::format("Results{} for means over the cubes of each universe, {}.", of, errors));
   }
   return html;
@@ -192,7 +192,7 @@ std::string CosmoflowReporter::table(const Evaluator& evaluator) const {
   return regression_table(of_cosmoflow(evaluator).report());
 }
 
-json CosmoflowReporter::judgement(const Evaluator& evaluator) const { return of_cosmoflow(evaluator).report(); }
+json CosmoflowReporter::results(const Evaluator& evaluator) const { return of_cosmoflow(evaluator).report(); }
 
 json CosmoflowReporter::curves(const Evaluator& evaluator) const {
   const CosmoData& data = of_cosmoflow(evaluator).data();
@@ -218,8 +218,8 @@ json CosmoflowReporter::curves(const Evaluator& evaluator) const {
 }
 
 std::vector<KeyNumber> CosmoflowReporter::key_numbers(const RunRecord& run) const {
-  const json* judgement = evaluation_part(run, "judgement");
-  if (judgement == nullptr) return {};
+  const json* results = evaluation_part(run, "results");
+  if (results == nullptr) return {};
   std::vector<KeyNumber> numbers;
   const auto add = [&](const std::string& label, const Metric& metric, double scale, const char* unit,
                        const std::string& remark) {
@@ -227,13 +227,13 @@ std::vector<KeyNumber> CosmoflowReporter::key_numbers(const RunRecord& run) cons
     const std::string error = metric.error ? "± " + readable(scale * *metric.error, 2) + ", " : "";
     numbers.push_back({label, readable(scale * *metric.value, 3) + unit, error + remark});
   };
-  const json& methods = judgement->at("single");
-  add("MAE of labels", metric_at(methods.front(), "mae"), 1, "", judged_set(run));
+  const json& methods = results->at("single");
+  add("MAE of labels", metric_at(methods.front(), "mae"), 1, "", evaluated_set(run));
   for (std::size_t p = 0; p < methods.front().at("parameters").size(); ++p) {
     const auto error_of = [&](const json& method) {
       return metric_at(method.at("parameters").at(p), "mean_relative_error");
     };
-    std::string remark = judged_set(run);
+    std::string remark = evaluated_set(run);
     if (methods.size() > 1) {
       remark = "ridge " + readable(100 * error_of(methods.at(1)).value.value_or(NAN), 3) + " %";
     }
@@ -244,22 +244,22 @@ std::vector<KeyNumber> CosmoflowReporter::key_numbers(const RunRecord& run) cons
 }
 
 void CosmoflowReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
-  const std::vector<JudgedRun> judged = judged_runs(runs);
-  if (judged.empty()) return;
+  const std::vector<EvaluatedRun> evaluated = evaluated_runs(runs);
+  if (evaluated.empty()) return;
   const bool several = runs.size() > 1;
-  std::string html = judged_sets(judged, "cubes", [](const json& judgement) {
-    return fmt::format(", cut from {} universes", grouped(judgement.value("groups", 0.0)));
+  std::string html = evaluated_sets(evaluated, "cubes", [](const json& results) {
+    return fmt::format(", cut from {} universes", grouped(results.value("groups", 0.0)));
   });
   std::vector<std::string> figures, errors;
-  for (const std::vector<Cloud>& clouds : clouds_of(judged)) {
+  for (const std::vector<Cloud>& clouds : clouds_of(evaluated)) {
     figures.push_back(scatter(clouds, several));
     errors.push_back(residuals(clouds, several));
   }
   figures.insert(figures.end(), errors.begin(), errors.end());
   html += side_by_side(figures);
-  for (const JudgedRun& one : judged) html += tables(one, several);
+  for (const EvaluatedRun& one : evaluated) html += tables(one, several);
   page.section("Result", html);
-  const json* curves = judged.front().curves();
+  const json* curves = evaluated.front().curves();
   if (curves != nullptr && curves->contains("slices")) page.section("Data", slices_figure(curves->at("slices")));
 }
 

@@ -12,7 +12,7 @@ namespace petaflow::cosmoflow {
 class CosmoflowReporter final : public Reporter {
  public:
   std::string table(const Evaluator& evaluator) const override;
-  nlohmann::json judgement(const Evaluator& evaluator) const override;
+  nlohmann::json results(const Evaluator& evaluator) const override;
   /// Physical true values and estimates of at most 1200 samples, and a slice of the first one.
   nlohmann::json curves(const Evaluator& evaluator) const override;
   std::vector<KeyNumber> key_numbers(const RunRecord& run) const override;

@@ -17,7 +17,7 @@ inline constexpr std::array<double, 4> kRedshifts = {0, 0.5, 1.5, 3};
 /// The parameters that networks learn, in the order of the labels.
 inline constexpr std::array<const char*, 4> kParameterNames = {"Omega_m", "sigma_8", "n_s", "H_0"};
 inline constexpr std::array<const char*, 4> kParameterUnits = {"", "", "", "km/s/Mpc"};
-/// The keys of their ranges.
+/// The options of their ranges.
 inline constexpr std::array<const char*, 4> kRangeKeys = {"data.omega_m", "data.sigma_8", "data.n_s", "data.h_0"};
 using Parameters = std::array<double, kParameterNames.size()>;
 

@@ -20,7 +20,7 @@ struct EventCounts {
 EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
                          std::int64_t first, std::int64_t count, int gzip);
 
-/// The sets that the keys of [generate] ask for, to the files that `data` names.  Throws user errors.
+/// The sets that the options of [generate] ask for, to the files that `data` names.  Throws user errors.
 void write_sets(const DataOptions& data, const Options& options, bool overwrite);
 
 }  // namespace petaflow::hep

@@ -1,4 +1,4 @@
-// The keys of the HEP application.
+// The options of the HEP application.
 #pragma once
 
 #include <cstdint>

@@ -8,10 +8,11 @@
 #include <fmt/format.h>
 
 #include "hep/evaluator.hpp"
+#include "metrics/calibration.hpp"
 #include "report/comparison.hpp"
+#include "report/evaluated_runs.hpp"
 #include "report/html.hpp"
 #include "report/json_values.hpp"
-#include "report/judged_runs.hpp"
 #include "report/metric_json.hpp"
 #include "report/png.hpp"
 
@@ -51,6 +52,22 @@ std::string evaluation_table(const ClassificationReport& report) {
     if (cuts.difference.value) table += fmt::format(" (difference {})", metric_text(cuts.difference));
   }
   return table;
+}
+
+/// How many events are taken for the other class at even odds; the report has the whole matrix.
+std::string confusion_line(const ScoredSet& set) {
+  if (set.score.empty()) return "";
+  const ConfusionMatrix matrix = confusion_matrix(set, 0);
+  return fmt::format("\n  taken for the other class: {:.6g} signal, {:.6g} background", matrix[1][0], matrix[0][1]);
+}
+
+json calibration_json(const ScoredSet& set) {
+  json points = {{"probability", json::array()}, {"signal_share", json::array()}};
+  for (const CalibrationBin& bin : calibration(set).bins) {
+    points["probability"].push_back(rounded(bin.probability));
+    points["signal_share"].push_back(rounded(bin.signal_share));
+  }
+  return points;
 }
 
 /// Images of the first channel in the quantity of the file, from what the network sees.
@@ -185,19 +202,19 @@ json events_json(const HepData& data, const ScoredSet& set, const ImageScale& sc
 
 std::string percent(double rate) { return readable(100 * rate, 2) + " %"; }
 
-using Judged = std::vector<JudgedRun>;
+using Evaluated = std::vector<EvaluatedRun>;
 
-std::string roc_figure(const Judged& runs, std::size_t on_page) {
+std::string roc_figure(const Evaluated& runs, std::size_t on_page) {
   Plot plot({"signal efficiency", false, 0.0, 1.0}, {"background rejection  1 / background rate", true, 1.0});
   const json* cuts = nullptr;
-  for (const JudgedRun& judged : runs) {
-    const json* curves = judged.curves();
+  for (const EvaluatedRun& evaluated : runs) {
+    const json* curves = evaluated.curves();
     if (curves == nullptr || !curves->contains("roc")) continue;
     std::vector<double> x = curves->at("roc").at("signal"), y;
     for (const double rate : curves->at("roc").at("background")) y.push_back(rate > 0 ? 1 / rate : NAN);
-    plot.line(x, y, tone(judged.position), on_page > 1 ? judged.run->name : "network");
-    const json& judgement = judged.judgement();
-    if (cuts == nullptr && judgement.contains("selection")) cuts = &judgement.at("selection");
+    plot.line(x, y, tone(evaluated.position), on_page > 1 ? evaluated.run->name : "network");
+    const json& results = evaluated.results();
+    if (cuts == nullptr && results.contains("selection")) cuts = &results.at("selection");
   }
   if (plot.legend().empty()) return "";  // one class alone has no curve
   std::string caption =
@@ -235,18 +252,45 @@ std::string score_figure(std::size_t on_page, const RunRecord& run) {
                             on_page > 1 ? " of " + html_escape(run.name) : ""));
 }
 
-std::string result_table(const Judged& runs, std::size_t on_page) {
+std::string calibration_figure(const Evaluated& runs, std::size_t on_page) {
+  Plot plot({"predicted probability of signal", false, 0.0, 1.0}, {"share of signal", false, 0.0, 1.0});
+  for (const EvaluatedRun& evaluated : runs) {
+    const json* curves = evaluated.curves();
+    if (curves == nullptr || !curves->contains("calibration")) continue;
+    const std::vector<double> x = curves->at("calibration").at("probability"),
+                              y = curves->at("calibration").at("signal_share");
+    plot.line(x, y, tone(evaluated.position), on_page > 1 ? evaluated.run->name : "network");
+  }
+  if (plot.legend().empty()) return "";  // of an older version
+  const std::vector<double> ends = {0, 1};
+  plot.line(ends, ends, "ink", "calibrated", Stroke::kDashed);
+  return figure(plot,
+                "Calibration: of the events that the network gives a probability, the share that is signal; on the "
+                "dashed line they are equal.");
+}
+
+std::string result_table(const Evaluated& runs, std::size_t on_page) {
   std::vector<std::string> names;
-  for (const JudgedRun& judged : runs) names.push_back(on_page > 1 ? html_escape(judged.run->name) : "value");
+  for (const EvaluatedRun& evaluated : runs) names.push_back(on_page > 1 ? html_escape(evaluated.run->name) : "value");
   ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const auto& value_of) {
     std::vector<std::string> cells;
-    for (const JudgedRun& judged : runs) cells.push_back(value_of(judged.judgement()));
+    for (const EvaluatedRun& evaluated : runs) cells.push_back(value_of(evaluated.results()));
     rows.add(what, cells);
   };
   add("area under the ROC curve", [](const json& j) { return with_error(metric_at(j, "auc")); });
   add("accuracy", [](const json& j) { return with_error(metric_at(j, "accuracy")); });
-  const json& first = runs.front().judgement();
+  add("calibration error", [](const json& j) {
+    return j.contains("calibration_error") ? readable(number_at(j, "calibration_error"), 3) : std::string();
+  });
+  for (const char* kind : kClasses) {
+    add(fmt::format("{} called signal, background", kind), [=](const json& j) {
+      if (!j.contains("confusion")) return std::string();
+      const json& row = j.at("confusion").at(kind);
+      return grouped(number_at(row, "signal")) + ", " + grouped(number_at(row, "background"));
+    });
+  }
+  const json& first = runs.front().results();
   for (std::size_t i = 0; i < first.value("at_background_rate", json::array()).size(); ++i) {
     const double rate = first.at("at_background_rate").at(i).value("background_rate", 0.0);
     add("signal efficiency at a background rate of " + percent(rate), [&](const json& j) {
@@ -298,16 +342,26 @@ std::string events_figure(const RunRecord& run, std::size_t on_page) {
                 fmt::format("Events of the {} as {} sees them: the first channel, logarithmic colours; p is its "
                             "probability of signal. Of each class: one from its middle, one of its uncertain tenth, "
                             "and the worst mistake.",
-                            judged_set(run), on_page > 1 ? html_escape(run.name) : "the network"));
+                            evaluated_set(run), on_page > 1 ? html_escape(run.name) : "the network"));
 }
 
 }  // namespace
 
 std::string HepReporter::table(const Evaluator& evaluator) const {
-  return evaluation_table(of_hep(evaluator).report());
+  return evaluation_table(of_hep(evaluator).report()) + confusion_line(of_hep(evaluator).scores());
 }
 
-json HepReporter::judgement(const Evaluator& evaluator) const { return of_hep(evaluator).report(); }
+json HepReporter::results(const Evaluator& evaluator) const {
+  json results = of_hep(evaluator).report();
+  const ScoredSet& set = of_hep(evaluator).scores();
+  if (set.score.empty()) return results;
+  const ConfusionMatrix matrix = confusion_matrix(set, 0);
+  for (std::size_t kind = 0; kind < 2; ++kind) {
+    results["confusion"][kClasses[kind]] = {{kClasses[0], matrix[kind][0]}, {kClasses[1], matrix[kind][1]}};
+  }
+  results["calibration_error"] = calibration(set).error;
+  return results;
+}
 
 json HepReporter::curves(const Evaluator& evaluator) const {
   const HepData& data = of_hep(evaluator).data();
@@ -320,6 +374,7 @@ json HepReporter::curves(const Evaluator& evaluator) const {
   if (background > 0 && signal > 0) {
     curves["roc"] = roc_json(set);
     curves["scores"] = histogram_json(set);
+    curves["calibration"] = calibration_json(set);
     if (data.has_selection()) {
       double all = 0, passed = 0;
       for (std::size_t i = 0; i < set.label.size(); ++i) {
@@ -339,15 +394,15 @@ json HepReporter::curves(const Evaluator& evaluator) const {
 }
 
 std::vector<KeyNumber> HepReporter::key_numbers(const RunRecord& run) const {
-  const json* judgement = evaluation_part(run, "judgement");
-  if (judgement == nullptr) return {};
+  const json* results = evaluation_part(run, "results");
+  if (results == nullptr) return {};
   std::vector<KeyNumber> numbers;
-  if (const Metric auc = metric_at(*judgement, "auc"); auc.value) {
+  if (const Metric auc = metric_at(*results, "auc"); auc.value) {
     const std::string error = auc.error ? "± " + grouped(*auc.error, 4) + ", " : "";
-    numbers.push_back({"area under ROC", grouped(*auc.value, 4), error + judged_set(run)});
+    numbers.push_back({"area under ROC", grouped(*auc.value, 4), error + evaluated_set(run)});
   }
-  if (judgement->contains("selection")) {
-    const json& cuts = judgement->at("selection");
+  if (results->contains("selection")) {
+    const json& cuts = results->at("selection");
     if (cuts.contains("score_signal_efficiency") && cuts.at("score_signal_efficiency").is_number()) {
       numbers.push_back(
           {"signal efficiency", percent(cuts.at("score_signal_efficiency")),
@@ -358,15 +413,16 @@ std::vector<KeyNumber> HepReporter::key_numbers(const RunRecord& run) const {
 }
 
 void HepReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
-  const Judged judged = judged_runs(runs);
-  if (judged.empty()) return;
-  const std::string about = judged_sets(judged, "events", [](const json& judgement) {
-    return fmt::format(", {} of them signal", grouped(judgement.value("signal_events", 0.0)));
+  const Evaluated evaluated = evaluated_runs(runs);
+  if (evaluated.empty()) return;
+  const std::string about = evaluated_sets(evaluated, "events", [](const json& results) {
+    return fmt::format(", {} of them signal", grouped(results.value("signal_events", 0.0)));
   });
-  std::vector<std::string> figures = {roc_figure(judged, runs.size())};
-  for (const JudgedRun& one : judged) figures.push_back(score_figure(runs.size(), *one.run));
-  page.section("Result", about + side_by_side(figures) + result_table(judged, runs.size()));
-  const std::string pictures = events_figure(*judged.front().run, runs.size());
+  std::vector<std::string> figures = {roc_figure(evaluated, runs.size())};
+  for (const EvaluatedRun& one : evaluated) figures.push_back(score_figure(runs.size(), *one.run));
+  figures.push_back(calibration_figure(evaluated, runs.size()));
+  page.section("Result", about + side_by_side(figures) + result_table(evaluated, runs.size()));
+  const std::string pictures = events_figure(*evaluated.front().run, runs.size());
   if (!pictures.empty()) page.section("Events", pictures);
 }
 

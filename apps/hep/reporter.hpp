@@ -12,7 +12,7 @@ namespace petaflow::hep {
 class HepReporter final : public Reporter {
  public:
   std::string table(const Evaluator& evaluator) const override;
-  nlohmann::json judgement(const Evaluator& evaluator) const override;
+  nlohmann::json results(const Evaluator& evaluator) const override;
   /// Points of the ROC curve, histograms of the score (log-odds) per class, pictures of a few events.  Without events
   /// of both classes there are no curves.
   nlohmann::json curves(const Evaluator& evaluator) const override;

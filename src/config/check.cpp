@@ -1,4 +1,4 @@
-// The constraints that keys use.
+// The constraints that options use.
 #include "config/check.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Constraints on the value of a key, each with the words that complete "<key> must be ...".
+// Constraints on the value of an option, each with the words that complete "<option> must be ...".
 #pragma once
 
 #include <functional>

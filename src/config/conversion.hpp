@@ -1,4 +1,4 @@
-// From the value that stands in a TOML text to the type of a key, with the sentences for what does not fit.
+// From the value that stands in a TOML text to the type of an option, with the sentences for what does not fit.
 #pragma once
 
 #include <cmath>
@@ -87,7 +87,7 @@ T checked_scalar(const Scalar& value, const Check& check, const std::string& sub
   return *result;
 }
 
-// A value of the type and within the check of the key; subject begins the message: "hep.toml:12: train.batch".
+// A value of the type and within the check of the option; subject begins the message: "hep.toml:12: train.batch".
 template <class T>
 T checked(const Value& value, const Check& check, const std::string& subject) {
   if constexpr (IsList<T>::value) {

@@ -49,7 +49,7 @@ std::vector<std::string> compare_with_reference(const Schema& schema, const std:
   }
   for (const Entry& entry : entries) {
     const bool known = std::any_of(keys.begin(), keys.end(), [&](const KeyInfo& key) { return key.name == entry.key; });
-    if (!known) sentences.push_back(fmt::format("{}:{}: {} is not a key", toml_file, entry.line, entry.key));
+    if (!known) sentences.push_back(fmt::format("{}:{}: {} is not an option", toml_file, entry.line, entry.key));
   }
   return sentences;
 }

@@ -49,9 +49,9 @@ std::string trimmed(std::string_view text) {
 }  // namespace
 
 void Schema::declare(std::string name, Target target, Check check) {
-  PETAFLOW_REQUIRE(is_bare_key(name), "'{}' is not a key", name);
+  PETAFLOW_REQUIRE(is_bare_key(name), "'{}' is no name of an option", name);
   for (const Key& key : keys_) {
-    PETAFLOW_REQUIRE(key.info.name != name, "key {} is declared twice", name);
+    PETAFLOW_REQUIRE(key.info.name != name, "option {} is declared twice", name);
     PETAFLOW_REQUIRE(!holds(key.info.name, name) && !holds(name, key.info.name), "{} is also a table", name);
   }
   std::visit(
@@ -62,7 +62,7 @@ void Schema::declare(std::string name, Target target, Check check) {
         try {
           checked<T>(parse_document("v = " + text, name).at(0).value, check, name);
         } catch (const Error& error) {
-          failure("the default of a key is refused: {}", error.what());
+          failure("the default of an option is refused: {}", error.what());
         }
         keys_.push_back({{name, type_name<T>(), text, check.text}, target, check});
       },
@@ -147,7 +147,7 @@ void Schema::set(const std::string& name, const Value& value, const std::string&
 void Schema::apply_override(const std::string& text) {
   const std::size_t equals = text.find('=');
   const std::string name = trimmed(text.substr(0, equals));
-  if (equals == text.npos || name.empty()) user_error("{}: '{}' must have the form key=value", kCommandLine, text);
+  if (equals == text.npos || name.empty()) user_error("{}: '{}' must have the form option=value", kCommandLine, text);
   const std::string raw = trimmed(text.substr(equals + 1));
   const Key& key = require(name, kCommandLine, nullptr);
   const bool is_string =
@@ -202,7 +202,7 @@ void Schema::load(const std::string& toml_file, std::span<const std::string> ove
 
 std::string Schema::resolved() const {
   std::vector<std::string> names = tables();
-  names.insert(names.begin(), "");  // keys without a table must come first
+  names.insert(names.begin(), "");  // options without a table must come first
   std::string text;
   for (const std::string& table : names) {
     const std::string prefix = table.empty() ? "" : table + ".";

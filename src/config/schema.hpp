@@ -1,4 +1,4 @@
-// The keys of the input file: one typed declaration of each serves reading, checks, resolved copy and documentation.
+// The options of input files: one typed declaration of each serves reading, checks, resolved copy and documentation.
 #pragma once
 
 #include <algorithm>
@@ -31,21 +31,21 @@ struct WordTarget {
   std::function<void(const std::string&)> assign;
 };
 
-/// The option variable that a key sets.
+/// The variable that an option sets.
 using Target = std::variant<bool*, int*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
                             std::vector<double>*, std::vector<std::int64_t>*, WordTarget>;
 
-/// Keys bound to variables, which must outlive it; the variables' values at declaration are the defaults.
+/// Options bound to variables, which must outlive it; the variables' values at declaration are the defaults.
 class Schema {
  public:
-  /// Throws a failure where the key is declared twice, is both a key and a table, or its default breaks the check.
+  /// Throws a failure where the option is declared twice, is a table too, or its default breaks the check.
   template <class T>
   void add(std::string key, T& value, Check check = {}) {
-    static_assert(std::is_constructible_v<Target, T*>, "a key is a bool, int, int64, double, string or a list of them");
+    static_assert(std::is_constructible_v<Target, T*>, "an option is a bool, int, int64, double, string or a list");
     declare(std::move(key), Target(&value), std::move(check));
   }
 
-  /// A key whose value is one of some words, each of which stands for a value of the variable.
+  /// An option whose value is one of some words, each of which stands for a value of the variable.
   template <class T>
   void add(std::string key, T& value, const std::vector<std::pair<std::string, std::type_identity_t<T>>>& words) {
     std::vector<std::string> names;
@@ -59,16 +59,16 @@ class Schema {
     declare(std::move(key), WordTarget{word, assign}, one_of(std::move(names)));
   }
 
-  /// The name that a key had in earlier versions: it is read as the key itself.
+  /// The name that an option had in earlier versions: it is read as the option itself.
   void add_former_name(std::string former, std::string key);
 
-  /// Sets the variables from a TOML file (empty name: none), then from overrides `key=value`, the last of a key wins.
+  /// Sets the variables from a TOML file (empty name: none), then from overrides `option=value`, the last one wins.
   /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
-  /// accepted for a number, nothing else is converted.  Throws user errors that name the place, the key, and what was
+  /// accepted for a number, nothing else is converted.  Throws user errors that name place, option, and what was
   /// expected and found; variables may be partly set then.
   void load(const std::string& toml_file, std::span<const std::string> overrides = {});
 
-  /// All keys with their present values as TOML text, grouped by table; load() reads it back to the same values.
+  /// All options with their present values as TOML text, grouped by table; load() reads it back to the same values.
   std::string resolved() const;
 
   std::vector<KeyInfo> keys() const;

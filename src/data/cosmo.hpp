@@ -73,6 +73,7 @@ class CosmoData final : public Dataset {
   float read(std::int64_t index, const SampleBytes& sample) const override;
 
   std::vector<std::string> files() const override { return index_.files; }
+  std::string format() const override { return index_.format; }
   /// Into how many samples a file is cut, and the ranges that its labels stand for.
   std::vector<std::string> notes() const override;
   SampleOrigin origin(std::int64_t index) const override {

@@ -83,6 +83,8 @@ class Dataset {
   virtual DType type() const { return DType::kF32; }
   /// In the order of the samples; empty: they come from no file.
   virtual std::vector<std::string> files() const { return {}; }
+  /// Layout of the files, as data.format names it; empty: they come from no file.
+  virtual std::string format() const { return {}; }
   /// How samples and their numbers follow from the files where that is not plain: a sentence each, for people.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual SampleOrigin origin(std::int64_t index) const { return {0, index}; }

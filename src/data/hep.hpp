@@ -70,6 +70,7 @@ class HepData final : public Dataset {
   /// 0: background, 1: signal, -1: not known
   std::vector<TargetSpec> targets() const override { return {TargetSpec::label("class", 2)}; }
   std::vector<std::string> files() const override;
+  std::string format() const override { return index_.files.front().format; }
   SampleOrigin origin(std::int64_t index) const override {
     const HepEvent& event = events()[static_cast<std::size_t>(index)];
     return {event.file, event.index};
@@ -87,7 +88,6 @@ class HepData final : public Dataset {
   std::array<std::int64_t, 2> class_counts() const { return class_counts_; }  // background, signal
   bool has_weights() const { return index_.files.front().has_weights; }
   bool has_selection() const { return index_.files.front().has_selection; }
-  const std::string& format() const { return index_.files.front().format; }
 
   /// The axis of phi, and whether the images hold its whole circle (a crop may cut it).
   ImageAxis phi_axis() const { return index_.files.front().phi_axis; }

@@ -92,7 +92,7 @@ void refuse_locked(const std::string& path) {
   if (reason.find("unable to lock") == std::string::npos) return;
   user_error(
       "{} cannot be locked: another program has it open, or its file system has no locks; data.hdf5_locking = false "
-      "opens it without (for commands that take no keys: HDF5_USE_FILE_LOCKING=FALSE in the environment) (HDF5: {})",
+      "opens it without (for commands that take no options: HDF5_USE_FILE_LOCKING=FALSE in the environment) (HDF5: {})",
       path, reason);
 }
 

@@ -1,4 +1,4 @@
-// A number that judges predictions, with its bootstrap error.
+// A number that says how good predictions are, with its bootstrap error.
 #pragma once
 
 #include <optional>

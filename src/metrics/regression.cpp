@@ -218,7 +218,7 @@ Estimates constant_estimates(const std::string& method, const std::vector<double
   return estimates;
 }
 
-RegressionReport judge_regression(const RegressionSet& given, const RegressionOptions& options) {
+RegressionReport evaluate_regression(const RegressionSet& given, const RegressionOptions& options) {
   RegressionSet set = given;
   const std::size_t count = std::max<std::size_t>(1, set.parameters.size()), samples = set.target.size() / count;
   if (set.group.empty()) {

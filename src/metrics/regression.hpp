@@ -64,7 +64,7 @@ struct RegressionReport {
 
 /// All scores.  Samples of a group are not independent: bootstrap replica r draws as many groups as there are, keyed by
 /// (seed, r) alone.  Throws a failure where an estimate is not finite, a user error where a target is not.
-RegressionReport judge_regression(const RegressionSet& set, const RegressionOptions& options = {});
+RegressionReport evaluate_regression(const RegressionSet& set, const RegressionOptions& options = {});
 
 /// The report as lines for people.
 std::string regression_table(const RegressionReport& report);

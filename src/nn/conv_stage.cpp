@@ -15,9 +15,9 @@ namespace {
 
 std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-// The first element of a box of a channels-last tensor.
-std::byte* begin_of(const Tensor& tensor, const RowBox& box) {
-  const std::int64_t offset = offset_of(box, Strides::of(tensor.shape.extent(), tensor.pixel_stride));
+// The first element of a tile in a channels-last tensor.
+std::byte* begin_of(const Tensor& tensor, const TileRange& range) {
+  const std::int64_t offset = offset_of(range, Strides::of(tensor.shape.extent(), tensor.pixel_stride));
   return static_cast<std::byte*>(tensor.data) + static_cast<std::size_t>(offset) * size_of(tensor.type);
 }
 
@@ -27,15 +27,15 @@ struct AddTo {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
 };
 
-/// Writes a dense box to its place in a tensor, or adds it to what is there.
+/// Writes a dense tile to its place in a tensor, or adds it to what is there.
 /// @param threads  1: in the calling thread
-void put_tile(const Context& context, int threads, const std::string& label, const std::byte* from, const RowBox& box,
-              const Tensor& to, bool adds) {
+void put_tile(const Context& context, int threads, const std::string& label, const std::byte* from,
+              const TileRange& range, const Tensor& to, bool adds) {
   const auto put = [&]<class T, bool kAdds>(T, std::bool_constant<kAdds>) {
-    const Extent extent{box.d.size(), box.h.size(), to.shape.w};
-    const PutRows<T, kAdds> rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, box)),
+    const Extent extent{range.d.size(), range.h.size(), to.shape.w};
+    const PutRows<T, kAdds> rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, range)),
                                  Strides::of(to.shape.extent(), to.pixel_stride), extent, to.shape.c};
-    launch(context, threads, label, box.rows(), rows);
+    launch(context, threads, label, range.rows(), rows);
   };
   const auto typed = [&](auto element) { adds ? put(element, std::true_type{}) : put(element, std::false_type{}); };
   to.type == DType::kF32 ? typed(float{}) : typed(Bf16{});

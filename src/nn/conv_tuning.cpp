@@ -190,7 +190,7 @@ TunedPass ConvTuning::measure(ConvStage::Options stage, Pass pass, const Context
     use(stage, pass, trial);
     if (!accepts(stage, pass, context)) return;
     const Tiling cut = ConvStage::cut(stage, pass, context);
-    const RowBox& first = cut.tiles.front().v;
+    const TileRange& first = cut.tiles.front().v;
     std::string what = fmt::format("{} {} {} {} {}", trial.impl->name, cut.tiles.size(), first.sample.size(),
                                    first.d.size(), first.h.size());
     if (std::ranges::find(done, what) != done.end()) return;

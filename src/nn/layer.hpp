@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/shape.hpp"
+#include "nn/pytorch.hpp"
 
 namespace petaflow {
 
@@ -64,6 +65,9 @@ class Layer {
   /// Appends the operations that the layer consists of: the first takes the layer's inputs, each other one what the
   /// one before it gives, and the last one gives the layer's outputs.
   virtual void lower(Lowering& ops) const = 0;
+  /// The layer in PyTorch, for export (pytorch.hpp).  Throws a user error where it does not say.
+  /// @param self  the expression for its module, if it has one
+  virtual PytorchLayer pytorch(const std::string& self, std::span<const PytorchValue> x) const;
 };
 
 }  // namespace petaflow

@@ -70,7 +70,7 @@ class Stage {
   /// `gradient` is overwritten.
   virtual void backward(const Context& context, float* gradient) = 0;
 
-  /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 boxes"; "-" where the pass does not exist.
+  /// Implementation per pass, for tables: "onednn brgconv:avx512_core, 8 tiles"; "-" where the pass does not exist.
   virtual std::string describe_forward() const { return "kokkos"; }
   virtual std::string describe_backward_data() const { return "kokkos"; }
   virtual std::string describe_backward_weights() const { return "-"; }

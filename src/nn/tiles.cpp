@@ -59,7 +59,7 @@ ConvDesc TileCutter::describe(const Tile& tile) const {
   ConvDesc desc = conv_;
   desc.n = tile.x.sample.size();
   desc.threads = 1;
-  const RowBox &reads = transposed() ? tile.v : tile.x, &writes = transposed() ? tile.x : tile.v;
+  const TileRange &reads = transposed() ? tile.v : tile.x, &writes = transposed() ? tile.x : tile.v;
   const auto clip = [](const Direction& whole, const Interval& x, const Interval& v, std::int64_t& in,
                        std::int64_t& out, std::int64_t& pad_begin, std::int64_t& pad_end) {
     in = x.size(), out = v.size();
@@ -136,7 +136,7 @@ Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows,
         for (std::int64_t j = 0; j < inner.rows; j += inner_height) {
           const Interval sample{n, std::min(samples, n + group)}, first{i, std::min(outer.rows, i + height)},
               second{j, std::min(inner.rows, j + inner_height)};
-          Tile tile = make_tile(deep_ ? RowBox{sample, first, second} : RowBox{sample, second, first});
+          Tile tile = make_tile(deep_ ? TileRange{sample, first, second} : TileRange{sample, second, first});
           // Planes that are not cut stay whole, with rows that pooling or strides leave unread: as neighbours.
           if (deep_ && inner_height == inner.rows) tile.x.h = {0, x_rows(h_)}, tile.v.h = {0, v_rows(h_)};
           add(tile);
@@ -151,7 +151,7 @@ Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows,
     tiling = Tiling{};
   }
   const EpilogueDesc& e = epilogue_.desc();
-  tiling.tiles.push_back({{{0, samples}, {0, x_rows(d_)}, {0, x_rows(h_)}}, whole_box(e.v), whole_box(e.y), 0});
+  tiling.tiles.push_back({{{0, samples}, {0, x_rows(d_)}, {0, x_rows(h_)}}, whole_range(e.v), whole_range(e.y), 0});
   tiling.shapes.push_back(conv_);
   if (wishes) tiling.shapes.back().transforms = wishes->fit;
   return tiling;
@@ -172,8 +172,8 @@ Tiling TileCutter::forward() const {
   // completed, so that each patch sums the same numbers as in the whole tensor.
   const std::int64_t patch = along(false, suits).align;
   return cut(suits, direction(d_, desc.y.d, stride.d, along(true, suits)),
-             direction(h_, desc.y.h, stride.h, along(false, suits)), [&](const RowBox& y) {
-               RowBox v = epilogue_.v_under(y);
+             direction(h_, desc.y.h, stride.h, along(false, suits)), [&](const TileRange& y) {
+               TileRange v = epilogue_.v_under(y);
                v.h = {v.h.begin / patch * patch, std::min(v_rows(h_), ceil_div(v.h.end, patch) * patch)};
                return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, y};
              });
@@ -193,7 +193,7 @@ Tiling TileCutter::backward_weights(bool of_x) const {
     return Cut{axis.in, own, own, 1};
   };
   return cut(suits, direction(d_, stride.d, along(true, suits)), direction(h_, stride.h, along(false, suits)),
-             [&](const RowBox& v) { return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, {}}; });
+             [&](const TileRange& v) { return Tile{{v.sample, x_of(d_, v.d), x_of(h_, v.h)}, v, {}}; });
 }
 
 Tiling TileCutter::cut_x(const Wishes& suits) const {
@@ -206,7 +206,7 @@ Tiling TileCutter::cut_x(const Wishes& suits) const {
   Cut rows = direction(h_, along(false, suits));
   if (deep_) rows.least = rows.rows;
   return cut(suits, direction(d_, along(true, suits)), rows,
-             [&](const RowBox& x) { return Tile{x, {x.sample, v_of(d_, x.d), v_of(h_, x.h)}, {}}; });
+             [&](const TileRange& x) { return Tile{x, {x.sample, v_of(d_, x.d), v_of(h_, x.h)}, {}}; });
 }
 
 Tiling TileCutter::backward_data() const { return cut_x(wishes(Pass::kBackwardData)); }

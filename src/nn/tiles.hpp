@@ -28,12 +28,12 @@ namespace petaflow {
 
 /// What one tile reads and writes.
 struct Tile {
-  RowBox x, v, y;         // of the stage's input, of what its convolution gives, and of the pooled output
+  TileRange x, v, y;      // of the stage's input, of what its convolution gives, and of the pooled output
   std::size_t shape = 0;  // index into Tiling::shapes
 };
 
 /// Elements from the first one of a tensor to the first one of these rows.
-inline std::int64_t offset_of(const RowBox& rows, const Strides& s) {
+inline std::int64_t offset_of(const TileRange& rows, const Strides& s) {
   return rows.sample.begin * s.n + rows.d.begin * s.d + rows.h.begin * s.h;
 }
 

@@ -21,7 +21,7 @@ int command_evaluate(const CommandLine& line, Configuration& config, Task& task,
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     if (line.json) {
-      nlohmann::json json = reporter.judgement(*full.evaluator);
+      nlohmann::json json = reporter.results(*full.evaluator);
       json["run"] = line.input;
       json["files"] = line.files;
       json["samples"] = data->size();

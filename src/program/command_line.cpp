@@ -1,6 +1,8 @@
 #include "program/command_line.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
@@ -25,8 +27,8 @@ CLI::App& add_command(CLI::App& program, const std::string& name, const std::str
 
 void add_input(CLI::App& command, CommandLine& line) {
   command.add_option("INPUT", line.input, "input file (TOML)")->required();
-  command.add_option("OVERRIDE", line.overrides, "keys of the input file, changed for this run: train.batch=16")
-      ->option_text("key=value ...");
+  command.add_option("OVERRIDE", line.overrides, "options of the input file, changed for this run: train.batch=16")
+      ->option_text("option=value ...");
 }
 
 void add_run(CLI::App& command, CommandLine& line) {
@@ -98,7 +100,13 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   train.add_flag("--resume", line.resume, "go on from the newest checkpoint of the run folder, where there is one")
       ->excludes(overwrite);
 
-  CLI::App& evaluate = add_command(program, "evaluate", "Judge a trained network on files");
+  CLI::App& inspect = add_command(program, "inspect", "Show what data files hold: format, shape, classes, ranges");
+  inspect
+      .add_option("FILE", line.files,
+                  "data files or patterns, and options of an input file where they say how to read: data.edge=32")
+      ->required();
+
+  CLI::App& evaluate = add_command(program, "evaluate", "Evaluate a trained network on files");
   add_run(evaluate, line);
   evaluate.add_flag("--json", line.json, "print JSON");
 
@@ -113,7 +121,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   summary.add_flag("--json", line.json, "print JSON");
 
   CLI::App& bench =
-      add_command(program, "bench", "Measure training steps, on made-up samples in memory or on data.train");
+      add_command(program, "bench", "Measure training steps, on synthetic samples in memory or on data.train");
   add_input(bench, line);
   bench.add_option("--steps", line.steps, "steps to measure")->check(CLI::Range(1, 1'000'000))->capture_default_str();
   bench.add_flag("--io", line.io,
@@ -130,6 +138,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   CLI::App& save = add_command(program, "export", "Write the weights as safetensors, which PyTorch loads");
   save.add_option("RUN", line.input, "run folder or checkpoint")->required();
   save.add_option("-o,--output", line.output, "safetensors file to write")->required();
+  save.add_flag("--pytorch", line.pytorch, "write the network too, as a Python file beside it");
   save.add_flag("--overwrite", line.overwrite, "replace the output file");
 
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
@@ -158,6 +167,13 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
     return parsed;
   }
   line.command = program.get_subcommands()[0]->get_name();
+  if (line.command == "inspect") {  // files and options come in any order
+    const auto is_override = [](const std::string& text) {
+      return text.find('=') != std::string::npos && !std::filesystem::exists(text);
+    };
+    std::ranges::copy_if(line.files, std::back_inserter(line.overrides), is_override);
+    std::erase_if(line.files, is_override);
+  }
   return parsed;
 }
 

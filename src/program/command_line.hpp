@@ -17,6 +17,7 @@ struct CommandLine {
   std::string output;                  // predict, report, export
   bool check = false, overwrite = false, resume = false, json = false;
   bool io = false;          // bench: on the training data
+  bool pytorch = false;     // export: the network too
   std::int64_t steps = 20;  // bench
 };
 

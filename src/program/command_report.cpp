@@ -9,7 +9,7 @@
 #include "measure/rates.hpp"
 #include "program/commands.hpp"
 #include "program/run_report.hpp"
-#include "report/judged_runs.hpp"
+#include "report/evaluated_runs.hpp"
 #include "run/files.hpp"
 #include "run/record.hpp"
 

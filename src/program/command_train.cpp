@@ -1,7 +1,6 @@
 // train INPUT: everything is validated, then the run folder is made, then the network learns.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,8 +10,6 @@
 
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
-#include "comm/self.hpp"
-#include "config/document.hpp"
 #include "data/files.hpp"
 #include "io/folder_lock.hpp"
 #include "io/log.hpp"
@@ -23,6 +20,7 @@
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
 #include "program/run_report.hpp"
+#include "program/train_checks.hpp"
 #include "run/files.hpp"
 #include "run/folder.hpp"
 #include "run/manifest.hpp"
@@ -38,30 +36,6 @@
 namespace petaflow {
 namespace {
 
-/// The test set is read at the end: it is looked into now, so that its faults are not found then.  With --check all of
-/// its samples are read.
-void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
-  const std::vector<std::string>& test = options.data.test;
-  if (test.empty()) return;
-  if (line.check) {
-    const auto data = open_data(comm, task, test, "data.test", DataRole::kEvaluate);
-    check_all(comm, *data, "data.test");
-    return;
-  }
-  agree(comm, [&] {
-    if (comm.rank() != 0) return;
-    const std::string found = task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
-    check_shape(*task.open(found, "data.test", DataRole::kEvaluate), task.sample_shape(), "data.test");
-  });
-}
-
-/// A batch that the set cannot fill would be trained on as a smaller one.
-void check_batch(std::int64_t batch, const Dataset& train) {
-  if (batch <= train.size()) return;
-  user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", batch,
-             format_count(train.size(), "sample"), train.size());
-}
-
 void load_initial_weights(const std::string& from, Network& network, Communicator& comm, const Context& context) {
   if (from.empty()) return;
   const std::string path = checkpoint_path(from);
@@ -70,92 +44,24 @@ void load_initial_weights(const std::string& from, Network& network, Communicato
   log_info("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
 }
 
-/// That training stops by and keeps the best of.
-std::string stop_metric(const StopOptions& options, const Task& task) {
-  return options.metric.empty() ? task.metrics().front() : options.metric;
-}
-
-// Whether the metric to stop by is one, and on rank 0 whether it has a value on the validation set: that does not
-// depend on the predictions.
-void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
-                  const Network& network) {
-  std::vector<std::string> names = task.metrics();
-  names.emplace_back("loss");
-  const std::string metric = stop_metric(options, task);
-  if (std::ranges::find(names, metric) == names.end()) {
-    user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, task.name(), fmt::join(names, ", "));
+void say_where_held(const char* name, Dataset& data) {
+  if (data.memory().empty()) {
+    log_info("{} is read from its files: each rank reads the samples of its own batches", name);
+  } else {
+    log_info("{} is held in memory by every rank: {} each (data.cache_gb)", name,
+             format_bytes(data.memory().size_bytes()));
   }
-  if (!options.needs_metric() || comm.rank() != 0) return;
-  PredictedBatch zeros;
-  for (std::size_t i = 0; i < network.outputs(); ++i) {
-    const Shape sample = network.output(i).shape.with_batch(1);
-    const std::vector<float> values(static_cast<std::size_t>(sample.elements()));
-    zeros.outputs.push_back({sample, values, values});
-  }
-  for (const TargetSpec& target : validation->targets()) {
-    zeros.targets.push_back({target, std::vector<std::byte>(target.bytes())});
-  }
-  const std::unique_ptr<Evaluator> evaluator = task.evaluator(*validation, Depth::kQuick);
-  for (std::int64_t sample = 0; sample < validation->size(); ++sample) {
-    zeros.indices = {sample};
-    evaluator->add(zeros);
-  }
-  SelfCommunicator alone;
-  evaluator->merge(alone);
-  const auto undefined = evaluator->evaluate().undefined;
-  if (const auto found = undefined.find(metric); found != undefined.end()) {
-    user_error(
-        "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",
-        metric, found->second);
-  }
-}
-
-/// Whether another value of an option makes another network, or shows it other samples.
-bool changes_what_is_learnt(const std::string& option) {
-  static const std::set<std::string> harmless = {"data.threads",  "data.prefetch",   "data.hdf5_locking",
-                                                 "data.cache_gb", "data.validation", "data.test"};
-  if (harmless.contains(option)) return false;
-  return option == "precision" || option == "kernels.f32" || option.starts_with("data.") ||
-         option.starts_with("model.") || option.starts_with("augment.");
-}
-
-/// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
-/// is learnt; otherwise the run goes on with the new values and says so.
-void check_changes(const Configuration& config, const ResumePoint& point) {
-  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data.train);
-  std::map<std::string, std::string> old;
-  for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
-    old[entry.key] = to_toml(entry.value);
-  }
-  for (const Entry& entry : parse_document(config.schema.resolved(), "the input file")) {
-    const std::string& before = old[entry.key];
-    const std::string now = to_toml(entry.value);
-    if (before.empty() || now == before) continue;  // an option that older versions had not
-    const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
-    if (changes_what_is_learnt(entry.key)) refused.push_back(change);
-    if (!changes_what_is_learnt(entry.key)) log_info("changed since the checkpoint: {}", change);
-  }
-  if (refused.empty()) return;
-  if (!config.options.resume.accept_changes) {
-    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", point.path,
-               fmt::join(refused, "; "));
-  }
-  for (const std::string& change : refused) log_info("changed since the checkpoint, and accepted: {}", change);
 }
 
 void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, Dataset& train,
-                   const Dataset* validation, TrainStep& step) {
+                   Dataset* validation, TrainStep& step) {
   log_info("{}: {} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"),
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
            options.train.deterministic ? " in " + format_count(options.train.shards, "shard") : "");
   for (const std::string& note : train.notes()) log_info("data.train: {}", note);
-  if (train.memory().empty()) {
-    log_info("data.train is read from its files as it is needed");
-  } else {
-    log_info("data.train is held in memory by every rank: {} each (data.cache_gb)",
-             format_bytes(train.memory().size_bytes()));
-  }
+  say_where_held("data.train", train);
+  if (validation != nullptr) say_where_held("data.validation", *validation);
   for (const std::string& sentence : describe_products(options)) log_info("{}", sentence);
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
@@ -164,17 +70,6 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   if (kOnHost && network.arena_huge_page_bytes() < network.arena_bytes() / 2) {
     log_info("{}; steps are faster where /sys/kernel/mm/transparent_hugepage/enabled is madvise or always",
              describe_arena(network));
-  }
-}
-
-/// Samples that are learnt from and judged by: a judgement of them says little.
-void warn_of_common_files(const DataOptions& data) {
-  for (const auto& [name, files] :
-       {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
-    const std::vector<std::string> common = common_files(data.train, *files);
-    if (common.empty()) continue;
-    const std::string others = common.size() > 1 ? fmt::format(" and {} more", common.size() - 1) : "";
-    log_warning("{} and data.train have files in common: {}{}", name, common.front(), others);
   }
 }
 
@@ -320,7 +215,7 @@ StopRequest leave_evaluation(const Configuration& config, Task& task, const Repo
     record.samples = data->size();
     record.loss = full.run.loss;
     record.evaluation = full.evaluation;
-    record.judgement = reporter.judgement(*full.evaluator);
+    record.results = reporter.results(*full.evaluator);
     record.curves = reporter.curves(*full.evaluator);
     write_evaluation(config.run_folder(), record);
     const std::string table = reporter.table(*full.evaluator);
@@ -362,6 +257,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   agree(comm, [&] {
     if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
   });
+  check_source(options.data, comm);
   train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
   if (!options.data.validation.empty()) {
     validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
@@ -388,18 +284,18 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
 
   std::unique_ptr<Inference> inference;
   std::unique_ptr<Predictor> predictor;
-  std::unique_ptr<Validation> judge;
+  std::unique_ptr<Validation> between_epochs;
   std::unique_ptr<Trainer> trainer;
   agree(comm, [&] {
     inference = make_inference(options, task, context, step->network(), tuning.get());
     if (validation) {
       predictor = std::make_unique<Predictor>(comm, context, inference->network(), *objective, *validation,
                                               options.data, task.views(*validation));
-      judge = std::make_unique<Validation>(Validation{*inference, *predictor, validation->size(),
-                                                      [&] { return task.evaluator(*validation, Depth::kQuick); }});
+      between_epochs = std::make_unique<Validation>(Validation{
+          *inference, *predictor, validation->size(), [&] { return task.evaluator(*validation, Depth::kQuick); }});
     }
     trainer = std::make_unique<Trainer>(trainer_options(options, stop_metric(options.stop, task)), comm, context, *step,
-                                        *train, task.augmentation(*train), judge.get());
+                                        *train, task.augmentation(*train), between_epochs.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
   if (resumed) log_info("going on from {}", resumed->path);

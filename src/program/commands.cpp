@@ -68,7 +68,7 @@ void refuse_overrides(const CommandLine& line) {
   for (const std::string& file : line.files) {
     const std::size_t key = file.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.");
     if (key == 0 || key == std::string::npos || file[key] != '=' || std::filesystem::exists(file)) continue;
-    user_error("{} is no file, and {} takes no keys: the run's own hold, which its checkpoint keeps", file,
+    user_error("{} is no file, and {} takes no options: the run's own hold, which its checkpoint keeps", file,
                line.command);
   }
 }

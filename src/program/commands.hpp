@@ -25,10 +25,11 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
 int command_evaluate(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
                      Communicator& comm);
 int command_predict(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
+int command_inspect(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
 int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
 int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
 int command_report(const CommandLine& line, const Task& task, const Reporter& reporter, Communicator& comm);
-int command_export(const CommandLine& line, Communicator& comm);
+int command_export(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
 
 /// Text to stdout on rank 0: what a command is for, printed where log lines are off, too.
 void print(const Communicator& comm, const std::string& text);

@@ -43,6 +43,14 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
   });
 }
 
+void Configuration::load_options(Communicator& comm, const std::vector<std::string>& overrides) {
+  agree(comm, [&] {
+    schema.load("", overrides);
+    set_hdf5_locking(options.data.hdf5_locking);
+  });
+  watch_hangs(comm);
+}
+
 void Configuration::load_text(Communicator& comm, const std::string& config, const std::string& where) {
   agree(comm, [&] {
     std::vector<std::string> overrides;

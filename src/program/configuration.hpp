@@ -19,6 +19,8 @@ struct Configuration {
 
   /// Reads the input file and the overrides, checks them, names the run; on all ranks.
   void load_input(Communicator& comm, const CommandLine& line);
+  /// Defaults but for the overrides, without an input file; on all ranks.
+  void load_options(Communicator& comm, const std::vector<std::string>& overrides);
   /// Takes the options from a resolved configuration.  Those that this version does not know are refused.
   void load_text(Communicator& comm, const std::string& config, const std::string& where);
 

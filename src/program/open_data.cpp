@@ -26,7 +26,30 @@ SampleRange share(const Communicator& comm, const Dataset& data) {
   return share_of_samples(data.size(), comm.rank(), comm.size());
 }
 
+/// Each rank reads its share of the samples and gives it to the others, where the set is held in memory.
+void fill_memory(Communicator& comm, Dataset& data) {
+  const std::span<float> memory = data.memory();
+  if (memory.empty()) return;
+  agree(comm, [&] { data.load(share(comm, data)); });
+  const std::int64_t elements = data.sample_elements();
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto [first, last] = share_of_samples(data.size(), rank, comm.size());
+    const auto part =
+        memory.subspan(static_cast<std::size_t>(first * elements), static_cast<std::size_t>((last - first) * elements));
+    comm.broadcast(std::as_writable_bytes(part), rank);
+  }
+}
+
 }  // namespace
+
+std::unique_ptr<Dataset> open_as_it_is(Communicator& comm, const Task& task, const std::vector<std::string>& files,
+                                       const std::string& what) {
+  std::string found = scan(comm, task, files, what, DataRole::kPredict);
+  std::unique_ptr<Dataset> data;
+  agree(comm, [&] { data = task.open(std::exchange(found, {}), what, DataRole::kPredict); });
+  fill_memory(comm, *data);
+  return data;
+}
 
 void check_shape(const Dataset& data, const Shape& expected, const std::string& what) {
   const auto [c, d, h, w] = data.sample_dims();
@@ -51,16 +74,7 @@ std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::ve
 }
 
 void complete(Communicator& comm, Dataset& data) {
-  if (const std::span<float> memory = data.memory(); !memory.empty()) {
-    agree(comm, [&] { data.load(share(comm, data)); });
-    const std::int64_t elements = data.sample_elements();
-    for (int rank = 0; rank < comm.size(); ++rank) {
-      const auto [first, last] = share_of_samples(data.size(), rank, comm.size());
-      const auto part = memory.subspan(static_cast<std::size_t>(first * elements),
-                                       static_cast<std::size_t>((last - first) * elements));
-      comm.broadcast(std::as_writable_bytes(part), rank);
-    }
-  }
+  fill_memory(comm, data);
   if (!data.wants_maxima()) return;
   std::vector<double> maxima;
   agree(comm, [&] {

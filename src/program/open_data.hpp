@@ -13,9 +13,13 @@ namespace petaflow {
 
 /// On all ranks: opens files or patterns, named `what` in errors ("data.train"), ready to be read.  Rank 0 alone scans
 /// them; the others open files only to read samples.  Throws on all ranks alike; user errors where files or samples are
-/// not as they must be, or have not the shape of the application's keys.
+/// not as they must be, or have not the shape that the application's options say.
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
                                    const std::string& what, DataRole role);
+
+/// The same, but samples may have any shape and need no labels, and are not divided by a training set's maxima.
+std::unique_ptr<Dataset> open_as_it_is(Communicator& comm, const Task& task, const std::vector<std::string>& files,
+                                       const std::string& what);
 
 /// Throws a user error where the samples of a set are not of the shape that the network takes.
 void check_shape(const Dataset& data, const Shape& expected, const std::string& what);

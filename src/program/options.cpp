@@ -18,6 +18,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("data.train", data.train);
   schema.add("data.validation", data.validation);
   schema.add("data.test", data.test);
+  schema.add("data.source", data.source);
   schema.add("data.shuffle", data.shuffle);
   schema.add("data.threads", data.threads, in_range(1, 64));
   schema.add("data.prefetch", data.prefetch, in_range(1, 64));

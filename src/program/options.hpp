@@ -50,7 +50,7 @@ struct CommonOptions {
   KernelOptions kernels;
 };
 
-/// Binds the keys to the options, which must outlive the schema.
+/// Binds options of input files to these, which must outlive the schema.
 void declare(Schema& schema, CommonOptions& options);
 
 /// What a module takes of them.
@@ -63,7 +63,7 @@ StepOptions step_options(const CommonOptions& options);
 /// @param metric  that training stops by
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
 
-/// What the checks of single keys cannot see; throws user errors.
+/// What the checks of single options cannot see; throws user errors.
 /// @param ranks that train together
 void check(const CommonOptions& options, int ranks);
 

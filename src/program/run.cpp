@@ -37,11 +37,12 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
   if (line.command == "train") return command_train(line, config, task, reporter, comm);
   if (line.command == "evaluate") return command_evaluate(line, config, task, reporter, comm);
   if (line.command == "predict") return command_predict(line, config, task, comm);
+  if (line.command == "inspect") return command_inspect(line, config, task, comm);
   if (line.command == "summary") return command_summary(line, config, task, comm);
   if (line.command == "bench") return command_bench(line, config, task, comm);
   if (line.command == "report") return command_report(line, task, reporter, comm);
   PETAFLOW_REQUIRE(line.command == "export", "the command line knows a command {}", line.command);
-  return command_export(line, comm);
+  return command_export(line, config, task, comm);
 }
 
 /// Kokkos passes over options that it does not know.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "report/html.hpp"
+#include "report/json_values.hpp"
 #include "report/page.hpp"
 
 namespace petaflow {
@@ -182,6 +183,16 @@ std::vector<WorkCategory> work_categories(const nlohmann::json& performance) {
   return all;
 }
 
+std::string sustained_text(const nlohmann::json& performance) {
+  const double gflops = number_at(performance, "gflops");
+  const double share = gflops / (number_at(performance, "peak_gflops_per_rank") * number_at(performance, "ranks"));
+  return share > 1 ? fmt::format(
+                         "{} GFLOP/s of direct convolutions, {:.2f} x what multiply-adds reach (Winograd's "
+                         "transforms need fewer)",
+                         readable(gflops, 3), share)
+                   : fmt::format("{} GFLOP/s, {:.0f} % of peak", readable(gflops, 3), 100 * share);
+}
+
 std::string performance_section(const std::vector<RunRecord>& runs) {
   std::vector<const RunRecord*> ended;
   for (const RunRecord& run : runs) {
@@ -192,14 +203,11 @@ std::string performance_section(const std::vector<RunRecord>& runs) {
   if (runs.size() == 1) {
     const nlohmann::json& p = ended[0]->performance;
     html = fmt::format(
-        "<p>{} weights, {} GFLOP per sample (forward and backward). Sustained {} GFLOP/s over all ranks ({} of peak), "
-        "at best {} "
+        "<p>{} weights, {} GFLOP per sample (forward and backward). Sustained over all ranks: {}; at best {} GFLOP/s "
         "between two lines of the log. Memory of rank 0: at most {} MiB, {} of them for activations and scratch.</p>\n",
         grouped(p.value("parameters", 0.0)), readable(1e-9 * p.value("flop_per_sample", 0.0), 3),
-        readable(p.value("gflops", 0.0), 3),
-        percent(p.value("gflops", 0.0), p.value("peak_gflops_per_rank", 0.0) * p.value("ranks", 1.0)),
-        readable(p.value("best_gflops", 0.0), 3), grouped(p.value("peak_resident_bytes", 0.0) / (1 << 20)),
-        grouped(p.value("arena_bytes", 0.0) / (1 << 20)));
+        html_escape(sustained_text(p)), readable(p.value("best_gflops", 0.0), 3),
+        grouped(p.value("peak_resident_bytes", 0.0) / (1 << 20)), grouped(p.value("arena_bytes", 0.0) / (1 << 20)));
   }
   html += bars(ended) + category_table(ended);
   if (runs.size() == 1) html += stages_table(ended[0]->performance);

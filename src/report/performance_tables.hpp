@@ -18,6 +18,10 @@ struct WorkCategory {
 /// what is fused into a convolution counts as one.  In the order of a step; without those of which there is nothing.
 std::vector<WorkCategory> work_categories(const nlohmann::json& performance);
 
+/// The rate over all ranks beside the processors' peak: "5.00 GFLOP/s, 50 % of peak".  Work is counted as direct
+/// convolutions do it; Winograd's transforms take fewer multiplications, so a rate above the peak is said to be that.
+std::string sustained_text(const nlohmann::json& performance);
+
 /// Bars, categories, and for one run the stages; empty where no run has ended.
 std::string performance_section(const std::vector<RunRecord>& runs);
 

@@ -20,14 +20,14 @@ class Reporter {
   /// For people, several lines.
   virtual std::string table(const Evaluator& evaluator) const = 0;
   /// All results: an object, kept in the run folder and printed by evaluate --json.
-  virtual nlohmann::json judgement(const Evaluator& evaluator) const = 0;
+  virtual nlohmann::json results(const Evaluator& evaluator) const = 0;
   /// What the report of a run shows beside them (curves, histograms, pictures): a compact object, kept in the run
   /// folder.
   virtual nlohmann::json curves(const Evaluator& /*evaluator*/) const { return nlohmann::json::object(); }
 
   /// The most important results of a run, for the head of its report.
   virtual std::vector<KeyNumber> key_numbers(const RunRecord& /*run*/) const { return {}; }
-  /// The application's sections of a report, from what judgement() and curves() left in the folders of the runs.  A run
+  /// The application's sections of a report, from what results() and curves() left in the folders of the runs.  A run
   /// without an evaluation is left out; runs[i] has the colour "s<i + 1>".
   virtual void add_sections(Page& /*page*/, const std::vector<RunRecord>& /*runs*/) const {}
 };

@@ -51,7 +51,7 @@ void write_evaluation(const std::string& folder, const EvaluationRecord& record)
                          {"files", record.files},
                          {"samples", record.samples},
                          {"loss", record.loss},
-                         {"judgement", record.judgement},
+                         {"results", record.results},
                          {"curves", record.curves},
                          {"seen_in_training", record.seen_in_training}};
   for (const NamedMetric& metric : record.evaluation.metrics) json["metrics"][metric.name] = metric.value;

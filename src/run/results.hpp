@@ -31,7 +31,7 @@ struct EvaluationRecord {
   std::int64_t samples = 0;
   double loss = 0;
   Evaluation evaluation;
-  nlohmann::json judgement, curves;  // of the application's report
+  nlohmann::json results, curves;  // of the application's report
 };
 
 /// evaluation.json.

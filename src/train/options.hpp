@@ -9,6 +9,7 @@ namespace petaflow {
 
 struct DataOptions {
   std::vector<std::string> train, validation, test;  // files or patterns
+  std::string source;                                // what they are and who has them: said where they are not there
   bool shuffle = true;
   int threads = 1;   // loader threads per rank, of idle priority
   int prefetch = 2;  // batches made ahead

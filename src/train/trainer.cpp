@@ -201,7 +201,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
 }
 
 // Of the metric to stop by: value (NaN: none), whether higher is better.  On rank 0.
-std::array<double, 2> Trainer::judge(Evaluation& evaluation, double loss) {
+std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double loss) {
   evaluation.metrics.push_back({"loss", loss, false});
   std::string text;
   for (const NamedMetric& m : evaluation.metrics) {
@@ -216,7 +216,7 @@ std::array<double, 2> Trainer::judge(Evaluation& evaluation, double loss) {
   return {metric->value, metric->higher_is_better ? 1.0 : 0.0};
 }
 
-// Judges the weights, and ends the run where the target is reached or patience ended.
+// Evaluates the weights, and ends the run where the target is reached or patience ended.
 StopRequest Trainer::validate() {
   const StopOptions& options = options_.stop;
   const Activity activity("validation", state_.step);
@@ -229,7 +229,7 @@ StopRequest Trainer::validate() {
   agree(comm_, [&] {
     if (comm_.rank() != 0) return;
     evaluation = evaluator->evaluate();
-    decisive = judge(evaluation, run.loss);
+    decisive = decisive_metric(evaluation, run.loss);
   });
   comm_.broadcast(std::as_writable_bytes(std::span(decisive)), 0);
   const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };

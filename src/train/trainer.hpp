@@ -86,7 +86,7 @@ class Trainer {
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
-  std::array<double, 2> judge(Evaluation& evaluation, double loss);
+  std::array<double, 2> decisive_metric(Evaluation& evaluation, double loss);
   Checkpoint checkpoint() const;
   void save_if_due();
   void save_at_end();

@@ -14,7 +14,7 @@ struct TrainingState {
   std::int64_t step = 0;             // steps done
   std::int64_t epoch = 0;            // of the next step
   std::int64_t epoch_step = 0;       // steps of it that are done
-  bool validation_due = false;       // the epoch or the run is at its end, and not judged yet
+  bool validation_due = false;       // the epoch or the run is at its end, and not validated yet
   std::int64_t steps_per_epoch = 0;  // what the cursor counts in
   bool ended = false;                // by target or patience, before the last step
   std::optional<double> best;        // of the metric to stop by

@@ -1,4 +1,4 @@
-// The judgement of a network between epochs.
+// The evaluation of a network between epochs.
 #pragma once
 
 #include <functional>
@@ -9,12 +9,12 @@
 
 namespace petaflow {
 
-/// What a trainer judges its weights with.  All must outlive the trainer.
+/// What a trainer evaluates its weights with.  All must outlive the trainer.
 struct Validation {
   Inference& inference;
   Predictor& predictor;  // of the network of `inference`
   std::int64_t samples = 0;
-  std::function<std::unique_ptr<Evaluator>()> evaluator;  // a new one for each judgement
+  std::function<std::unique_ptr<Evaluator>()> evaluator;  // a new one for each evaluation
 };
 
 }  // namespace petaflow

@@ -17,6 +17,10 @@ class Relu final : public Layer {
 
   Shape output(const Shape& x) const override { return x; }
   void lower(Lowering& ops) const override { ops.append(ActivationOp{negative_slope_}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    if (negative_slope_ == 0) return {"", fmt::format("F.relu({})", x[0].text)};
+    return {"", fmt::format("F.leaky_relu({}, {})", x[0].text, negative_slope_)};
+  }
 
  private:
   float negative_slope_;

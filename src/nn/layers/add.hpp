@@ -18,6 +18,9 @@ class Add final : public Layer {
     return {x[0]};
   }
   void lower(Lowering& ops) const override { ops.append(AddOp{std::make_unique<AddStage>()}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    return {"", fmt::format("{} + {}", x[0].text, x[1].text)};
+  }
 
   class AddStage final : public Stage {
    public:

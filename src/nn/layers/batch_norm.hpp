@@ -32,6 +32,12 @@ class BatchNorm final : public Layer {
     return {weight, bias, mean, variance};
   }
   void lower(Lowering& ops) const override { ops.append(BatchNormOp{options_}); }
+  PytorchLayer pytorch(const std::string& self, std::span<const PytorchValue> x) const override {
+    const int axes = pytorch_axes(x[0].shape);
+    return {fmt::format("nn.BatchNorm{}d({}, eps={}, momentum={}{})", axes == 0 ? 1 : axes, x[0].shape.c,
+                        options_.epsilon, options_.momentum, options_.affine ? "" : ", affine=False"),
+            fmt::format("{}({})", self, x[0].text)};
+  }
 
  private:
   BatchNormOptions options_;

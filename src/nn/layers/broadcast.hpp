@@ -19,6 +19,13 @@ class Broadcast final : public Layer {
     return {x.n, x.c, extent_.d, extent_.h, extent_.w};
   }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<BroadcastStage>()}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    const int axes = pytorch_axes({1, 1, extent_.d, extent_.h, extent_.w});
+    if (axes == 0) return {"", x[0].text};
+    return {"", fmt::format("{}.expand({})", pytorch_with_axes(x[0].text, 0, axes),
+                            axes == 3 ? fmt::format("-1, -1, {}, {}, {}", extent_.d, extent_.h, extent_.w)
+                                      : fmt::format("-1, -1, {}, {}", extent_.h, extent_.w))};
+  }
 
   class BroadcastStage final : public Stage {
    public:

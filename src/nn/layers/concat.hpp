@@ -22,6 +22,11 @@ class Concat final : public Layer {
     return {y};
   }
   void lower(Lowering& ops) const override { ops.append(ConcatOp{}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    std::string values;
+    for (const PytorchValue& value : x) values += (values.empty() ? "" : ", ") + value.text;
+    return {"", fmt::format("torch.cat([{}], 1)", values)};
+  }
 };
 
 }  // namespace petaflow

@@ -41,6 +41,14 @@ struct ConvOptions {
   }
 };
 
+/// What nn.Conv and nn.ConvTranspose take behind the window.
+inline std::string pytorch_arguments(const ConvOptions& options, int axes) {
+  return pytorch_argument("stride", options.stride, {1, 1, 1}, axes) +
+         pytorch_argument("padding", options.pad, {0, 0, 0}, axes) +
+         pytorch_argument("dilation", options.dilation, {1, 1, 1}, axes) +
+         (options.groups == 1 ? "" : fmt::format(", groups={}", options.groups)) + (options.bias ? "" : ", bias=False");
+}
+
 /// Cross-correlation.  x (N, C, D, H, W) -> y (N, filters, D', H', W'), D' = (D + 2 pad - dilation (kernel - 1) - 1) /
 /// stride + 1. weight (filters, C / groups, [kd,] kh, kw); bias (filters).
 class Conv final : public Layer {
@@ -79,6 +87,15 @@ class Conv final : public Layer {
   void lower(Lowering& ops) const override {
     ops.append(ConvOp{geometry(), options_.filters});
     if (options_.bias) ops.append(BiasOp{});
+  }
+
+  PytorchLayer pytorch(const std::string& self, std::span<const PytorchValue> x) const override {
+    const Shape& in = x[0].shape;
+    const int axes = in.d > 1 || options_.kernel.d > 1 ? 3 : 2;
+    return {fmt::format("nn.Conv{}d({}, {}, {}{})", axes, in.c, options_.filters, pytorch_tuple(options_.kernel, axes),
+                        pytorch_arguments(options_, axes)),
+            pytorch_with_axes(fmt::format("{}({})", self, pytorch_with_axes(x[0].text, pytorch_axes(in), axes)), axes,
+                              pytorch_axes(output(in)))};
   }
 
  private:

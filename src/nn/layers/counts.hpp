@@ -26,6 +26,11 @@ class Counts final : public Layer {
 
   Shape output(const Shape& x) const override { return x; }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<CountStage>(scale_)}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    if (scale_ == CountScale::kLog1p) return {"", fmt::format("torch.log1p({}.float())", x[0].text)};
+    return {"",
+            fmt::format("({0} / {0}.float().mean(tuple(range(1, {0}.dim())), keepdim=True)).nan_to_num()", x[0].text)};
+  }
 
   class CountStage final : public Stage {
    public:

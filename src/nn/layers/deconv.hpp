@@ -52,6 +52,17 @@ class Deconv final : public Layer {
     if (options_.bias) ops.append(BiasOp{});
   }
 
+  PytorchLayer pytorch(const std::string& self, std::span<const PytorchValue> x) const override {
+    const Shape& in = x[0].shape;
+    const int axes = in.d > 1 || options_.kernel.d > 1 ? 3 : 2;
+    return {fmt::format("nn.ConvTranspose{}d({}, {}, {}{}{})", axes, in.c, options_.filters,
+                        pytorch_tuple(options_.kernel, axes),
+                        pytorch_argument("output_padding", options_.output_padding, {0, 0, 0}, axes),
+                        pytorch_arguments(options_, axes)),
+            pytorch_with_axes(fmt::format("{}({})", self, pytorch_with_axes(x[0].text, pytorch_axes(in), axes)), axes,
+                              pytorch_axes(output(in)))};
+  }
+
  private:
   /// The extent of y in a direction.
   std::int64_t along(std::int64_t Extent::* d, std::int64_t in) const {

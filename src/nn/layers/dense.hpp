@@ -21,6 +21,13 @@ class Dense final : public Layer {
     ops.append(DenseOp{outputs_});
     ops.append(BiasOp{});
   }
+  PytorchLayer pytorch(const std::string& self, std::span<const PytorchValue> x) const override {
+    const int axes = pytorch_axes(x[0].shape);
+    const std::string flat = axes == 0   ? x[0].text
+                             : axes == 2 ? x[0].text + ".permute(0, 2, 3, 1).flatten(1)"
+                                         : x[0].text + ".permute(0, 2, 3, 4, 1).flatten(1)";
+    return {fmt::format("nn.Linear({}, {})", x[0].shape.sample_size(), outputs_), fmt::format("{}({})", self, flat)};
+  }
 
  private:
   std::int64_t outputs_;

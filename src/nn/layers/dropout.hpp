@@ -19,6 +19,9 @@ class Dropout final : public Layer {
   void lower(Lowering& ops) const override {
     if (probability_ > 0) ops.append(DropoutOp{probability_});
   }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    return {"", fmt::format("F.dropout({}, {}, self.training)", x[0].text, probability_)};
+  }
 
  private:
   float probability_;

@@ -19,6 +19,11 @@ class PeriodicPad final : public Layer {
     return {x.n, x.c, x.d, x.h, x.w + 2 * pad_};
   }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<PadStage>(pad_)}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    const int from = pytorch_axes(x[0].shape), axes = pytorch_axes(output(x[0].shape));
+    return {"", fmt::format("F.pad({}, ({}, {}{}), mode=\"circular\")", pytorch_with_axes(x[0].text, from, axes), pad_,
+                            pad_, axes == 3 ? ", 0, 0, 0, 0" : ", 0, 0")};
+  }
 
   class PadStage final : public Stage {
    public:

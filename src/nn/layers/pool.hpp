@@ -42,6 +42,15 @@ class Pool final : public Layer {
     return {x.n, x.c, out.d, out.h, out.w};
   }
   void lower(Lowering& ops) const override { ops.append(PoolOp{geometry_}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    const Shape& in = x[0].shape;
+    const int axes = in.d > 1 || geometry_.window.d > 1 ? 3 : 2;
+    const std::string value =
+        fmt::format("F.{}_pool{}d({}, {}, {}, {})", geometry_.kind == PoolKind::kMax ? "max" : "avg", axes,
+                    pytorch_with_axes(x[0].text, pytorch_axes(in), axes), pytorch_tuple(geometry_.window, axes),
+                    pytorch_tuple(geometry_.stride, axes), pytorch_tuple(geometry_.pad, axes));
+    return {"", pytorch_with_axes(value, axes, pytorch_axes(output(in)))};
+  }
 
  private:
   PoolGeometry geometry_;
@@ -58,6 +67,12 @@ class GlobalPool final : public Layer {
   }
   void lower(Lowering& ops) const override {
     ops.append(PoolOp{{kind_, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}}});  // a window of 0 is the whole map
+  }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    const int axes = pytorch_axes(x[0].shape);
+    if (axes == 0) return {"", x[0].text};
+    return {"", fmt::format("{}.{}({})", x[0].text, kind_ == PoolKind::kMax ? "amax" : "mean",
+                            axes == 3 ? "(2, 3, 4)" : "(2, 3)")};
   }
 
  private:

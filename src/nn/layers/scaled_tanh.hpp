@@ -19,6 +19,9 @@ class ScaledTanh final : public Layer {
 
   Shape output(const Shape& x) const override { return x; }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<TanhStage>(scale_)}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    return {"", fmt::format("{} * torch.tanh({})", scale_, x[0].text)};
+  }
 
   class TanhStage final : public Stage {
    public:

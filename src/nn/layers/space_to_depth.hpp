@@ -26,6 +26,13 @@ class SpaceToDepth final : public Layer {
     return {x.n, b * b * b * x.c, x.d / b, x.h / b, x.w / b};
   }
   void lower(Lowering& ops) const override { ops.append(StageOp{std::make_unique<BlockStage>(block_)}); }
+  PytorchLayer pytorch(const std::string& /*self*/, std::span<const PytorchValue> x) const override {
+    const Shape &in = x[0].shape, out = output(in);
+    const std::string value = fmt::format(
+        "{}.reshape(-1, {}, {}, {b}, {}, {b}, {}, {b}).permute(0, 3, 5, 7, 1, 2, 4, 6).reshape(-1, {}, {}, {}, {})",
+        x[0].text, in.c, out.d, out.h, out.w, out.c, out.d, out.h, out.w, fmt::arg("b", block_));
+    return {"", pytorch_with_axes(value, 3, pytorch_axes(out))};
+  }
 
   class BlockStage final : public Stage {
    public:

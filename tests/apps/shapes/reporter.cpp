@@ -1,8 +1,8 @@
 #include "shapes/reporter.hpp"
 
 #include "report/comparison.hpp"
+#include "report/evaluated_runs.hpp"
 #include "report/html.hpp"
-#include "report/judged_runs.hpp"
 #include "report/metric_json.hpp"
 #include "shapes/evaluator.hpp"
 
@@ -25,7 +25,7 @@ std::string ShapesReporter::table(const Evaluator& evaluator) const {
   return text;
 }
 
-nlohmann::json ShapesReporter::judgement(const Evaluator& evaluator) const {
+nlohmann::json ShapesReporter::results(const Evaluator& evaluator) const {
   const ShapesEvaluator& shapes = of_shapes(evaluator);
   nlohmann::json json;
   put(json, "iou", shapes.iou());
@@ -37,29 +37,29 @@ nlohmann::json ShapesReporter::judgement(const Evaluator& evaluator) const {
 }
 
 std::vector<KeyNumber> ShapesReporter::key_numbers(const RunRecord& run) const {
-  const nlohmann::json* judgement = evaluation_part(run, "judgement");
-  if (judgement == nullptr) return {};
-  const Metric iou = metric_at(*judgement, "iou");
+  const nlohmann::json* results = evaluation_part(run, "results");
+  if (results == nullptr) return {};
+  const Metric iou = metric_at(*results, "iou");
   if (!iou.value) return {};
-  return {{"intersection over union", grouped(*iou.value, 3), judged_set(run)}};
+  return {{"intersection over union", grouped(*iou.value, 3), evaluated_set(run)}};
 }
 
 void ShapesReporter::add_sections(Page& page, const std::vector<RunRecord>& runs) const {
-  const std::vector<JudgedRun> judged = judged_runs(runs);
-  if (judged.empty()) return;
+  const std::vector<EvaluatedRun> evaluated = evaluated_runs(runs);
+  if (evaluated.empty()) return;
   std::vector<std::string> names;
-  for (const JudgedRun& one : judged) names.push_back(html_escape(one.run->name));
+  for (const EvaluatedRun& one : evaluated) names.push_back(html_escape(one.run->name));
   ComparisonRows rows(names);
   const auto add = [&](const std::string& what, const std::string& metric) {
     std::vector<std::string> cells;
-    for (const JudgedRun& one : judged) cells.push_back(with_error(metric_at(one.judgement(), metric)));
+    for (const EvaluatedRun& one : evaluated) cells.push_back(with_error(metric_at(one.results(), metric)));
     rows.add(what, cells);
   };
   add("accuracy of the kind", "accuracy");
   add("intersection over union", "iou");
   for (std::size_t c = 0; c < kMapClasses; ++c) add("of " + class_name(c), "iou_" + class_name(c));
   const auto no_more = [](const nlohmann::json&) { return std::string(); };
-  page.section("Result", judged_sets(judged, "images", no_more) +
+  page.section("Result", evaluated_sets(evaluated, "images", no_more) +
                              petaflow::table(rows.rows(), "Kinds of shapes, and the pixels that they cover."));
 }
 

@@ -57,9 +57,9 @@ TEST_F(ShapesProgram, LearnsMapAndKindFromImagesToPredictions) {
   ASSERT_EQ(trained.code, 0) << trained.err;
   for (const int ranks : {1, 2}) {
     const std::string file = "predictions" + std::to_string(ranks) + ".h5";
-    const Outcome judged = run("evaluate runs/a data/shapes/test.h5 --json", ranks);
-    ASSERT_EQ(judged.code, 0) << judged.err;
-    const nlohmann::json json = nlohmann::json::parse(judged.out);
+    const Outcome evaluated = run("evaluate runs/a data/shapes/test.h5 --json", ranks);
+    ASSERT_EQ(evaluated.code, 0) << evaluated.err;
+    const nlohmann::json json = nlohmann::json::parse(evaluated.out);
     ASSERT_EQ(run("predict runs/a data/shapes/test.h5 -o " + file, ranks).code, 0);
     const Hdf5File known = Hdf5File::open((folder_ / "data/shapes/test.h5").string());
     const Hdf5File found = Hdf5File::open((folder_ / file).string());

@@ -1,0 +1,136 @@
+#include "program/train_checks.hpp"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "comm/agree.hpp"
+#include "comm/self.hpp"
+#include "config/document.hpp"
+#include "data/files.hpp"
+#include "io/log.hpp"
+#include "io/progress.hpp"
+#include "program/open_data.hpp"
+#include "run/manifest.hpp"
+
+namespace petaflow {
+namespace {
+
+/// Whether another value of an option makes another network, or shows it other samples.
+bool changes_what_is_learnt(const std::string& option) {
+  static const std::set<std::string> harmless = {"data.threads",  "data.prefetch",   "data.hdf5_locking",
+                                                 "data.cache_gb", "data.validation", "data.test",
+                                                 "data.source"};
+  if (harmless.contains(option)) return false;
+  return option == "precision" || option == "kernels.f32" || option.starts_with("data.") ||
+         option.starts_with("model.") || option.starts_with("augment.");
+}
+
+}  // namespace
+
+void check_source(const DataOptions& data, Communicator& comm) {
+  agree(comm, [&] {
+    if (comm.rank() != 0 || data.source.empty()) return;
+    try {
+      expand_files(data.train, "data.train");
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}; they are {}", error.what(), data.source));
+    }
+  });
+}
+
+void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
+  const std::vector<std::string>& test = options.data.test;
+  if (test.empty()) return;
+  if (line.check) {
+    const auto data = open_data(comm, task, test, "data.test", DataRole::kEvaluate);
+    check_all(comm, *data, "data.test");
+    return;
+  }
+  agree(comm, [&] {
+    if (comm.rank() != 0) return;
+    const std::string found = task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
+    check_shape(*task.open(found, "data.test", DataRole::kEvaluate), task.sample_shape(), "data.test");
+  });
+}
+
+void check_batch(std::int64_t batch, const Dataset& train) {
+  if (batch <= train.size()) return;
+  user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", batch,
+             format_count(train.size(), "sample"), train.size());
+}
+
+std::string stop_metric(const StopOptions& options, const Task& task) {
+  return options.metric.empty() ? task.metrics().front() : options.metric;
+}
+
+void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
+                  const Network& network) {
+  std::vector<std::string> names = task.metrics();
+  names.emplace_back("loss");
+  const std::string metric = stop_metric(options, task);
+  if (std::ranges::find(names, metric) == names.end()) {
+    user_error("stop.metric \"{}\" is unknown; the metrics of {} are {}", metric, task.name(), fmt::join(names, ", "));
+  }
+  if (!options.needs_metric() || comm.rank() != 0) return;
+  PredictedBatch zeros;
+  for (std::size_t i = 0; i < network.outputs(); ++i) {
+    const Shape sample = network.output(i).shape.with_batch(1);
+    const std::vector<float> values(static_cast<std::size_t>(sample.elements()));
+    zeros.outputs.push_back({sample, values, values});
+  }
+  for (const TargetSpec& target : validation->targets()) {
+    zeros.targets.push_back({target, std::vector<std::byte>(target.bytes())});
+  }
+  const std::unique_ptr<Evaluator> evaluator = task.evaluator(*validation, Depth::kQuick);
+  for (std::int64_t sample = 0; sample < validation->size(); ++sample) {
+    zeros.indices = {sample};
+    evaluator->add(zeros);
+  }
+  SelfCommunicator alone;
+  evaluator->merge(alone);
+  const auto undefined = evaluator->evaluate().undefined;
+  if (const auto found = undefined.find(metric); found != undefined.end()) {
+    user_error(
+        "the training is to stop by {}, which has no value on data.validation: {}; set stop.metric to another one",
+        metric, found->second);
+  }
+}
+
+void check_changes(const Configuration& config, const ResumePoint& point) {
+  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data.train);
+  std::map<std::string, std::string> old;
+  for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
+    old[entry.key] = to_toml(entry.value);
+  }
+  for (const Entry& entry : parse_document(config.schema.resolved(), "the input file")) {
+    const std::string& before = old[entry.key];
+    const std::string now = to_toml(entry.value);
+    if (before.empty() || now == before) continue;  // an option that older versions had not
+    const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
+    if (changes_what_is_learnt(entry.key)) refused.push_back(change);
+    if (!changes_what_is_learnt(entry.key)) log_info("changed since the checkpoint: {}", change);
+  }
+  if (refused.empty()) return;
+  if (!config.options.resume.accept_changes) {
+    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", point.path,
+               fmt::join(refused, "; "));
+  }
+  for (const std::string& change : refused) log_info("changed since the checkpoint, and accepted: {}", change);
+}
+
+void warn_of_common_files(const DataOptions& data) {
+  for (const auto& [name, files] :
+       {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {
+    const std::vector<std::string> common = common_files(data.train, *files);
+    if (common.empty()) continue;
+    const std::string others = common.size() > 1 ? fmt::format(" and {} more", common.size() - 1) : "";
+    log_warning("{} and data.train have files in common: {}{}", name, common.front(), others);
+  }
+}
+
+}  // namespace petaflow

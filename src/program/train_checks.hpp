@@ -1,0 +1,41 @@
+// What train refuses or warns of before it begins.
+#pragma once
+
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "data/dataset.hpp"
+#include "nn/network.hpp"
+#include "program/command_line.hpp"
+#include "program/configuration.hpp"
+#include "program/task.hpp"
+#include "run/folder.hpp"
+
+namespace petaflow {
+
+/// On all ranks: where data.train is not there and the input file says where it comes from, the user error says so.
+void check_source(const DataOptions& data, Communicator& comm);
+
+/// On all ranks.  The test set is read at the end: it is looked into now, so that its faults are not found then.  With
+/// --check all of its samples are read.
+void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm);
+
+/// A batch that the set cannot fill would be trained on as a smaller one: a user error.
+void check_batch(std::int64_t batch, const Dataset& train);
+
+/// The metric that training stops by and keeps the best of.
+std::string stop_metric(const StopOptions& options, const Task& task);
+
+/// Throws a user error where the metric to stop by is none, or, on rank 0, has no value on the validation set: that
+/// does not depend on the predictions.
+void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
+                  const Network& network);
+
+/// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
+/// is learnt; otherwise the run goes on with the new values and says so.
+void check_changes(const Configuration& config, const ResumePoint& point);
+
+/// Metrics of samples that are learnt from say little.
+void warn_of_common_files(const DataOptions& data);
+
+}  // namespace petaflow
