@@ -14,7 +14,7 @@ namespace petaflow {
 class Arena {
  public:
   Arena() = default;
-  /// Plans the blocks and allocates.  Throws a failure naming the bytes asked for and the largest blocks.
+  /// Plans the blocks and allocates.  Throws a user error naming the bytes asked for and the largest blocks.
   /// @param touch  false: on the host, pages that nobody writes to take no memory
   explicit Arena(std::vector<MemoryBlock> blocks, bool touch = true);
   ~Arena();
