@@ -9,5 +9,5 @@ say "Configuring and building (log: build/log/build-host.log)"
 configure host
 build host all
 say "Running the tests"
-# On a machine of two cores one test at a time: most of them use both.
-ctest --test-dir build/host --output-on-failure --no-tests=error "$@"
+# Each says how many cores it takes.
+ctest --test-dir build/host -j "$(nproc)" --output-on-failure --no-tests=error "$@"

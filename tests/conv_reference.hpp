@@ -49,24 +49,25 @@ class ConvReference {
     const std::int64_t in_group = case_.in_channels / g.groups, out_group = case_.out_channels / g.groups;
     for (std::int64_t n = 0; n < case_.n; ++n)
       for (std::int64_t k = 0; k < case_.out_channels; ++k)
-        for (std::int64_t od = 0; od < out_.d; ++od)
-          for (std::int64_t oh = 0; oh < out_.h; ++oh)
-            for (std::int64_t ow = 0; ow < out_.w; ++ow)
-              for (std::int64_t c = 0; c < in_group; ++c)
-                for (std::int64_t td = 0; td < g.kernel.d; ++td)
-                  for (std::int64_t th = 0; th < g.kernel.h; ++th)
-                    for (std::int64_t tw = 0; tw < g.kernel.w; ++tw) {
-                      const std::int64_t id = od * g.stride.d + td * g.dilation.d - g.pad_begin.d;
-                      const std::int64_t ih = oh * g.stride.h + th * g.dilation.h - g.pad_begin.h;
+        for (std::int64_t c = 0; c < in_group; ++c)
+          for (std::int64_t td = 0; td < g.kernel.d; ++td)
+            for (std::int64_t th = 0; th < g.kernel.h; ++th)
+              for (std::int64_t tw = 0; tw < g.kernel.w; ++tw)
+                for (std::int64_t od = 0; od < out_.d; ++od)
+                  for (std::int64_t oh = 0; oh < out_.h; ++oh) {
+                    const std::int64_t id = od * g.stride.d + td * g.dilation.d - g.pad_begin.d;
+                    const std::int64_t ih = oh * g.stride.h + th * g.dilation.h - g.pad_begin.h;
+                    if (id < 0 || id >= case_.in.d || ih < 0 || ih >= case_.in.h) continue;
+                    const std::int64_t channel = k / out_group * in_group + c;
+                    const std::int64_t w = (((k * in_group + c) * g.kernel.d + td) * g.kernel.h + th) * g.kernel.w + tw;
+                    const std::int64_t x =
+                        (((n * case_.in_channels + channel) * case_.in.d + id) * case_.in.h + ih) * case_.in.w;
+                    const std::int64_t y = (((n * case_.out_channels + k) * out_.d + od) * out_.h + oh) * out_.w;
+                    for (std::int64_t ow = 0; ow < out_.w; ++ow) {
                       const std::int64_t iw = ow * g.stride.w + tw * g.dilation.w - g.pad_begin.w;
-                      if (id < 0 || id >= case_.in.d || ih < 0 || ih >= case_.in.h || iw < 0 || iw >= case_.in.w)
-                        continue;
-                      const std::int64_t channel = k / out_group * in_group + c;
-                      f(size((((n * case_.in_channels + channel) * case_.in.d + id) * case_.in.h + ih) * case_.in.w +
-                             iw),
-                        size((((k * in_group + c) * g.kernel.d + td) * g.kernel.h + th) * g.kernel.w + tw),
-                        size((((n * case_.out_channels + k) * out_.d + od) * out_.h + oh) * out_.w + ow));
+                      if (iw >= 0 && iw < case_.in.w) f(size(x + iw), size(w), size(y + ow));
                     }
+                  }
   }
 
   cases::ConvCase case_;

@@ -85,6 +85,7 @@ class Fixture {
     graph.add<Probe>("probe", c.x.with_batch(1));
     c.add(graph);
     options.batch = c.x.n;
+    options.fills_dead = true;
     network = std::make_unique<Network>(graph, options, context, tuning);
     samples.resize(static_cast<std::size_t>(c.x.n));
     std::iota(samples.begin(), samples.end(), 100);

@@ -26,6 +26,7 @@ struct Built {
   /// @param reference  before its backward pass
   Built(const RandomNetwork& reference, NetworkOptions options) {
     options.batch = kBatch;
+    options.fills_dead = true;
     StepState state;
     state.sample = samples.data();
     step.set(state);

@@ -41,6 +41,7 @@ struct OnePass {
   OnePass(const Case& c, const NetworkOptions& given) {
     NetworkOptions options = given;
     options.batch = c.batch;
+    options.fills_dead = true;
     Context context;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(c.batch));
     std::iota(indices.begin(), indices.end(), 7);

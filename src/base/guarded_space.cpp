@@ -17,6 +17,8 @@
 #include <impl/Kokkos_MemorySpace.hpp>
 #include <impl/Kokkos_SharedAlloc_timpl.hpp>
 
+#include "base/unwritten.hpp"
+
 namespace petaflow {
 namespace {
 
@@ -24,8 +26,6 @@ constexpr int kExitCode = 98;
 constexpr std::size_t kPage = 4096;
 // Addresses are never used again, so that memory which was freed stays recognisable; nothing but addresses is reserved.
 constexpr std::size_t kRegion = std::size_t{8} << 40;
-// NaN as f32, f64, f16 and bf16, and an unlikely whole number.
-constexpr std::uint16_t kFresh = 0xFFE5;
 
 struct Block {
   std::byte* pages = nullptr;  // closed ones follow
@@ -147,9 +147,9 @@ bool is_fresh(const void* memory, std::size_t bytes) {
   const auto* at = static_cast<const unsigned char*>(memory);
   for (std::size_t i = 0; i < bytes; ++i) {
     const bool odd = (reinterpret_cast<std::uintptr_t>(at + i) & 1) != 0;
-    if (at[i] != (odd ? kFresh >> 8 : kFresh & 0xFF)) return false;
+    if (at[i] != (odd ? kUnwritten >> 8 : kUnwritten & 0xFF)) return false;
   }
-  return bytes >= sizeof kFresh;
+  return bytes >= sizeof kUnwritten;
 }
 
 }  // namespace
@@ -168,7 +168,7 @@ void* GuardedSpace::allocate(const char* label, std::size_t bytes, std::size_t l
   block.label = label;
   next_pages += block.page_bytes + kPage;
   if (mprotect(block.pages, block.page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
-  std::fill_n(reinterpret_cast<std::uint16_t*>(block.pages), block.page_bytes / sizeof kFresh, kFresh);
+  std::fill_n(reinterpret_cast<std::uint16_t*>(block.pages), block.page_bytes / sizeof kUnwritten, kUnwritten);
   if (kernels == 0) mprotect(block.pages, block.page_bytes, PROT_NONE);
   return live.emplace(block.pages, block).first->second.begin;
 }

@@ -12,6 +12,7 @@
 
 #include "base/context.hpp"
 #include "base/error.hpp"
+#include "base/unwritten.hpp"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -25,10 +26,15 @@ namespace petaflow {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kPoisons = kOnHost;
+#else
+constexpr bool kPoisons = false;
+#endif
 
 }  // namespace
 
-Arena::Arena(std::vector<MemoryBlock> blocks, bool touch) : blocks_(std::move(blocks)) {
+Arena::Arena(std::vector<MemoryBlock> blocks, bool touch, bool fill) : blocks_(std::move(blocks)), fill_(fill) {
   const std::size_t planned = kFront + plan_memory(blocks_);
   size_bytes_ = (planned + kHugePage - 1) / kHugePage * kHugePage;
   try {
@@ -79,6 +85,7 @@ void Arena::swap(Arena& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(first_, other.first_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(fill_, other.fill_);
   std::swap(moment_, other.moment_);
 }
 
@@ -100,22 +107,28 @@ std::size_t Arena::huge_page_bytes() const {
   return std::min(kib * 1024, size_bytes_);
 }
 
-void Arena::enter([[maybe_unused]] int moment) {
-#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
-  const auto alive = [&](const MemoryBlock& block) { return block.first <= moment && moment <= block.last; };
+void Arena::fill(const MemoryBlock& block) const {
+  using Words = Kokkos::View<std::uint16_t*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  const Words words(reinterpret_cast<std::uint16_t*>(first_ + kFront + block.offset), block.size_bytes / 2);
+  Kokkos::deep_copy(words, kUnwritten);
+}
+
+void Arena::enter(int moment) {
+  if (!kPoisons && !fill_) return;
+  const auto alive_at = [](const MemoryBlock& block, int when) { return block.first <= when && when <= block.last; };
   for (const MemoryBlock& block : blocks_) {
-    if (kOnHost && !alive(block)) ASAN_POISON_MEMORY_REGION(first_ + kFront + block.offset, block.size_bytes);
+    if (fill_ && alive_at(block, moment_) && !alive_at(block, moment)) fill(block);
   }
   for (const MemoryBlock& block : blocks_) {
-    if (!kOnHost || !alive(block)) continue;
-    ASAN_UNPOISON_MEMORY_REGION(first_ + kFront + block.offset, block.size_bytes);
-    if (block.first == moment && moment_ != moment) {
-      auto* values = reinterpret_cast<float*>(first_ + kFront + block.offset);
-      std::fill_n(values, block.size_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
-    }
+    if (kPoisons && !alive_at(block, moment))
+      ASAN_POISON_MEMORY_REGION(first_ + kFront + block.offset, block.size_bytes);
+  }
+  for (const MemoryBlock& block : blocks_) {
+    if (!alive_at(block, moment)) continue;
+    if (kPoisons) ASAN_UNPOISON_MEMORY_REGION(first_ + kFront + block.offset, block.size_bytes);
+    if (fill_ && block.first == moment && moment_ != moment) fill(block);
   }
   moment_ = moment;
-#endif
 }
 
 }  // namespace petaflow

@@ -9,14 +9,14 @@
 namespace petaflow {
 
 /// Memory in the execution space's memory, on huge pages where the host has them, touched once.
-/// Under AddressSanitizer the bytes that belong to no living block are poisoned; in debug builds a block that comes to
-/// life is filled with NaN.
+/// Under AddressSanitizer the bytes that belong to no living block are poisoned.
 class Arena {
  public:
   Arena() = default;
   /// Plans the blocks and allocates.  Throws a user error naming the bytes asked for and the largest blocks.
   /// @param touch  false: on the host, pages that nobody writes to take no memory
-  explicit Arena(std::vector<MemoryBlock> blocks, bool touch = true);
+  /// @param fill   a block is filled with NaN where its life begins, and where it ends
+  explicit Arena(std::vector<MemoryBlock> blocks, bool touch = true, bool fill = false);
   ~Arena();
   Arena(Arena&& other) noexcept { swap(other); }
   Arena& operator=(Arena&& other) noexcept {
@@ -39,12 +39,14 @@ class Arena {
   static constexpr std::size_t kFront = 4096;
 
   void swap(Arena& other) noexcept;
+  void fill(const MemoryBlock& block) const;
 
   std::vector<MemoryBlock> blocks_;
   std::byte* memory_ = nullptr;  // as allocated
   std::byte* first_ = nullptr;   // the first huge page of it
   std::size_t size_bytes_ = 0;
-  [[maybe_unused]] int moment_ = kForever - 1;
+  bool fill_ = false;
+  int moment_ = kForever - 1;
 };
 
 }  // namespace petaflow

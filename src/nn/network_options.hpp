@@ -28,6 +28,13 @@ struct KernelOptions {
   double cache_share = kCacheShare;
 };
 
+/// Builds for finding mistakes: all networks fill what is not alive.
+#ifdef NDEBUG
+inline constexpr bool kFillsDead = false;
+#else
+inline constexpr bool kFillsDead = true;
+#endif
+
 struct NetworkOptions {
   std::int64_t batch = 1;      // slots of one forward and backward pass
   std::int64_t recompute = 1;  // segments that make their values again for backward instead of keeping them; 1: none
@@ -36,7 +43,8 @@ struct NetworkOptions {
   bool backward = true;      // false: inference only, less memory
   bool fixed_order = false;  // the same order of all sums, and so the same bits, on any number of threads
   KernelOptions kernels;
-  bool runs = true;  // false: only to be looked at; its memory is asked for but not touched
+  bool runs = true;              // false: only to be looked at; its memory is asked for but not touched
+  bool fills_dead = kFillsDead;  // what is not alive yet, or no longer, is NaN: for tests
 };
 
 }  // namespace petaflow

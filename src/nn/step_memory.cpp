@@ -131,7 +131,7 @@ StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, 
       own.temporary.back() = add(name + " gradient to add", elements * size_of(x.type), last);
     }
   }
-  arena_ = Arena(std::move(blocks), options.runs);
+  arena_ = Arena(std::move(blocks), options.runs, options.runs && options.fills_dead);
 }
 
 Tensor StepMemory::slice(std::size_t root, std::int64_t begin, std::int64_t end, std::byte* memory) const {
