@@ -69,7 +69,7 @@ std::string assignment(const std::string& layer, const std::string& module) {
                              : fmt::format("{}.add_module(\"{}\", {})", owner, name, module);
 }
 
-std::string name_of(GraphValue value) { return fmt::format("x{}", value.index); }
+std::string variable_of(GraphValue value) { return fmt::format("x{}", value.index); }
 
 /// "(N, 3, 64, 64)"
 std::string shape_of(const Shape& shape) {
@@ -81,7 +81,7 @@ std::string shape_of(const Shape& shape) {
 
 PytorchLayer layer_of(const Graph& graph, const Graph::Node& node) {
   std::vector<PytorchValue> x;
-  for (const GraphValue value : node.inputs) x.push_back({name_of(value), graph.shape(value)});
+  for (const GraphValue value : node.inputs) x.push_back({variable_of(value), graph.shape(value)});
   try {
     return node.layer->pytorch(module_of(node.name), x);
   } catch (const Error& error) {
@@ -107,7 +107,7 @@ std::string pytorch_twin(const Graph& graph, const std::string& head, const std:
   for (const Graph::Node& node : graph.nodes()) {
     const PytorchLayer layer = layer_of(graph, node);
     std::vector<std::string> given;
-    for (const GraphValue value : node.outputs) given.push_back(name_of(value));
+    for (const GraphValue value : node.outputs) given.push_back(variable_of(value));
     forward += fmt::format("        {} = {}  # {}{}\n", fmt::join(given, ", "), layer.value,
                            layer.module.empty() ? node.name + ": " : "", shape_of(node.output));
     if (!layer.module.empty()) modules.emplace_back(node.name, layer.module);
@@ -129,7 +129,7 @@ std::string pytorch_twin(const Graph& graph, const std::string& head, const std:
 
   std::vector<std::string> outputs, shapes;
   for (const GraphValue value : graph.outputs()) {
-    outputs.push_back(name_of(value));
+    outputs.push_back(variable_of(value));
     shapes.push_back(shape_of(graph.shape(value)));
   }
   return fmt::format(

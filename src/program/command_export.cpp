@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 std::string twin_path(const std::string& weights) { return fs::path(weights).replace_extension(".py").string(); }
 
-void check_names(const CommandLine& line) {
+void check_outputs(const CommandLine& line) {
   if (!line.output.ends_with(".safetensors")) {
     user_error("export writes safetensors: name a file that ends in .safetensors instead of {}", line.output);
   }
@@ -52,7 +52,7 @@ int command_export(const CommandLine& line, Configuration& config, const Task& t
   Checkpoint checkpoint;
   agree(comm, [&] {
     if (comm.rank() != 0) return;
-    check_names(line);
+    check_outputs(line);
     checkpoint = load_checkpoint(path);
     if (line.pytorch && checkpoint.config.empty()) {
       user_error("{} holds weights but no configuration, so its network is not known: leave out --pytorch", path);

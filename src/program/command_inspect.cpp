@@ -123,7 +123,7 @@ void add_ranks(Communicator& comm, Contents& contents) {
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
-std::string table(const std::string& what, const std::vector<Summary>& summaries) {
+std::string ranges_table(const std::string& what, const std::vector<Summary>& summaries) {
   std::vector<std::vector<std::string>> rows = {{what, "smallest", "largest", "mean", "zeros"}};
   for (std::size_t i = 0; i < summaries.size(); ++i) {
     const Summary& s = summaries[i];
@@ -142,7 +142,7 @@ std::string describe(const TargetSummary& target) {
     text += fmt::format("\n{} {}: {:.0f}{} ({})", target.spec.name, i, target.classes[i], map ? " pixels" : "",
                         percent(target.classes[i], all));
   }
-  return text + table(boxes ? "number of " + target.spec.name : target.spec.name, target.numbers);
+  return text + ranges_table(boxes ? "number of " + target.spec.name : target.spec.name, target.numbers);
 }
 
 std::string describe(const Dataset& data, const Contents& contents) {
@@ -157,7 +157,7 @@ std::string describe(const Dataset& data, const Contents& contents) {
                         percent(contents.unknown, static_cast<double>(data.size())));
   }
   for (const TargetSummary& target : contents.targets) text += describe(target);
-  return text + table("channel", contents.channels);
+  return text + ranges_table("channel", contents.channels);
 }
 
 }  // namespace
