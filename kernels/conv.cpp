@@ -80,7 +80,7 @@ static Impls list_impls(Pass pass, const Kind& kind) {
     if ((listed) && std::ranges::find(list, &(impl)) == list.end()) list.push_back(&(impl)); \
   })
   const bool weights = pass == Pass::kBackwardWeights, bf16_weights = weights && kind.bf16;
-  const bool amx = kind.bf16 && library_uses_amx();  // faster than what multiplies in vectors
+  [[maybe_unused]] const bool amx = kind.bf16 && library_uses_amx();  // faster than what multiplies in vectors
   Impls list;
   LIST(ONEDNN, kConvSplit3, kind.split)
   LIST(AMX, kConvAmx, bf16_weights)
