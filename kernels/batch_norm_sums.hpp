@@ -73,10 +73,9 @@ KOKKOS_INLINE_FUNCTION void load_signed(const T* from, std::uint32_t bits, float
     values = _mm256_castsi256_ps(_mm256_slli_epi32(half, 16));
   }
   const __m256 sloped = _mm256_mul_ps(values, _mm256_set1_ps(slope));
-  // Selected in whole registers: those of 256 bits have no masks on Knights Landing.
-  const __m512 selected =
-      _mm512_mask_mov_ps(_mm512_castps256_ps512(sloped), static_cast<__mmask16>(bits), _mm512_castps256_ps512(values));
-  to = __builtin_bit_cast(Wide, _mm512_maskz_cvtps_pd(kEvery, _mm512_castps512_ps256(selected)));
+  // Selected while converting: on Knights Landing only registers of 512 bits have masks.
+  const __m512d others = _mm512_maskz_cvtps_pd(kEvery, sloped);
+  to = __builtin_bit_cast(Wide, _mm512_mask_cvtps_pd(others, static_cast<__mmask8>(bits), values));
 #else
   for (int i = 0; i < kWide; ++i) {
     const auto value = static_cast<float>(from[i]);
