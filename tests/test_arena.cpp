@@ -54,6 +54,9 @@ bool holds_nothing(const Arena& arena, std::size_t block) {
 }
 
 TEST(Arena, ABlockHoldsNothingUsableBeforeItsLifeAndBehindIt) {
+#if defined(PETAFLOW_GUARDED)
+  GTEST_SKIP() << "SKIPPED: guarded memory ends a process that looks at what nothing has written";
+#endif
   Arena arena(blocks(), true, true);
   const std::vector<float> ones(10001, 1.0F);
   const auto write = [&](std::size_t block) {
