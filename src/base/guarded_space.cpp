@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <span>
+#include <vector>
 
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -60,20 +62,37 @@ std::pair<const Block&, bool> block_of(const void* address) {
   return {none, true};
 }
 
-void protect(int rights) {
-  for (const auto& [first, block] : live) mprotect(block.pages, block.page_bytes, rights);
+/// Pages that a kernel or copy under way has touched: opened where it does, since opening all memory for every kernel
+/// took nine tenths of the time of the tests.
+std::vector<std::span<std::byte>> open_pages;
+
+void open(std::span<std::byte> pages) {
+  if (mprotect(pages.data(), pages.size(), PROT_READ | PROT_WRITE) != 0) Kokkos::abort("guard: mprotect failed");
+  open_pages.push_back(pages);
 }
 
-/// While kernels or copies run; any of them may touch all of it.
+void close_all() {
+  for (const std::span<std::byte> pages : open_pages) mprotect(pages.data(), pages.size(), PROT_NONE);
+  open_pages.clear();
+}
+
+/// The pages around an address of a block, at most so many: the fewer, the more faults.
+std::span<std::byte> pages_around(const Block& block, const void* address) {
+  constexpr std::size_t kAtMost = 16 * kPage;
+  const auto at = static_cast<std::size_t>(static_cast<const std::byte*>(address) - block.pages) / kAtMost * kAtMost;
+  return {block.pages + at, std::min(kAtMost, block.page_bytes - at)};
+}
+
+/// While a copy runs; it may touch all of it.
 class Open {
  public:
   Open() {
     const std::lock_guard lock(mutex);
-    if (kernels++ == 0) protect(PROT_READ | PROT_WRITE);
+    ++kernels;
   }
   ~Open() {
     const std::lock_guard lock(mutex);
-    if (--kernels == 0) protect(PROT_NONE);
+    if (--kernels == 0) close_all();
   }
   Open(const Open&) = delete;
   Open& operator=(const Open&) = delete;
@@ -104,8 +123,13 @@ void on_fault(int, siginfo_t* signal, void* context) {
     std::signal(SIGSEGV, SIG_DFL);  // somebody else's: it comes again
     return;
   }
-  const bool writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
+  const std::lock_guard lock(mutex);
   const auto& [block, alive] = block_of(signal->si_addr);
+  if (kernels > 0 && alive && signal->si_addr < block.pages + block.page_bytes) {
+    open(pages_around(block, signal->si_addr));
+    return;
+  }
+  const bool writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
   const auto offset =
       static_cast<std::byte*>(signal->si_addr) - block.begin - static_cast<std::ptrdiff_t>(block.header_bytes);
   const std::string who = kernels > 0 ? "kernel \"" + kernel + "\"" : "the host";
@@ -117,12 +141,12 @@ void on_fault(int, siginfo_t* signal, void* context) {
 
 void begin_kernel(const char* label, std::uint32_t, std::uint64_t*) {
   const std::lock_guard lock(mutex);
-  if (kernels++ == 0) protect(PROT_READ | PROT_WRITE);
+  ++kernels;
   kernel = label;
 }
 void end_kernel(std::uint64_t) {
   const std::lock_guard lock(mutex);
-  if (--kernels == 0) protect(PROT_NONE);
+  if (--kernels == 0) close_all();
 }
 
 void start() {
@@ -167,9 +191,9 @@ void* GuardedSpace::allocate(const char* label, std::size_t bytes, std::size_t l
   block.bytes = bytes - block.header_bytes;
   block.label = label;
   next_pages += block.page_bytes + kPage;
-  if (mprotect(block.pages, block.page_bytes, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  open({block.pages, block.page_bytes});
   std::fill_n(reinterpret_cast<std::uint16_t*>(block.pages), block.page_bytes / sizeof kUnwritten, kUnwritten);
-  if (kernels == 0) mprotect(block.pages, block.page_bytes, PROT_NONE);
+  if (kernels == 0) close_all();
   return live.emplace(block.pages, block).first->second.begin;
 }
 
