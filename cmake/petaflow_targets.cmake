@@ -12,7 +12,7 @@ function(petaflow_include_dir name folder out)
   set(${out} ${dir} PARENT_SCOPE)
 endfunction()
 
-# Room names become target names; anything else (fmt::fmt) stays.
+# Names of modules become names of targets; anything else (fmt::fmt) stays.
 function(petaflow_libraries out)
   set(result)
   foreach(library IN LISTS ARGN)

@@ -48,8 +48,9 @@ struct ChannelMap {
 
 /// Doubles that a set of sums takes: two per channel, and the number of real pixels.
 inline std::int64_t batch_norm_sums(std::int64_t channels) { return 2 * channels + 1; }
+/// Bytes of scratch of sum_moments().
 std::size_t batch_norm_scratch_bytes(int slots, const Shape& x);
-/// Of what goes back through `behind`.
+/// Bytes of scratch of sum_gradients() and apply_gradient_map().
 std::size_t batch_norm_scratch_bytes(int slots, const EpilogueDesc& behind);
 
 /// sums = [sum x (C), sum x^2 (C), m] of this rank's real pixels, in an order that depends on `slots` only.

@@ -60,7 +60,7 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
 #endif
 }
 
-/// The same, those whose bit is 0 times `slope`.
+/// Loads numbers as f64, those whose bit is 0 multiplied by `slope` first.
 template <class T>
 KOKKOS_INLINE_FUNCTION void load_signed(const T* from, std::uint32_t bits, float slope, Wide& to) {
 #if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
@@ -104,7 +104,7 @@ inline std::int64_t parts_of(int slots, const Shape& x) {
   constexpr std::int64_t kMost = 8192, kPixels = 16;  // on a device
   return kOnHost ? slots : std::clamp<std::int64_t>(x.n * x.pixels() / kPixels, 1, kMost);
 }
-/// Those of a device are added in two steps.
+/// Parts that a device adds in a first step, before it adds their sums; 0: there is one step.
 inline constexpr std::int64_t kSecondParts = kOnHost ? 0 : 64;
 
 KOKKOS_INLINE_FUNCTION bool is_real(const StepState* step, std::int64_t slot) { return step->sample[slot] >= 0; }

@@ -128,13 +128,14 @@ class OuterKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("kokkos outer {}x{}", lanes::kPoints, lanes::kBlock); }
 
  private:
-  /// Of the sums of all parts, where there are several.
+  /// Elements of the sums of all parts, where there are several.
   template <class T>
   std::int64_t part_elements(const Outer<T>& outer) const {
     return outer.parts == 1 ? 0 : outer.parts * order_.elements();
   }
-  /// How the work of a tile is cut: into parts of the rows as long as their sums fit, then by pieces of the gradient.
-  /// On the host each thread has as many parts as keep each at kChunksInF32 chunks or fewer: a part is summed in f32.
+  /// How the work of a tile is cut: into as many parts of the rows as kPartBytes holds sums for, then by pieces of the
+  /// gradient. On the host each thread has as many parts as keep each at kChunksInF32 chunks or fewer: a part is summed
+  /// in f32.
   template <class T>
   Outer<T> split(const ConvDesc& desc) const {
     constexpr std::int64_t kPartBytes = std::int64_t{64} << 20;

@@ -172,11 +172,12 @@ Results run(const StageCase& c, const ConvPassOptions& kernels, bool fixed_order
   std::vector<float> weights = testing_support::numbers(c.conv.weight_elements() + channels, 3);
   for (float& weight : weights) weight *= 0.3F;
   const DeviceArray<float> parameters(weights), gradient(weights.size());
-  const auto room = [](std::size_t bytes) {  // NaN
+  const auto nan_bytes = [](std::size_t bytes) {
     return DeviceArray<std::byte>(std::vector<std::byte>(bytes + 1, std::byte{0xFF}));
   };
-  const DeviceArray<std::byte> saved = room(stage.saved_bytes()), forward = room(stage.forward_scratch_bytes()),
-                               backward = room(stage.backward_scratch_bytes());
+  const DeviceArray<std::byte> saved = nan_bytes(stage.saved_bytes()),
+                               forward = nan_bytes(stage.forward_scratch_bytes()),
+                               backward = nan_bytes(stage.backward_scratch_bytes());
   buffers.weights = parameters.data();
   buffers.saved = saved.data(), buffers.forward_scratch = forward.data(), buffers.backward_scratch = backward.data();
   stage.refresh(context);
@@ -190,7 +191,7 @@ class ConvStages : public testing::TestWithParam<StageCase> {
   /// f(description, options, in a fixed order) for tiles, small ones, whole tensors, and sums in a fixed order.
   template <class F>
   static void for_cuts(const F& f) {
-    if (!kOnHost) return;
+    if (!kOnHost) return f("whole", ConvPassOptions{.tiles = false}, false);
     for (const std::string name : {"auto", "direct", "kokkos"}) {
       const ConvRequest conv = testing_support::conv_request(name);
       f(name, ConvPassOptions{.conv = conv}, false);

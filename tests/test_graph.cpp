@@ -119,6 +119,17 @@ double output_difference(const RandomNetwork& reference, const Network& network)
   return worst;
 }
 
+/// Behind batch norm gradients that cancel are noise: the whole gradient is what an update sees.
+double gradient_difference(const RandomNetwork& reference, const Built& built, const std::vector<float>& gradient) {
+  Difference all;
+  for (const auto& [offset, values] : built.parameters(reference, &ReferenceNode::gradient)) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      all.add(static_cast<double>(gradient[static_cast<std::size_t>(offset) + i]), values[i]);
+    }
+  }
+  return all.relative();
+}
+
 /// The most bytes that are alive at once, with the gaps and pages that blocks are given.
 std::size_t lower_bound(const Network& network) {
   std::size_t most = 0;
@@ -148,14 +159,7 @@ TEST(Graph, RandomNetworksAgreeWithTheReference) {
     reference.backward();
     const std::vector<float> gradient = built.backward();
     ASSERT_LE(output_difference(reference, *built.network), 1e-5);
-    // Behind batch norm gradients that cancel are noise: the whole gradient is what an update sees.
-    Difference all;
-    for (const auto& [offset, values] : built.parameters(reference, &ReferenceNode::gradient)) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        all.add(static_cast<double>(gradient[static_cast<std::size_t>(offset) + i]), values[i]);
-      }
-    }
-    ASSERT_LE(all.relative(), 2e-5);
+    ASSERT_LE(gradient_difference(reference, built, gradient), 2e-5);
     ASSERT_LE(static_cast<double>(built.network->arena_bytes()),
               1.1 * static_cast<double>(lower_bound(*built.network)) + (2 << 20));
   }
@@ -187,21 +191,22 @@ TEST(Graph, RecomputationGivesTheSameBits) {
 }
 
 TEST(Graph, RandomNetworksAgreeInBf16) {
+  int compared = 0;
   for (std::uint32_t seed = 0; seed < kNetworks; seed += 8) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     RandomNetwork reference(seed, kBatch);
     reference.forward();
+    if (!is_clear(reference)) continue;
+    ++compared;
     NetworkOptions options;
     options.precision = DType::kBf16;
     Built built(reference, options);
+    reference.backward();
     const std::vector<float> gradient = built.backward();
     ASSERT_LE(output_difference(reference, *built.network), 0.06);
-    for (const auto& [offset, values] : built.parameters(reference, &ReferenceNode::gradient)) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        ASSERT_TRUE(std::isfinite(gradient[static_cast<std::size_t>(offset) + i]));
-      }
-    }
+    ASSERT_LE(gradient_difference(reference, built, gradient), 0.12);  // 0.062 found
   }
+  EXPECT_GE(compared, 60);
 }
 
 TEST(Graph, RefusesWhatCannotBe) {

@@ -228,6 +228,18 @@ TEST(ConvTuning, TimesRealPasses) {
   }
 }
 
+// A convolution writes y itself where nothing follows it, and copies where something does.
+TEST(ConvTuning, WhatFollowsIsPartOfTheProblem) {
+  ConvStage::Options without_bias = stage(), into_slice = stage(), both = stage();
+  without_bias.bias.reset(), both.bias.reset();
+  into_slice.y_is_slice = both.y_is_slice = true;
+  std::set<std::string> texts;
+  for (const ConvStage::Options& each : {stage(), without_bias, into_slice, both}) {
+    texts.insert(describe_problem(each, Pass::kForward));
+  }
+  EXPECT_EQ(texts.size(), 4U);
+}
+
 // A kernel that reads pixels as far apart as the stage says, from a dense tensor, would leave its memory.
 TEST(ConvTuning, SlicesAreTimedAsSlices) {
   ConvStage::Options slice = stage();

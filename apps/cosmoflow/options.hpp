@@ -14,25 +14,25 @@
 
 namespace petaflow::cosmoflow {
 
-struct DataKeys {
+struct FileOptions {
   CosmoDataOptions cubes;
   std::string scale = "log1p";                                                 // of the counts; or "mean"
   std::vector<std::string> parameters = {"Omega_m", "sigma_8", "n_s", "H_0"};  // to be predicted
 };
 
-struct EvaluateKeys {
+struct EvaluateOptions {
   std::int64_t replicas = 400;           // of the bootstrap
   std::int64_t baseline_samples = 4000;  // of data.train that the classical methods are fitted to; 0: without them
 };
 
 struct Options {
   std::string application = "cosmoflow";
-  DataKeys data;
+  FileOptions data;
   ModelOptions model;
   std::string loss = "mae";
   bool symmetries = false;
   GeneratorOptions generator;  // its ranges are those of the labels of all data
-  EvaluateKeys evaluate;
+  EvaluateOptions evaluate;
 };
 
 /// Positions of data.parameters in the labels of the files.

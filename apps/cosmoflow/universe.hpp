@@ -34,7 +34,7 @@ struct ParameterRanges {
   const std::vector<double>& of(std::size_t parameter) const;
 };
 
-/// Throws a user error naming the key below `data`.
+/// Throws a user error naming the option below `data`.
 void check(const ParameterRanges& ranges);
 
 /// The labels: -1 at the low end of the range, 1 at the high end (0 where they are the same).
@@ -48,7 +48,7 @@ struct UniverseOptions {
   double box = 256;              // length of an edge, Mpc/h
 };
 
-/// Throws a user error naming the key below `generate`.
+/// Throws a user error naming the option below `generate`.
 void check(const UniverseOptions& options);
 
 /// Independent standard normal numbers, n^3, x slowest; a function of seed, universe and place alone.

@@ -17,17 +17,17 @@ void HepEvaluator::merge(Communicator& comm) { set_.score = rows_.merge(comm); }
 
 Evaluation HepEvaluator::evaluate() {
   const bool full = depth_ == Depth::kFull;
-  const EvaluateKeys& keys = options_.evaluate;
+  const EvaluateOptions& own = options_.evaluate;
   std::vector<std::uint8_t> selected;
   for (const HepEvent& event : data_.events()) {
     set_.label.push_back(event.label);
-    if (keys.weighted && data_.has_weights()) set_.weight.push_back(event.weight);
+    if (own.weighted && data_.has_weights()) set_.weight.push_back(event.weight);
     if (full && data_.has_selection()) selected.push_back(event.pass_sr ? 1 : 0);
   }
   ClassificationOptions how;
   how.threshold = 0;  // of log-odds
-  how.replicas = full ? static_cast<int>(keys.replicas) : 0;
-  how.min_background = keys.min_background;
+  how.replicas = full ? static_cast<int>(own.replicas) : 0;
+  how.min_background = own.min_background;
   if (!full) how.background_rates.clear();
   report_ = classify(set_, how, selected);
 

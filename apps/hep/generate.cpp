@@ -118,22 +118,22 @@ EventCounts write_events(const std::string& path, const GeneratorOptions& option
 }
 
 void write_sets(const DataOptions& data, const Options& options, bool overwrite) {
-  const GenerateKeys& keys = options.generate;
+  const GenerateOptions& own = options.generate;
   GeneratorOptions generator = options.generator;
   if (options.data.height != options.data.width) {
     user_error("generate makes square images: data.height is {}, data.width {}", options.data.height,
                options.data.width);
   }
   generator.image_size = static_cast<std::size_t>(options.data.height);
-  const auto files = plan_generated_files(data, {keys.train, keys.validation, keys.test}, overwrite);
+  const auto files = plan_generated_files(data, {own.train, own.validation, own.test}, overwrite);
   const std::size_t bytes = 3 * sizeof(float) * generator.image_size * generator.image_size;  // of three images
   for (const GeneratedFile& file : files) {
     log_info("to be written: {}, {}, {}{}", file.path, format_count(file.count, "event"),
-             format_bytes(static_cast<std::size_t>(file.count) * bytes), keys.gzip > 0 ? " before compression" : "");
+             format_bytes(static_cast<std::size_t>(file.count) * bytes), own.gzip > 0 ? " before compression" : "");
   }
   for (const GeneratedFile& file : files) {
-    const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(keys.seed), file.first,
-                                            file.count, static_cast<int>(keys.gzip));
+    const EventCounts counts = write_events(file.path, generator, static_cast<std::uint64_t>(own.seed), file.first,
+                                            file.count, static_cast<int>(own.gzip));
     log_info("{}: {} events, {} of them signal; the cuts pass {} background and {} signal events", file.path,
              file.count, counts.signal, counts.selected_background, counts.selected_signal);
   }

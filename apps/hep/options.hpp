@@ -14,7 +14,7 @@
 
 namespace petaflow::hep {
 
-struct DataKeys {
+struct FileOptions {
   std::int64_t channels = 3;             // of the files, taken from the front
   std::int64_t height = 64, width = 64;  // of the network's images
   bool crop = false;                     // larger images lose their last rows and columns; otherwise they are refused
@@ -30,13 +30,13 @@ struct DataKeys {
   }
 };
 
-struct GenerateKeys {
+struct GenerateOptions {
   std::int64_t train = 8000, validation = 2000, test = 4000;  // events
   std::int64_t seed = 1;
   std::int64_t gzip = 0;  // compression of the images
 };
 
-struct EvaluateKeys {
+struct EvaluateOptions {
   bool weighted = false;        // rates and efficiencies of physics weights instead of events
   std::int64_t replicas = 100;  // of the bootstrap
   bool mirrors = false;         // mean over the image and its mirrors in eta and phi
@@ -45,16 +45,16 @@ struct EvaluateKeys {
 
 struct Options {
   std::string application = "hep";
-  DataKeys data;
+  FileOptions data;
   ModelOptions model;
   AugmentOptions augment{ImageAxis::kW, false, false, false};
-  GenerateKeys generate;
+  GenerateOptions generate;
   GeneratorOptions generator;
-  EvaluateKeys evaluate;
+  EvaluateOptions evaluate;
 };
 
 /// How a data set is to be read.
-inline HepDataOptions data_options(const DataKeys& data, DataRole role) {
+inline HepDataOptions data_options(const FileOptions& data, DataRole role) {
   HepDataOptions options = data.options;
   options.file.channels = data.channels;
   if (data.crop) options.crop = {data.height, data.width};
@@ -68,7 +68,7 @@ inline HepDataOptions data_options(const DataKeys& data, DataRole role) {
 }
 
 inline void declare(Schema& schema, Options& options) {
-  DataKeys& data = options.data;
+  FileOptions& data = options.data;
   schema.add("application", options.application, is_application("hep"));
   schema.add("data.format", data.options.file.format, one_of({"auto", "all_events", "sc17", "class_files"}));
   schema.add("data.channels", data.channels, in_range(1, 1024));

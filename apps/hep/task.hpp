@@ -18,7 +18,7 @@ class HepTask final : public Task {
   }
   void declare(Schema& schema) override { hep::declare(schema, options_); }
   Shape sample_shape() const override {
-    const DataKeys& data = options_.data;
+    const FileOptions& data = options_.data;
     return {1, data.channels * std::ssize(data.options.transforms), 1, data.height, data.width};
   }
   Graph model(const Shape& sample) const override { return hep::model(options_.model, sample); }
@@ -34,10 +34,10 @@ class HepTask final : public Task {
     return data;
   }
   void keep(const Dataset& train) override {
-    DataKeys& keys = options_.data;
-    keys.phi_axis = phi_axis(events(train));
+    FileOptions& own = options_.data;
+    own.phi_axis = phi_axis(events(train));
     const std::vector<float>& maxima = events(train).maxima();
-    if (keys.options.scale == "max") keys.maxima.assign(maxima.begin(), maxima.end());
+    if (own.options.scale == "max") own.maxima.assign(maxima.begin(), maxima.end());
   }
   Augmentation augmentation(const Dataset& train) const override {
     return hep::augmentation(options_.augment, events(train));

@@ -95,7 +95,7 @@ class Dataset {
   virtual float read(std::int64_t index, const SampleBytes& sample) const = 0;
 
   // A set that was just opened may have to be completed before it is read: by what is in its files, which ranks share
-  // the reading of (train/open_data.hpp).
+  // the reading of (program/open_data.hpp).
 
   /// Where the set holds all of its samples, (N, D, H, W, C); empty: they are read from files when they are needed.
   virtual std::span<float> memory() { return {}; }

@@ -17,8 +17,8 @@ namespace petaflow {
 enum class ConvRole { kConvolution, kTransposed };
 
 constexpr Pass pass_of(ConvRole role, Pass pass) {
-  constexpr std::array kTransposed = {Pass::kBackwardData, Pass::kForward, Pass::kBackwardWeights};
-  return role == ConvRole::kConvolution ? pass : kTransposed[static_cast<std::size_t>(pass)];
+  constexpr std::array kExchanged = {Pass::kBackwardData, Pass::kForward, Pass::kBackwardWeights};
+  return role == ConvRole::kConvolution ? pass : kExchanged[static_cast<std::size_t>(pass)];
 }
 
 }  // namespace petaflow

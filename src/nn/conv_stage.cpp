@@ -157,12 +157,12 @@ std::size_t ConvStage::saved_bytes() const {
 }
 
 Epilogue ConvStage::epilogue() const {
-  const std::uint8_t* saved = saved_bytes() > 0 ? reinterpret_cast<const std::uint8_t*>(buffers.saved) : nullptr;
+  auto* const saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
   return {options_.epilogue,
           options_.bias ? buffers.weights + options_.bias->offset : nullptr,
           buffers.y[0],
           buffers.dy[0],
-          const_cast<std::uint8_t*>(saved),
+          saved,
           {nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
 }
 

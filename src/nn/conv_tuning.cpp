@@ -52,9 +52,11 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
     text += fmt::format(", {} pool {} stride {} pad {}", pool.kind == PoolKind::kMax ? "max" : "average",
                         to_string(pool.window), to_string(pool.stride), pads(pool.pad, pool.pad));
   }
+  if (stage.bias) text += ", bias";
   if (stage.residual) text += ", residual";
   if (stage.epilogue.activation) text += ", activation";
   if (stage.role == ConvRole::kTransposed) text += ", transposed";
+  if (stage.y_is_slice) text += ", y a slice";
   if (stage.x_pixel_stride() != stage.x().c) text += fmt::format(", slice of {} channels", stage.x_pixel_stride());
   if (conv.split) text += ", split3";
   if (!stage.kernels[static_cast<std::size_t>(pass)].tiles) text += ", whole";

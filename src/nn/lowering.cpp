@@ -52,7 +52,7 @@ class Builder {
     std::unique_ptr<Fusion> open = nullptr;
     std::size_t value = 0;
   };
-  // A stage of which the values are known: one of these three.
+  // A stage of which the values are known: made from `fusion`, or `own`.
   struct Draft {
     LoweredStage lowered;
     std::unique_ptr<Fusion> fusion = nullptr;

@@ -39,12 +39,14 @@ std::string pytorch_argument(const std::string& name, const Extent& extent, cons
 namespace {
 
 bool is_identifier(std::string_view name) {
-  static constexpr std::array<std::string_view, 32> kKeywords = {
-      "and",  "as",     "assert",  "async", "await",    "break",  "class", "continue", "def",  "del",  "elif",
-      "else", "except", "finally", "for",   "from",     "global", "if",    "import",   "in",   "is",   "lambda",
-      "not",  "or",     "pass",    "raise", "nonlocal", "return", "try",   "while",    "with", "yield"};
+  static constexpr std::array<std::string_view, 35> kKeywords = {
+      "False", "None",     "True",     "and",    "as",   "assert", "async",  "await",   "break",
+      "class", "continue", "def",      "del",    "elif", "else",   "except", "finally", "for",
+      "from",  "global",   "if",       "import", "in",   "is",     "lambda", "not",     "or",
+      "pass",  "raise",    "nonlocal", "return", "try",  "while",  "with",   "yield"};
   const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
-  return std::ranges::all_of(name, fits) && std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
+  return !name.empty() && std::ranges::all_of(name, fits) &&
+         std::isdigit(static_cast<unsigned char>(name.front())) == 0 &&
          std::ranges::find(kKeywords, name) == kKeywords.end();
 }
 

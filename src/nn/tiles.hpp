@@ -57,12 +57,13 @@ std::int64_t level2_bytes();
 /// Cuts the passes of one convolution with its epilogue.
 class TileCutter {
  public:
-  /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist
+  /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist; threads
+  /// of
+  ///                 the kernel of a whole tensor, with 1 of which tiles are always better
   /// @param epilogue what follows it
-  /// @param slots    there should be several tiles for each of them
+  /// @param slots    partial sums of a pass: four tiles or more are tried for each
   /// @param options  without tiles: one per pass; `conv` says whose wishes count, `cache_share` how large tiles may be
   /// @param role     what the convolution is to the stage
-  /// conv.threads: of the kernel of a whole tensor; 1: tiles are always better
   TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const ConvPassOptions& options,
              ConvRole role = ConvRole::kConvolution);
 

@@ -26,8 +26,8 @@ void check_batch(std::int64_t batch, const Dataset& train);
 /// The metric that training stops by and keeps the best of.
 std::string stop_metric(const StopOptions& options, const Task& task);
 
-/// Throws a user error where the metric to stop by is none, or, on rank 0, has no value on the validation set: that
-/// does not depend on the predictions.
+/// Throws a user error where the metric to stop by is none of the application's, or, on rank 0, has no value on the
+/// validation set: that does not depend on the predictions.
 void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
                   const Network& network);
 

@@ -24,6 +24,7 @@ class MlLog {
   /// Creates the file and writes what has been logged so far.  Throws a user error where that fails, as the others do.
   void open(const std::string& path);
 
+  /// Events INTERVAL_START, INTERVAL_END and POINT_IN_TIME; they throw as open() does.
   void start(const std::string& key, const nlohmann::json& metadata = nlohmann::json::object());
   void stop(const std::string& key, const nlohmann::json& metadata = nlohmann::json::object());
   void point(const std::string& key, const nlohmann::json& value,

@@ -21,6 +21,7 @@ class Inference {
       : trained_(trained), own_(std::make_unique<Network>(graph, options, context, tuning)) {}
 
   Network& network() { return own_ ? *own_ : trained_; }
+  /// Copies the trained weights to the network of its own, where there is one.
   void update(const Context& context);
   /// Memory beside that of the trained network.
   std::size_t arena_bytes() const { return own_ ? own_->arena_bytes() : 0; }

@@ -26,6 +26,7 @@ struct BatchShare {
   std::int64_t first_part = 0, parts = 1;
 };
 
+/// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
 
 /// The exchange of one step: begin_step(), then per pass the network overwrites gradient() and end_pass() follows, at

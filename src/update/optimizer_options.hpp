@@ -1,4 +1,4 @@
-// The keys of the optimizer.
+// The options of the optimizer.
 #pragma once
 
 #include <string>

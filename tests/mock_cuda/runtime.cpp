@@ -27,7 +27,7 @@ namespace {
 constexpr int kExitCode = 97;
 constexpr std::size_t kAlignment = 4096;
 constexpr std::size_t kRegion = std::size_t{1} << 40;  // bytes of addresses, none of which is used twice
-constexpr std::size_t kDeviceMemory = std::size_t{141} << 30;
+constexpr std::size_t kDeviceMemory = 141'000'000'000;
 constexpr std::size_t kSharedPerBlock = 48 << 10;
 constexpr unsigned kThreadsPerBlock = 1024, kThreadsInZ = 64, kWarp = 32;
 constexpr unsigned kGridX = 0x7FFFFFFF, kGridYZ = 0xFFFF;
