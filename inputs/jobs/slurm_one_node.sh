@@ -17,5 +17,6 @@ input=${INPUT:-inputs/hep.toml}
 export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK
 export OMP_PROC_BIND=close OMP_PLACES=cores
 
-# srun of Slurm >= 22.05 does not take --cpus-per-task from the lines above: it is repeated.
-srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores "$program" train "$input"
+# srun of Slurm >= 22.05 does not take --cpus-per-task from the lines above: it is repeated.  A run that is not through
+# five minutes before the limit of an hour writes a checkpoint and ends with code 3: submit again to go on.
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores "$program" train "$input" --resume run.wall_time=3300
