@@ -197,7 +197,8 @@ TEST_F(CosmoFiles, Refusals) {
   options = quarter();
   const std::vector<float> logs(8 * 8 * 8 * 4);
   write_npy(folder / "log_data.npy", "<f4", "(8, 8, 8, 4)", bytes_of(logs));
-  EXPECT_HOLDS(error(options, {"log_data.npy"}, 0), "the numbers are <f4; counts of particles are integers of 16 bits");
+  EXPECT_HOLDS(error(options, {"log_data.npy"}, 0),
+               "the numbers are <f4; counts of particles are signed integers of 16 bits");
   write_npy(folder / "short_data.npy", "<i2", "(8, 8, 8, 4)", std::string(100, '\0'));
   EXPECT_HOLDS(error(options, {"short_data.npy"}, 0), "short_data.npy is truncated");
   std::ofstream(folder / "long_data.npy")
@@ -216,7 +217,7 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(shaped("<i2", "(0, 0, 0, 4)"), "an array of (0, 0, 0, 4) has no elements");
   EXPECT_HOLDS(shaped("<i2", "(8, 256)"), "the counts are (8, 256); a cube with channels last was expected");
   EXPECT_HOLDS(shaped("<u2", "(8, 8, 8, 4)"),
-               "the numbers are <u2; counts of particles are integers of 16 bits, labels f32 or f64; in "
+               "the numbers are <u2; counts of particles are signed integers of 16 bits, labels f32 or f64; in "
                "Python: numpy.save(name, array.astype('<i2'))");
 }
 
@@ -239,10 +240,14 @@ TEST_F(CosmoFiles, ArraysOfNumpyInOtherTypesAndOrders) {
   }
   write_npy(folder / "n_label.npy", "<i4", "(4,)", std::string(16, '\0'));
   EXPECT_HOLDS(error_of(read), "n_label.npy: the numbers are <i4; ");
-  write_npy(folder / "n_label.npy", "<i2", "(4,)", std::string(16, '\0'));
+  write_npy(folder / "n_label.npy", "<i2", "(4,)", std::string(8, '\0'));
   EXPECT_HOLDS(error_of(read),
                "n_label.npy: the numbers are <i2; labels are f32 or f64; in Python: numpy.save(name, "
                "array.astype('<f4'))");
+  write_npy(folder / "n_label.npy", "<f4", "(4,)", std::string(20, '\0'));
+  EXPECT_HOLDS(error_of(read), " bytes; its array of (4,) ends at byte ");
+  std::filesystem::remove(folder / "n_label.npy");
+  EXPECT_HOLDS(error_of(read), "n_data.npy has no labels: they were expected in ");
   write_npy(folder / "n_data.npy", "<i2", "(8, 8, 8, 4)", counts, true);
   EXPECT_HOLDS(error_of(read),
                "n_data.npy: the array lies in Fortran's order; in Python: numpy.save(name, "
@@ -384,6 +389,26 @@ TEST(CubeSymmetry, AllFortyEightOccur) {
   }
   EXPECT_EQ(seen.size(), 48U);
   EXPECT_THROW(CubeSymmetry({1, 3, 3, 4}), Error);
+}
+
+TEST(CosmoData, ASetThatTeachesNothing) {
+  const ScratchFolder folder;
+  CosmoDataOptions options;
+  options.edge = 8, options.parameters = {0, 1};
+  const auto write = [&](const char* name, std::int16_t count, float label) {
+    write_npy(folder / (std::string(name) + "_data.npy"), "<i2", "(8, 8, 8, 4)",
+              bytes_of(std::vector<std::int16_t>(2048, count)));
+    write_npy(folder / (std::string(name) + "_label.npy"), "<f4", "(4,)", bytes_of(std::vector<float>(4, label)));
+  };
+  const auto look = [&] {
+    refuse_nothing_to_learn(options, scan_cosmo(options, {folder / "a_data.npy", folder / "b_data.npy"}));
+  };
+  write("a", 0, 0.25F), write("b", 0, 0.5F);
+  EXPECT_HOLDS(error_of(look), "a_data.npy: the counts are zero everywhere (2 of 2 looked at)");
+  write("b", 3, 0.25F);
+  EXPECT_HOLDS(error_of(look), "all samples have the same labels (2 of 2 looked at)");
+  write("b", 3, 0.5F);
+  EXPECT_NO_THROW(look());
 }
 
 TEST(CosmoData, SaysHowFilesAreCutAndWhatLabelsMean) {

@@ -60,7 +60,7 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   EXPECT_EQ(inspected.out.find("class "), std::string::npos) << inspected.out;
   const Outcome check = run("train tiny.toml --check");
   EXPECT_EQ(check.code, 0) << check.err;
-  EXPECT_NE(check.out.find("checking data.train  sample 24/24"), std::string::npos) << check.out;
+  EXPECT_NE(check.out.find("data.train: 24 samples are in order\n"), std::string::npos) << check.out;
   EXPECT_EQ(check.out.find("cache_gb"), std::string::npos) << check.out;  // a key of another application
   const Outcome train = run("train tiny.toml");
   ASSERT_EQ(train.code, 0) << train.err;
@@ -309,6 +309,8 @@ TEST_F(CosmoflowProgram, RangesMustBeThoseOfTheLabels) {
       ".hdf5: its labels of Omega_m are scaled with [0.27, 0.33] (rangePar), but data.omega_m is [0.25, 0.35]; set "
       "data.omega_m = [0.27, 0.33]; evaluate and predict use the ranges of the run";
   expect_refused("train tiny.toml" + other, sentence);
+  expect_refused("train tiny.toml data.omega_m=[0.3,0.3]",
+                 "data.omega_m is [0.3, 0.3], a single value, so Omega_m cannot");
   EXPECT_EQ(run("train tiny.toml --check data.sigma_8=[0.72,0.88] data.h_0=[50,90]").code, 0);  // not to be predicted
 
   ASSERT_EQ(run("train tiny.toml run.name=wrong train.epochs=1 'data.train=[\"records/train/*\"]' "

@@ -166,7 +166,7 @@ TEST(HepData, ClassFilesAreLabelledByTheirNames) {
   EXPECT_EQ(pixels[7], value(5, 0, 1, 1));
 
   const auto open = [&](const std::vector<std::string>& files) { return error_of([&] { open_hep(options, files); }); };
-  EXPECT_HOLDS(open({folder / "x.sig.h5"}), "are all signal: no background to learn from");
+  EXPECT_HOLDS(open({folder / "x.sig.h5"}), ", all signal: no background to learn from");
   options.labels = HepLabels::kAny;
   EXPECT_EQ(open_hep(options, {folder / "x.sig.h5"}).size(), 2);
   write_class_file(folder / "other.h5", all);

@@ -28,7 +28,7 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
                "has no labels: data set all_events/y or all_events/labels (1 signal, 0 background, one number per "
                "event); it holds /all_events/hist");
   EXPECT_HOLDS(damage("b.h5", [&](Hdf5File& f) { f.write<float>("all_events/y", {10}, labels); }),
-               "has no data set all_events/hist");
+               "has neither all_events/images nor all_events/hist; it holds /all_events/y");
   EXPECT_HOLDS(damage("c.h5", [&](Hdf5File& f) { f.write<float>("all_events/hist", {10, 24}, images); }),
                "data set all_events/hist is float32 (10, 24); numbers (N, H, W) were expected");
   EXPECT_HOLDS(damage("d.h5",
@@ -87,26 +87,26 @@ TEST(HepData, WrongOptionsAreRefused) {
     change(options);
     return error_of([&] { open_hep(options, {folder / "a.h5"}); });
   };
-  EXPECT_HOLDS(refused([](auto& o) { o.file.format = std::string("csv"); }), "format of HEP data is \"csv\"");
-  EXPECT_HOLDS(refused([](auto& o) { o.file.channels = 4; }), "has 3 channels; 4 were asked for");
+  EXPECT_HOLDS(refused([](auto& o) { o.file.format = std::string("csv"); }), "data.format is \"csv\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.file.channels = 4; }), "has 3 channels; data.channels is 4");
   EXPECT_HOLDS(refused([](auto& o) { o.crop = {5, 0}; }), "crop keeps 5 rows of 4");
-  EXPECT_HOLDS(refused([](auto& o) { o.transforms = {"log"}; }), "transform of HEP data is \"log\"");
-  EXPECT_HOLDS(refused([](auto& o) { o.transforms = {}; }), "at least one transform");
-  EXPECT_HOLDS(refused([](auto& o) { o.units = {1, 2}; }), "2 units for 3 channels");
-  EXPECT_HOLDS(refused([](auto& o) { o.units = {0}; }), "unit of HEP data is 0");
-  EXPECT_HOLDS(refused([](auto& o) { o.scale = std::string("mean"); }), "scale of HEP data is \"mean\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.transforms = {"log"}; }), "data.transforms names \"log\"");
+  EXPECT_HOLDS(refused([](auto& o) { o.transforms = {}; }), "data.transforms is empty");
+  EXPECT_HOLDS(refused([](auto& o) { o.units = {1, 2}; }), "data.units has 2 numbers for 3 channels");
+  EXPECT_HOLDS(refused([](auto& o) { o.units = {0}; }), "data.units has 0");
+  EXPECT_HOLDS(refused([](auto& o) { o.scale = std::string("mean"); }), "data.normalise is \"mean\"");
   EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = std::string("w"); }), "loss_weight is \"w\"");
   EXPECT_HOLDS(refused([](auto& o) { o.loss_weight = std::string("normweight"); }), "has no normweight for the loss");
   EXPECT_HOLDS(refused([](auto& o) {
                  o.scale = std::string("max");
                  o.maxima = {1};
                }),
-               "1 maxima for 3 channels");
+               "data.maxima has 1 number for 3 channels");
   EXPECT_HOLDS(refused([](auto& o) {
                  o.scale = std::string("max");
                  o.maxima = {1, 0, 1};
                }),
-               "maximum of a channel is 0");
+               "data.maxima has 0; a number above 0");
 }
 
 TEST(HepData, PixelsThatAreNoNumbersAreNamed) {

@@ -53,7 +53,16 @@ inline void check(const Options& options) {
   for (const std::string& name : parameters) {
     if (std::ranges::count(parameters, name) > 1) user_error("data.parameters names {} twice", name);
   }
-  check(options.generator.ranges);
+  const ParameterRanges& ranges = options.generator.ranges;
+  check(ranges);
+  for (const std::int64_t position : label_positions(options)) {
+    const auto i = static_cast<std::size_t>(position);
+    if (ranges.half_width(i) > 0) continue;
+    user_error(
+        "{} is [{}, {}], a single value, so {} cannot be predicted; widen the range, or leave {} out of "
+        "data.parameters",
+        kRangeKeys[i], ranges.low(i), ranges.high(i), kParameterNames[i], kParameterNames[i]);
+  }
 }
 
 /// How a data set is to be read.  Throws as check() does.

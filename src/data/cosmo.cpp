@@ -205,7 +205,10 @@ void CosmoData::read_stored(std::size_t file, const Box& box, std::span<std::int
     expect(data.dims());
     data.read_box(first, count, counts);
     const std::string label_path = labels_of_npy(path);
-    if (options_.labels_optional && !std::filesystem::exists(label_path)) return labels.clear();
+    if (!std::filesystem::exists(label_path)) {
+      if (options_.labels_optional) return labels.clear();
+      user_error("{} has no labels: they were expected in {}", path, label_path);
+    }
     labels = NpyFile(label_path).read_floats();
     return;
   }
@@ -328,6 +331,32 @@ std::vector<std::int64_t> CosmoData::universes() const {
     universes.insert(universes.end(), static_cast<std::size_t>(cubes_per_file()), number);
   }
   return universes;
+}
+
+void refuse_nothing_to_learn(const CosmoDataOptions& options, const CosmoIndex& index) {
+  constexpr std::int64_t kMost = 4;
+  const CosmoData data(options, index);
+  const std::vector<std::int64_t> universes = data.universes();
+  const SampleStorage sample(data);
+  const std::int64_t looked_at = std::min(data.size(), kMost);
+  std::vector<float> labels;
+  bool counts = false, others = false, universe_changes = false;
+  std::size_t before = 0;
+  for (std::int64_t i = 0; i < looked_at; ++i) {
+    const auto at = static_cast<std::size_t>(data.size() * i / looked_at);
+    data.read(static_cast<std::int64_t>(at), sample.bytes());
+    const auto targets = sample.bytes().target<float>(0);
+    if (i == 0) labels.assign(targets.begin(), targets.end());
+    others = others || !std::ranges::equal(targets, labels);
+    universe_changes = universe_changes || (i > 0 && universes[at] != universes[before]);
+    counts = counts || std::ranges::any_of(sample.input<std::int16_t>(), [](std::int16_t count) { return count > 0; });
+    before = at;
+  }
+  const std::string which = fmt::format("({} of {} looked at)", looked_at, data.size());
+  if (!counts) user_error("{}: the counts are zero everywhere {}", index.files.front(), which);
+  if (universe_changes && !others) {
+    user_error("{}: all samples have the same labels {}: nothing can be learnt", index.files.front(), which);
+  }
 }
 
 CubeSymmetry::CubeSymmetry(const std::array<std::int64_t, 4>& dims) : edge_(dims[1]), channels_(dims[0]) {

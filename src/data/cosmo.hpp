@@ -47,6 +47,10 @@ struct CosmoIndex {
 /// Throws Error(kUser).
 CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files);
 
+/// Refuses a set to learn from whose counts are all zero or whose labels are all the same, as a failed conversion
+/// leaves them.  Looks at four samples, evenly spread over the set.  Throws Error(kUser).
+void refuse_nothing_to_learn(const CosmoDataOptions& options, const CosmoIndex& index);
+
 /// From one rank to others: bytes.hpp.
 template <class Bytes>
 void exchange(Bytes& bytes, CosmoIndex& index) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "io/progress.hpp"
 
 namespace petaflow {
 
@@ -39,6 +40,12 @@ void add_file(const HepDataOptions& options, const std::string& path, HepIndex& 
     }
   }
   index.files.push_back(std::move(file));
+}
+
+/// What refuses a pixel: it is NaN or infinite.
+[[noreturn]] void refuse_pixel(const std::string& path, std::int64_t event, float x, const std::string& place) {
+  user_error("{}: event {} has the value {} at {}{}", path, event, std::isnan(x) ? std::abs(x) : x, place,
+             std::isinf(x) ? " (infinite in the file, or beyond the 32 bits of a pixel)" : "");
 }
 
 /// Refuses a set whose images are all zero, as a failed conversion leaves them: a network learns nothing from them, and
@@ -77,7 +84,7 @@ HepData::HepData(const HepDataOptions& options, HepIndex index)
   }
   for (int label = 0; label < 2 && options.labels == HepLabels::kBothClasses; ++label) {
     if (class_counts_[static_cast<std::size_t>(label)] == 0) {
-      user_error("the {} events in {}{} are all {}: no {} to learn from", size(), files.front().path,
+      user_error("{} in {}{}, all {}: no {} to learn from", format_count(size(), "event"), files.front().path,
                  files.size() > 1 ? fmt::format(" and {} more files", files.size() - 1) : "", kClassNames[1 - label],
                  kClassNames[label]);
     }
@@ -97,7 +104,7 @@ std::vector<std::string> HepData::files() const {
 void HepData::crop(const HepDataOptions& options) {
   const HepFile& file = index_.files.front();
   const auto cut = [&](std::int64_t wanted, std::int64_t there, const char* name) {
-    if (wanted < 0 || wanted > there) user_error("{}: crop keeps {} {} of {}", file.path, wanted, name, there);
+    if (wanted < 0 || wanted > there) user_error("{}: data.crop keeps {} {} of {}", file.path, wanted, name, there);
     return wanted == 0 ? there : wanted;
   };
   height_ = cut(options.crop[0], file.height, "rows");
@@ -115,42 +122,44 @@ void HepData::read_options(const HepDataOptions& options) {
     } else if (name == "signed_log") {
       transforms_.push_back(Transform::kSignedLog);
     } else {
-      user_error("transform of HEP data is \"{}\"; none, linear or signed_log was expected", name);
+      user_error("data.transforms names \"{}\"; none, linear or signed_log was expected", name);
     }
   }
-  if (transforms_.empty()) user_error("HEP data need at least one transform: none, linear or signed_log");
+  if (transforms_.empty()) user_error("data.transforms is empty; name at least one of none, linear or signed_log");
   channels_ = stored * std::ssize(transforms_);
   const std::int64_t units = std::ssize(options.units);
   if (units != 1 && units != stored)
-    user_error("{} units for {} channels of HEP data: give one, or one each", units, stored);
+    user_error("data.units has {} numbers for {}: give one, or one each", units, format_count(stored, "channel"));
   for (std::int64_t c = 0; c < stored; ++c) {
     const double unit = options.units[static_cast<std::size_t>(units == 1 ? 0 : c)];
-    if (!(unit > 0) || !std::isfinite(unit)) user_error("unit of HEP data is {}; a number above 0 was expected", unit);
+    if (!(unit > 0) || !std::isfinite(unit)) user_error("data.units has {}; a number above 0 was expected", unit);
     units_.push_back(static_cast<float>(unit));
   }
   if (options.pedestal != "none" && options.pedestal != "phi_median") {
-    user_error("pedestal of HEP data is \"{}\"; none or phi_median was expected", options.pedestal);
+    user_error("data.pedestal is \"{}\"; none or phi_median was expected", options.pedestal);
   }
   subtract_pedestal_ = options.pedestal == "phi_median";
   const bool clips = !options.clip.empty();
   if (clips && (options.clip.size() != 2 || !(options.clip[0] < options.clip[1]))) {
-    user_error("clip of HEP data takes a lowest and a highest value, found {} values: {}", options.clip.size(),
-               fmt::join(options.clip, ", "));
+    user_error("data.clip takes a lowest and a highest value, found {}: {}",
+               format_count(std::ssize(options.clip), "value"), fmt::join(options.clip, ", "));
   }
   lowest_ = clips ? static_cast<float>(options.clip[0]) : -std::numeric_limits<float>::infinity();
   highest_ = clips ? static_cast<float>(options.clip[1]) : std::numeric_limits<float>::infinity();
   if (options.scale != "none" && options.scale != "max") {
-    user_error("scale of HEP data is \"{}\"; none or max was expected", options.scale);
+    user_error("data.normalise is \"{}\"; none or max was expected", options.scale);
   }
   maxima_.assign(static_cast<std::size_t>(channels_), 1.0F);
-  wants_maxima_ = options.scale == "max" && options.maxima.empty();
-  if (options.scale == "max" && !wants_maxima_) {
+  scales_ = options.scale == "max";
+  wants_maxima_ = scales_ && options.maxima.empty();
+  if (scales_ && !wants_maxima_) {
     if (std::ssize(options.maxima) != channels_) {
-      user_error("{} maxima for {} channels of HEP data", options.maxima.size(), channels_);
+      user_error("data.maxima has {} for {}", format_count(std::ssize(options.maxima), "number"),
+                 format_count(channels_, "channel"));
     }
     for (const float maximum : options.maxima) {
       if (!(maximum > 0) || !std::isfinite(maximum))
-        user_error("maximum of a channel is {}; above 0 was expected", maximum);
+        user_error("data.maxima has {}; a number above 0 was expected", maximum);
     }
     maxima_ = options.maxima;
   }
@@ -159,7 +168,8 @@ void HepData::read_options(const HepDataOptions& options) {
 void HepData::weigh(const std::string& kind) {
   if (kind == "none") return;
   const bool norm = kind == "normweight";
-  if (!norm && kind != "weight") user_error("loss_weight is \"{}\"; none, weight or normweight was expected", kind);
+  if (!norm && kind != "weight")
+    user_error("data.loss_weight is \"{}\"; none, weight or normweight was expected", kind);
   const HepFile& file = index_.files.front();
   if (norm ? !file.has_norm_weights : !file.has_weights) user_error("{} has no {} for the loss", file.path, kind);
   const auto weight = [&](const HepEvent& event) { return norm ? event.loss_weight : event.weight; };
@@ -210,6 +220,20 @@ void HepData::set_maxima(const std::vector<float>& maxima) {
   wants_maxima_ = false;
 }
 
+std::vector<std::string> HepData::notes() const {
+  std::vector<std::string> notes;
+  const HepFile& file = index_.files.front();
+  if (file.dims.size() == 4) {
+    notes.push_back(fmt::format("{} {} is read as {}", file.planes.front(), dims_text(file.dims),
+                                file.channels_last ? "(N, H, W, C)" : "(N, C, H, W)"));
+  }
+  if (scales_ && !wants_maxima_) {
+    notes.push_back(fmt::format("pixels are divided by the largest of their channel: {:.4g} (data.normalise)",
+                                fmt::join(maxima_, ", ")));
+  }
+  return notes;
+}
+
 void HepData::pedestals(const HepFile& file, std::int64_t event, const float* plane,
                         std::vector<float>& per_eta) const {
   const bool phi_is_column = file.phi_axis == ImageAxis::kW;
@@ -224,7 +248,7 @@ void HepData::pedestals(const HepFile& file, std::int64_t event, const float* pl
       const std::int64_t row = phi_is_column ? eta : phi, column = phi_is_column ? phi : eta;
       const float x = plane[row * row_step + column * column_step];
       if (!std::isfinite(x)) {
-        user_error("{}: event {} has the value {} at row {}, column {}", file.path, event, x, row, column);
+        refuse_pixel(file.path, event, x, fmt::format("row {}, column {}", row, column));
       }
       ring[static_cast<std::size_t>(phi)] = x;
     }
@@ -251,8 +275,7 @@ void HepData::convert(const HepFile& file, std::int64_t first, std::int64_t coun
         for (std::int64_t column = 0; column < width_; ++column) {
           const float x = from[column * step];
           if (!std::isfinite(x)) {
-            user_error("{}: event {} has the value {} at channel {}, row {}, column {}", file.path, first + event, x, c,
-                       row, column);
+            refuse_pixel(file.path, first + event, x, fmt::format("channel {}, row {}, column {}", c, row, column));
           }
           const float signal = x - pedestal[static_cast<std::size_t>(phi_is_column ? row : column)];
           for (std::size_t t = 0; t < transforms_.size(); ++t) {

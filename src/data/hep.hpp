@@ -71,6 +71,8 @@ class HepData final : public Dataset {
   std::vector<TargetSpec> targets() const override { return {TargetSpec::label("class", 2)}; }
   std::vector<std::string> files() const override;
   std::string format() const override { return index_.files.front().format; }
+  /// Where the channels of one data set were found, and what pixels are divided by.
+  std::vector<std::string> notes() const override;
   SampleOrigin origin(std::int64_t index) const override {
     const HepEvent& event = events()[static_cast<std::size_t>(index)];
     return {event.file, event.index};
@@ -123,7 +125,7 @@ class HepData final : public Dataset {
   std::int64_t channels_ = 0, height_ = 0, width_ = 0;
   std::array<std::int64_t, 2> class_counts_ = {0, 0};
   bool phi_is_whole_ = true;
-  bool wants_maxima_ = false;
+  bool scales_ = false, wants_maxima_ = false;
   std::vector<float> maxima_;
   std::vector<float> cache_;  // (N, H, W, C), transformed, not yet divided by the maxima
 };

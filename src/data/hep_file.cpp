@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "data/files.hpp"
+#include "io/progress.hpp"
 
 namespace petaflow {
 
@@ -121,7 +122,8 @@ void take_pixels(HepFile& file, const Hdf5File& h5, const HepFileOptions& option
     take_stack(file, open_pixels(h5, "data", 4, 4));
     file.phi_axis = ImageAxis::kH;
   } else if (file.format == "class_files") {
-    if (options.dataset.empty()) user_error("format class_files needs the name of the data set that holds the images");
+    if (options.dataset.empty())
+      user_error("data.format = \"class_files\" needs the name of the data set that holds the images, data.dataset");
     take_stack(file, open_pixels(h5, options.dataset, 3, 4));
   } else if (file.format == "all_events") {
     const std::string images = "all_events/images" + options.suffix;
@@ -135,14 +137,21 @@ void take_pixels(HepFile& file, const Hdf5File& h5, const HepFileOptions& option
       if (options.channels == 0) {  // the first one must be there, the others may
         while (names.size() > 1 && !h5.has(names.back())) names.pop_back();
       }
+      if (!h5.has(names.front())) {
+        user_error(
+            "{} has neither {} nor {}; it holds {}; data.channel_names and data.suffix say which data sets hold "
+            "the images",
+            file.path, images, names.front(), fmt::join(h5.datasets(), ", "));
+      }
       take_planes(file, h5, names);
     }
   } else {
-    user_error("format of HEP data is \"{}\"; auto, all_events, sc17 or class_files was expected", file.format);
+    user_error("data.format is \"{}\"; auto, all_events, sc17 or class_files was expected", file.format);
   }
   file.channels = options.channels == 0 ? file.stored_channels : options.channels;
   if (file.channels > file.stored_channels) {
-    user_error("{} has {} channels; {} were asked for", file.path, file.stored_channels, file.channels);
+    user_error("{} has {}; data.channels is {}", file.path, format_count(file.stored_channels, "channel"),
+               file.channels);
   }
 }
 

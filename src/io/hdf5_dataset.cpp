@@ -141,7 +141,8 @@ void require_filters(const Hdf5Dataset::Impl& set, hid_t made) {
 std::int64_t require_rows(const Hdf5Dataset::Impl& set, std::int64_t first, std::int64_t count, std::size_t values) {
   const Hdf5Info& info = set.info;
   if (!info.is_number()) {
-    user_error("{}: data set {} is {}; numbers were expected", set.file->path, set.name, info.text());
+    user_error("{}: data set {} is {}; numbers were expected (in Python: array.astype('f4'))", set.file->path, set.name,
+               info.text());
   }
   if (first < 0 || count < 0 || first > info.rows() - count) {
     user_error("{}: data set {} has {} rows; rows {} to {} were asked for", set.file->path, set.name, info.rows(),

@@ -30,7 +30,9 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
   if (descriptor_ < 0) user_error("cannot open {}: {}", path, std::strerror(errno));
   try {
     unsigned char start[12] = {};
-    if (pread(descriptor_, start, sizeof start, 0) < 10 || std::memcmp(start, "\x93NUMPY", 6) != 0) {
+    const ssize_t got = pread(descriptor_, start, sizeof start, 0);
+    if (got >= 0 && got < 10) user_error("{} is truncated: it has {} bytes", path, got);
+    if (got < 0 || std::memcmp(start, "\x93NUMPY", 6) != 0) {
       user_error("{} is not a file of NumPy: it does not start with its signature", path);
     }
     const bool old = start[6] == 1;
@@ -55,7 +57,8 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
     type_ = found_type[1];
     static const std::regex known("[<>](i2|f4|f8)");
     if (!std::regex_match(type_, known)) {
-      refuse(fmt::format("the numbers are {}; counts of particles are integers of 16 bits, labels f32 or f64", type_),
+      refuse(fmt::format("the numbers are {}; counts of particles are signed integers of 16 bits, labels f32 or f64",
+                         type_),
              "array.astype('<i2')");
     }
     const std::int64_t element = type_.back() - '0';
@@ -74,6 +77,9 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
       }
       dims_.push_back(dim);
     }
+    const std::int64_t size = data_ + product(dims_) * element;
+    if (status.st_size != size)
+      user_error("{} has {} bytes; its array of ({}) ends at byte {}", path, status.st_size, sizes, size);
   } catch (...) {
     close(descriptor_);
     throw;
@@ -110,7 +116,8 @@ void NpyFile::read_bytes(std::int64_t element, void* to, std::size_t bytes, std:
 void NpyFile::read_box(std::span<const std::int64_t> first, std::span<const std::int64_t> count,
                        std::span<std::int16_t> values) const {
   if (!is("i2")) {
-    refuse(fmt::format("the numbers are {}; counts of particles are integers of 16 bits (and not logarithms)", type_),
+    refuse(fmt::format("the numbers are {}; counts of particles are signed integers of 16 bits (and not logarithms)",
+                       type_),
            "array.astype('<i2')");
   }
   PETAFLOW_REQUIRE(dims_.size() == 4 && first.size() == 4 && count.size() == 4 && first[3] == 0 && count[3] == dims_[3],
