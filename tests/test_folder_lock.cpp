@@ -25,7 +25,7 @@ TEST(FolderLock, NamesItsHolderAndLeavesNothing) {
   const ScratchFolder folder;
   {
     const FolderLock lock(folder.path());
-    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }),
+    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }),
                  fmt::format("{} is being written by process {} on ", folder.path(), getpid()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -39,7 +39,7 @@ TEST(FolderLock, WaitsForADyingHolder) {
     usleep(300'000);
     lock.reset();
   });
-  const FolderLock next(folder.path());
+  const FolderLock next(folder.path(), FolderLock::kDying_s);
   end.join();
 }
 
@@ -55,7 +55,7 @@ TEST(FolderLock, DiesWithItsProcess) {
   }
   char x = 0;
   ASSERT_EQ(read(ready[0], &x, 1), 1);
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }), fmt::format("process {} on ", child));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }), fmt::format("process {} on ", child));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "lock"));
@@ -88,11 +88,11 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
     std::filesystem::copy_file(folder / "lock", folder / "copy");
   }
   std::filesystem::rename(folder / "copy", folder / "lock");
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0.3); }), fmt::format("process {} on {}", getpid(), host));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }), fmt::format("process {} on {}", getpid(), host));
   // On another host: one that changes the file lives.
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   {
-    const FolderLock lock(folder.path(), 0.5);
+    const FolderLock lock(folder.path(), 0, 0.5);
   }
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   std::atomic<bool> end = false;
@@ -102,7 +102,7 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
       usleep(100'000);
     }
   });
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 30.0); }), "is being written by process 7 on elsewhere; ");
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 30.0); }), "is being written by process 7 on elsewhere; ");
   end = true;
   heart.join();
 }

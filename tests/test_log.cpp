@@ -158,6 +158,17 @@ TEST_F(ProgressTest, OnePlainLinePerIntervalAndOneAtTheEnd) {
   EXPECT_TRUE(drawn_.empty());
 }
 
+TEST_F(ProgressTest, WhatIsDoneAtOncePrintsNothing) {
+  ProgressOptions quiet = options(false, 5, 1);
+  quiet.quiet_s = 2;
+  Progress progress(quiet);
+  for (int step = 1; step <= 5; ++step) {
+    now_s_ += 0.5;
+    progress.update(step, step);
+  }
+  EXPECT_EQ(printed_.size(), 2U);  // of the steps after 2.0 and 2.5 s
+}
+
 TEST_F(ProgressTest, TheBarIsRedrawnTenTimesASecond) {
   {
     Progress progress(options(true, 1000, 1));

@@ -9,6 +9,7 @@
 #include "io/checkpoint.hpp"
 #include "io/hdf5.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace petaflow {
 namespace {
@@ -122,7 +123,35 @@ TEST_F(RunFolder, ATestSetThatDoesNotFitIsRefusedBeforeTheTraining) {
                 "'data.test=[\"tiny.h5\"]'")
                 .code,
             0);
-  expect_refused("train small.toml data.test=tiny.h5", "the samples of data.test are 3x8x8");
+  expect_refused("train small.toml data.test=tiny.h5",
+                 "the samples of data.test (tiny.h5) are 3x8x8, but the input file describes a network for 3x16x16");
+}
+
+TEST_F(RunFolder, CheckSaysWhatTheTrainingWillMeet) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  ASSERT_EQ(run("train small.toml train.steps=1").code, 0);
+  const Outcome exists = run("train small.toml --check train.epochs=1 schedule.warmup_epochs=1.0");
+  EXPECT_EQ(exists.code, 0);
+  EXPECT_HOLDS(exists.out, "everything is in order; nothing was written");
+  EXPECT_HOLDS(exists.err, "warning: runs/small exists: the training will want another run.name, --resume");
+  EXPECT_HOLDS(exists.err, "warning: the learning rate rises for 6 steps, but the run has 6: it does not reach");
+  EXPECT_HOLDS(run("train small.toml --check run.name=still optimizer.lr=0").err, "the weights stay as they are");
+  expect_refused("train small.toml --check run.folder=" + std::string(300, 'n'), "cannot make the run folder nnn");
+}
+
+TEST_F(RunFolder, ReportsAreWrittenWhereNothingElseIs) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  ASSERT_EQ(run("train small.toml train.steps=1").code, 0);
+  expect_refused("report runs/small -o train.h5", "name a file that ends in .html instead of train.h5");
+  EXPECT_EQ(run("report runs/small -o new/page.html").code, 0);
+  expect_refused("report runs/small -o new/page.html", "new/page.html exists; choose another name, or --overwrite");
+  EXPECT_EQ(run("report runs/small -o new/page.html --overwrite").code, 0);
+  EXPECT_EQ(run("report runs/small").code, 0);
+  nlohmann::json manifest = nlohmann::json::parse(text_of(folder_ / "runs/small/manifest.json"));
+  manifest["application"] = "cosmoflow";
+  std::ofstream(folder_ / "runs/small/manifest.json") << manifest;
+  expect_refused("report runs/small", "runs/small is a run of cosmoflow, whose own report shows its results");
+  EXPECT_EQ(run("report runs/small runs/small").code, 0);  // a table names metrics of any application
 }
 
 TEST_F(RunFolder, AnEvaluationThatFailsIsNoSuccess) {
@@ -160,7 +189,7 @@ TEST_F(RunFolder, BelongsToOneRun) {
         << second.err;
   }
   EXPECT_EQ(run("train small.toml --check --overwrite").code, 0);  // writes nothing
-  std::system(("kill -9 " + pid).c_str());
+  std::system(("kill -9 " + pid + "; while kill -0 " + pid + " 2>/dev/null; do sleep 0.1; done").c_str());
   EXPECT_EQ(run("train small.toml --overwrite train.steps=1").code, 0);
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
 }
@@ -213,7 +242,9 @@ TEST_F(RunFolder, ExportsWeightsAndRefusesWhatItCannot) {
   EXPECT_FALSE(fs::exists(folder_ / "twin.safetensors"));
   EXPECT_EQ(run("export runs/small -o w.onnx").code, 1);
   EXPECT_EQ(run("export runs/none -o n.safetensors").code, 1);
-  EXPECT_EQ(run("export runs/small -o missing/w.safetensors").code, 1);
+  EXPECT_EQ(run("export runs/small -o made/w.safetensors").code, 0);
+  expect_refused("export runs/small -o my-net.safetensors --pytorch", "my-net.py, which Python cannot import");
+  expect_refused("export runs/small -o torch.safetensors --pytorch", "would hide Python's own torch");
 }
 
 }  // namespace

@@ -62,6 +62,13 @@ void check_output(const std::string& path) {
   check_parent(path);
 }
 
+void check_new_output(const std::string& path, bool overwrite) {
+  check_output(path);
+  if (std::filesystem::exists(path) && !overwrite) {
+    user_error("{} exists; choose another name, or --overwrite to replace it", path);
+  }
+}
+
 void make_parent(const std::string& path) {
   const auto folder = std::filesystem::absolute(path).parent_path();
   std::error_code status;

@@ -17,6 +17,9 @@ void check_parent(const std::string& path);
 /// Throws a user error where a file of that name could not be written: no name, a folder, or check_parent().
 void check_output(const std::string& path);
 
+/// check_output(), and throws a user error where the file exists and is not to be overwritten.
+void check_new_output(const std::string& path, bool overwrite);
+
 /// Makes the folder of a file, and those that it lies in.  Throws a user error where it cannot be made.
 void make_parent(const std::string& path);
 

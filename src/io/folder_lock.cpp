@@ -1,7 +1,6 @@
 #include "io/folder_lock.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +20,7 @@
 
 #include "base/error.hpp"
 #include "io/host_name.hpp"
+#include "io/log.hpp"
 
 namespace petaflow {
 namespace {
@@ -51,11 +51,12 @@ std::string read_again(const std::string& path) {  // opening asks a file server
 
 }  // namespace
 
-FolderLock::FolderLock(std::string folder, double patience_s) : folder_(std::move(folder)), path_(folder_ + "/lock") {
+FolderLock::FolderLock(std::string folder, double dying_s, double patience_s)
+    : folder_(std::move(folder)), path_(folder_ + "/lock") {
   try {
-    const double until_s = std::min(patience_s, kDying_s);
     constexpr double kBetween_s = 0.1;
-    for (double waited_s = 0; !open_and_lock(waited_s >= until_s); waited_s += kBetween_s) {
+    for (double waited_s = 0; !open_and_lock(waited_s >= dying_s); waited_s += kBetween_s) {
+      if (waited_s == 0) log_info("waiting up to {:.0f} s for the end of another process in {}", dying_s, folder_);
       usleep(static_cast<useconds_t>(1e6 * kBetween_s));
     }
     refuse_living_holder(patience_s);

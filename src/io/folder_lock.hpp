@@ -21,8 +21,9 @@ class FolderLock {
 
   /// Throws a user error that names the holder where the folder is taken, and where the file cannot be written.
   /// @param folder  must exist
-  /// @param patience_s  to wait at most: kDying_s for a lock, all of it for a change by a holder on another host
-  explicit FolderLock(std::string folder, double patience_s = kPatience_s);
+  /// @param dying_s  to wait at most for a holder that has the system's lock
+  /// @param patience_s  to wait at most for a change by a holder on another host
+  explicit FolderLock(std::string folder, double dying_s = 0, double patience_s = kPatience_s);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

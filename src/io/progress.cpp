@@ -48,7 +48,7 @@ Progress::Progress(ProgressOptions options) : options_(std::move(options)) {
   if (!options_.print) options_.print = log_line;
   terminal_ = options_.terminal ? options_.terminal() : log_is_terminal();
   now_ = {options_.clock_s(), options_.first, 0};
-  drawn_s_ = now_.time_s;
+  begun_s_ = drawn_s_ = now_.time_s;
   marks_.push_back(now_);
 }
 
@@ -92,7 +92,8 @@ void Progress::update(std::int64_t step, std::int64_t items, const std::string& 
       options_.draw(text(note, true));
       drawn_s_ = now_.time_s;
     }
-  } else if (last || (options_.interval > 0 && step % options_.interval == 0)) {
+  } else if (now_.time_s - begun_s_ >= options_.quiet_s &&
+             (last || (options_.interval > 0 && step % options_.interval == 0))) {
     options_.print(text(note, false));
   }
   if (now_.time_s - marks_.back().time_s >= kRedraw_s) marks_.push_back(now_);

@@ -13,6 +13,7 @@ struct ProgressOptions {
   std::int64_t total = 0;        // steps in all; 0: unknown, then neither bar nor time left
   std::int64_t first = 0;        // steps that were done before (a resumed run)
   std::int64_t interval = 1;     // steps per plain line
+  double quiet_s = 0;            // without plain lines at first, for what is mostly done at once
   std::string step = "step";     // what is counted to total
   std::string unit = "samples";  // of the rate
 
@@ -61,7 +62,7 @@ class Progress {
 
   ProgressOptions options_;
   bool terminal_;
-  double drawn_s_;
+  double begun_s_, drawn_s_;
   Mark now_;
   std::deque<Mark> marks_;  // at least 0.1 s apart
 };

@@ -36,9 +36,7 @@ std::string pytorch_argument(const std::string& name, const Extent& extent, cons
   return extent == usual ? "" : fmt::format(", {}={}", name, pytorch_tuple(extent, axes));
 }
 
-namespace {
-
-bool is_identifier(std::string_view name) {
+bool is_python_name(std::string_view name) {
   static constexpr std::array<std::string_view, 35> kKeywords = {
       "False", "None",     "True",     "and",    "as",   "assert", "async",  "await",   "break",
       "class", "continue", "def",      "del",    "elif", "else",   "except", "finally", "for",
@@ -50,13 +48,15 @@ bool is_identifier(std::string_view name) {
          std::ranges::find(kKeywords, name) == kKeywords.end();
 }
 
+namespace {
+
 /// The expression for a layer's module, whose parameters are named by it: self.conv1, getattr(self.block, "1").conv.
 std::string module_of(const std::string& layer) {
   std::string text = "self";
   for (std::size_t begin = 0; begin <= layer.size();) {
     const std::size_t end = std::min(layer.find('/', begin), layer.size());
     const std::string part = layer.substr(begin, end - begin);
-    text = is_identifier(part) ? text + "." + part : fmt::format("getattr({}, \"{}\")", text, part);
+    text = is_python_name(part) ? text + "." + part : fmt::format("getattr({}, \"{}\")", text, part);
     begin = end + 1;
   }
   return text;
@@ -67,8 +67,8 @@ std::string assignment(const std::string& layer, const std::string& module) {
   const std::size_t slash = layer.rfind('/');
   const std::string owner = slash == std::string::npos ? "self" : module_of(layer.substr(0, slash));
   const std::string name = slash == std::string::npos ? layer : layer.substr(slash + 1);
-  return is_identifier(name) ? fmt::format("{}.{} = {}", owner, name, module)
-                             : fmt::format("{}.add_module(\"{}\", {})", owner, name, module);
+  return is_python_name(name) ? fmt::format("{}.{} = {}", owner, name, module)
+                              : fmt::format("{}.add_module(\"{}\", {})", owner, name, module);
 }
 
 std::string variable_of(GraphValue value) { return fmt::format("x{}", value.index); }

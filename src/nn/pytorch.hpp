@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/shape.hpp"
 
@@ -34,6 +35,9 @@ std::string pytorch_tuple(const Extent& extent, int axes);
 
 /// ", stride=(2, 2)"; nothing where that is PyTorch's default.
 std::string pytorch_argument(const std::string& name, const Extent& extent, const Extent& usual, int axes);
+
+/// Whether Python takes a text as the name of a module, a variable or an attribute.
+bool is_python_name(std::string_view name);
 
 /// A file that defines the network as nn.Module `Network` and load(), which gives it the weights of a file of
 /// safetensors.  Throws a user error naming the layer where one does not say what it is in PyTorch.

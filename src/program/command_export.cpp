@@ -23,12 +23,16 @@ void check_outputs(const CommandLine& line) {
   if (!line.output.ends_with(".safetensors")) {
     user_error("export writes safetensors: name a file that ends in .safetensors instead of {}", line.output);
   }
-  std::vector<std::string> written = {line.output};
-  if (line.pytorch) written.push_back(twin_path(line.output));
-  for (const std::string& path : written) {
-    if (fs::exists(path) && !line.overwrite) {
-      user_error("{} exists; choose another name, or --overwrite to replace it", path);
-    }
+  check_new_output(line.output, line.overwrite);
+  if (!line.pytorch) return;
+  check_new_output(twin_path(line.output), line.overwrite);
+  const std::string module = fs::path(line.output).stem().string();
+  if (!is_python_name(module)) {
+    user_error("--pytorch writes {}.py, which Python cannot import: name a file of letters, digits and _ instead of {}",
+               module, line.output);
+  }
+  if (module == "torch" || module == "safetensors" || module == "numpy") {
+    user_error("--pytorch writes {}.py, which would hide Python's own {}: name another file", module, module);
   }
 }
 
@@ -69,6 +73,7 @@ int command_export(const CommandLine& line, Configuration& config, const Task& t
           line.input, task.name());
       twin = pytorch_twin(task.model(task.sample_shape()), head, fs::path(line.output).filename().string());
     }
+    make_parent(line.output);
     write_weights(line, path, checkpoint);
     if (!line.pytorch) return;
     write_file_atomically(twin_path(line.output), twin);

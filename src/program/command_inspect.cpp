@@ -173,6 +173,7 @@ int command_inspect(const CommandLine& line, Configuration& config, const Task& 
     options.total = range.last - range.first;
     options.interval = std::max<std::int64_t>(1, options.total / 20);
     options.step = "sample";
+    options.quiet_s = 2;
     const auto progress = comm.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
     contents = read_share(*data, range, progress.get());
   });

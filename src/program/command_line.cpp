@@ -131,9 +131,10 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
 
   CLI::App& report = add_command(program, "report", "Make the report of runs again, from their folders alone");
   report.add_option("RUN", line.files, "run folders; several are shown side by side")->required();
-  report.add_option(
-      "-o,--output", line.output,
-      "HTML file to write (default: report.html in the folder of the one run; of several runs a table is printed)");
+  report.add_option("-o,--output", line.output,
+                    "HTML file to write (default: report.html in the folder of the one run, made again; of several "
+                    "runs a table is printed)");
+  report.add_flag("--overwrite", line.overwrite, "replace the output file");
 
   CLI::App& save = add_command(program, "export", "Write the weights as safetensors, which PyTorch loads");
   save.add_option("RUN", line.input, "run folder or checkpoint")->required();

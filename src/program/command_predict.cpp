@@ -114,9 +114,8 @@ PredictedBatch gathered(Communicator& comm, const PredictedBatch& mine) {
 }
 
 void check_names(const CommandLine& line, const std::string& checkpoint) {
-  check_output(line.output);
+  check_new_output(line.output, line.overwrite);
   if (!std::filesystem::exists(line.output)) return;
-  if (!line.overwrite) user_error("{} exists; choose another name, or --overwrite to replace it", line.output);
   std::vector<std::string> inputs = expand_files(line.files, "FILE");
   inputs.push_back(checkpoint);
   for (const std::string& input : inputs) {

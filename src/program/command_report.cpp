@@ -43,11 +43,29 @@ std::string table_of_runs(const std::vector<RunRecord>& runs) {
   return format_table(rows);
 }
 
+void check_output(const CommandLine& line) {
+  if (!line.output.ends_with(".html")) {
+    user_error("report writes HTML: name a file that ends in .html instead of {}", line.output);
+  }
+  check_new_output(line.output, line.overwrite);
+}
+
+/// Refuses runs of another application, whose results this one's reporter would leave out.
+void check_application(const std::vector<RunRecord>& runs, const std::string& application) {
+  for (const RunRecord& run : runs) {
+    const std::string trained_by = run.manifest.is_object() ? run.manifest.value("application", "") : "";
+    if (trained_by.empty() || trained_by == application) continue;
+    user_error("{} is a run of {}, whose own report shows its results: {} report {}", run.folder, trained_by,
+               trained_by, run.folder);
+  }
+}
+
 }  // namespace
 
 int command_report(const CommandLine& line, const Task& task, const Reporter& reporter, Communicator& comm) {
   agree(comm, [&] {
     if (comm.rank() != 0) return;
+    if (!line.output.empty()) check_output(line);
     std::string output = line.output;
     std::vector<RunRecord> runs;
     for (const std::string& folder : line.files) runs.push_back(read_run(folder));
@@ -56,7 +74,9 @@ int command_report(const CommandLine& line, const Task& task, const Reporter& re
       log_info("-o FILE.html makes a page of these runs");
       return;
     }
+    check_application(runs, task.name());
     if (output.empty()) output = line.files.front() + "/" + kReportFile;
+    make_parent(output);
     write_file_atomically(output, run_report({task.name(), task.description()}, reporter, runs));
     log_info("wrote {}", output);
   });

@@ -90,6 +90,13 @@ void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inferen
   log_info("everything is in order; nothing was written");
 }
 
+/// What --check lets pass, because it may be run while the folder is in use.
+void warn_of_run_folder(const CommandLine& line, const std::string& folder) {
+  namespace fs = std::filesystem;
+  if (line.overwrite || line.resume || !fs::exists(folder) || fs::is_empty(folder)) return;
+  log_warning("{} exists: the training will want another run.name, --resume or --overwrite", folder);
+}
+
 /// Lines of at most 80 characters, broken behind commas.
 std::string wrapped(std::string text) {
   constexpr std::size_t kWidth = 80;
@@ -248,7 +255,8 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   std::unique_ptr<MlLog> mllog = begin_mllog(line, options, task, comm);
   if (!line.check) watch_stop_signals();
   limit_wall_time(options.run.wall_time);
-  std::unique_ptr<FolderLock> lock = check_run_folder(comm, folder, {line.overwrite, line.resume, !line.check});
+  std::unique_ptr<FolderLock> lock =
+      check_run_folder(comm, folder, {line.overwrite || line.check, line.resume, !line.check});
   say_binding(comm, context.threads);
   std::optional<ResumePoint> resumed;
   if (line.resume) resumed = find_resume_point(comm, folder);
@@ -298,12 +306,14 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                                         *train, task.augmentation(*train), between_epochs.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
+  if (comm.rank() == 0) warn_of_rate(options, trainer->schedule(), trainer->total_steps());
   if (resumed) log_info("going on from {}", resumed->path);
   if (line.check) {
     check_all(comm, *train, "data.train");
     if (validation) check_all(comm, *validation, "data.validation");
     say_estimate(options.train.batch, *trainer, *step, *inference,
                  train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
+    if (comm.rank() == 0) warn_of_run_folder(line, folder);
     return kDone;
   }
   if (resumed && trainer->finished() && has_report(comm, folder)) {

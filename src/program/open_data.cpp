@@ -6,6 +6,7 @@
 
 #include "comm/agree.hpp"
 #include "data/files.hpp"
+#include "io/log.hpp"
 #include "io/progress.hpp"
 #include "nn/parallel.hpp"
 
@@ -55,9 +56,14 @@ void check_shape(const Dataset& data, const Shape& expected, const std::string& 
   const auto [c, d, h, w] = data.sample_dims();
   const Shape found{1, c, d, h, w};
   if (found == expected.with_batch(1)) return;
+  if (!what.starts_with("data.")) {  // an argument of evaluate or predict
+    user_error("the samples of {} are {}, but the run's network takes {}", data.files().front(),
+               sample_to_string(found), sample_to_string(expected));
+  }
   user_error(
-      "the samples of {} are {}, but the input file describes a network for {}; the options of [data] say its size",
-      what, sample_to_string(found), sample_to_string(expected));
+      "the samples of {} ({}) are {}, but the input file describes a network for {}; the options of [data] say its "
+      "size",
+      what, data.files().front(), sample_to_string(found), sample_to_string(expected));
 }
 
 std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::vector<std::string>& files,
@@ -94,6 +100,7 @@ void check_all(Communicator& comm, const Dataset& data, const std::string& what)
     options.total = last - first;
     options.interval = 5 * block;
     options.step = "sample";
+    options.quiet_s = 2;
     const auto progress = comm.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
     for (std::int64_t begin = first; begin < last; begin += block) {
       const std::int64_t end = std::min(last, begin + block);
@@ -104,6 +111,7 @@ void check_all(Communicator& comm, const Dataset& data, const std::string& what)
       if (progress) progress->update(end - first, end - first);
     }
   });
+  log_info("{}: {} are in order", what, format_count(data.size(), "sample"));
 }
 
 }  // namespace petaflow

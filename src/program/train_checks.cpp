@@ -123,6 +123,17 @@ void check_changes(const Configuration& config, const ResumePoint& point) {
   for (const std::string& change : refused) log_info("changed since the checkpoint, and accepted: {}", change);
 }
 
+void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps) {
+  if (steps == 0) return;
+  if (options.optimizer.lr == 0) log_warning("optimizer.lr is 0: the weights stay as they are");
+  if (schedule.warmup_steps() >= steps) {
+    log_warning(
+        "the learning rate rises for {}, but the run has {}: it does not reach optimizer.lr; lower "
+        "schedule.warmup_steps or schedule.warmup_epochs",
+        format_count(schedule.warmup_steps(), "step"), steps);
+  }
+}
+
 void warn_of_common_files(const DataOptions& data) {
   for (const auto& [name, files] :
        {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {

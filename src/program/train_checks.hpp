@@ -10,6 +10,7 @@
 #include "program/configuration.hpp"
 #include "program/task.hpp"
 #include "run/folder.hpp"
+#include "train/schedule.hpp"
 
 namespace petaflow {
 
@@ -34,6 +35,9 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
 /// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
 /// is learnt; otherwise the run goes on with the new values and says so.
 void check_changes(const Configuration& config, const ResumePoint& point);
+
+/// Of a learning rate of 0, and of one that the warm-up does not reach.
+void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps);
 
 /// Metrics of samples that are learnt from say little.
 void warn_of_common_files(const DataOptions& data);

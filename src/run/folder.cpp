@@ -26,6 +26,16 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   return files;
 }
 
+/// Makes a folder and those above it that are missing, and removes them again.
+void try_to_make(const fs::path& folder) {
+  std::vector<fs::path> missing;
+  std::error_code status, ignored;
+  for (fs::path at = folder; !at.empty() && !fs::exists(at, ignored); at = at.parent_path()) missing.push_back(at);
+  fs::create_directories(folder, status);
+  for (const fs::path& made : missing) fs::remove(made, ignored);  // but what another process has filled
+  if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
+}
+
 }  // namespace
 
 std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& name, const FolderUse& use) {
@@ -33,7 +43,8 @@ std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::stri
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     const fs::path folder = name;
-    const bool exists = fs::exists(folder) || fs::is_symlink(folder);
+    std::error_code status;  // a name that is too long is found out when it is to be made
+    const bool exists = fs::exists(folder, status) || fs::is_symlink(folder, status);
     if (exists && !fs::is_directory(folder)) {
       user_error("{} is to be the folder of the run, but it is a file; choose another run.name or run.folder",
                  folder.string());
@@ -42,8 +53,11 @@ std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::stri
       user_error("{} exists; give this run another run.name, --resume to go on with it, or --overwrite to replace it",
                  folder.string());
     }
+    if (!exists) try_to_make(folder);
     check_parent(folder / kConfigFile);
-    if (exists && use.writes) lock = std::make_unique<FolderLock>(folder.string());
+    // The ranks of a killed job may take their time to end before another one goes on with its run.
+    if (exists && use.writes)
+      lock = std::make_unique<FolderLock>(folder.string(), use.resume ? FolderLock::kDying_s : 0);
   });
   return lock;
 }
@@ -78,8 +92,8 @@ std::optional<ResumePoint> find_resume_point(Communicator& comm, const std::stri
     }
     if (fs::exists(fs::path(folder) / "checkpoint.h5")) {
       user_error(
-          "{} holds a checkpoint.h5 that cannot be gone on from, and no other checkpoint that is whole; start a "
-          "new run, with its weights (train.init) or with --overwrite",
+          "{} holds no checkpoint that is whole; start again with --overwrite, or with the weights of another run "
+          "(train.init)",
           folder);
     }
   });

@@ -20,9 +20,9 @@ struct FolderUse {
   bool writes = true;      // false: it is looked at alone
 };
 
-/// On all ranks: throws a user error where the folder holds something that may not be replaced or gone on with, could
-/// not be written, or is being written by another run.  Changes nothing but that it locks a folder that exists and is
-/// to be written (rank 0; null elsewhere and for a new folder).
+/// On all ranks: throws a user error where the folder holds something that may not be replaced or gone on with, cannot
+/// be made or written, or is being written by another run.  Changes nothing but that it locks a folder that exists and
+/// is to be written (rank 0; null elsewhere and for a new folder).
 std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& folder, const FolderUse& use);
 
 /// On all ranks: makes the folder and locks it where it is not locked yet; throws a user error where another run has

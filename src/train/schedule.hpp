@@ -20,6 +20,7 @@ class Schedule {
 
   /// The learning rate of a step, counted from 0.
   float rate(std::int64_t step) const;
+  std::int64_t warmup_steps() const { return warmup_; }
 
  private:
   ScheduleOptions options_;

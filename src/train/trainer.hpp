@@ -66,6 +66,7 @@ class Trainer {
 
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
+  const Schedule& schedule() const { return schedule_; }
   std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
 
   /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
