@@ -156,7 +156,8 @@ TEST_P(Convolution, GradientsMatchDifferences) {
       result_of(pass, minus)[i] -= h * direction[i];
     }
     const double slope = (loss(plus) - loss(minus)) / (2 * h);
-    for (const ConvImpl* each : conv_impls(pass)) {
+    const auto impls = conv_impls(pass);
+    for (const ConvImpl* each : impls) {
       const ConvImpl& impl = *each;
       const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
       if (!impl.why_not(pass, std::array{boxes.front().desc}).empty()) continue;

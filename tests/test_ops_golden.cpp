@@ -47,7 +47,8 @@ TEST(Golden, Convolutions) {
     };
     for (const Pass pass : {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights}) {
       const std::vector<PlacedBox> boxes = {{testing_support::whole_desc(c, DType::kF32, 2)}};
-      for (const ConvImpl* each : conv_impls(pass)) {
+      const auto impls = conv_impls(pass);
+      for (const ConvImpl* each : impls) {
         const ConvImpl& impl = *each;
         if (!impl.why_not(pass, std::array{boxes.front().desc}).empty()) continue;
         ConvArrays arrays{array(sizes.x_size(), 1), array(sizes.w_size(), 2), array(sizes.y_size(), 3)};

@@ -48,7 +48,8 @@ ConvStage::Options stage(std::int64_t height = 256) {
 /// Names of those that accept the pass.
 std::set<std::string> accepting(ConvStage::Options options, Pass pass) {
   std::set<std::string> names;
-  for (const ConvImpl* impl : conv_impls(pass)) {
+  const auto impls = conv_impls(pass);
+  for (const ConvImpl* impl : impls) {
     of(options, pass).conv = {Rule::kOnly, impl};
     if (impl->why_not(pass, ConvStage::cut(options, pass, Context{}).shapes).empty()) names.insert(impl->name);
   }
