@@ -191,6 +191,7 @@ TEST(Graph, RecomputationGivesTheSameBits) {
     Built again(reference, options);
     const auto reports = again.network->report();
     given_up += std::ranges::any_of(reports, &StageReport::again) ? 1 : 0;
+    ASSERT_LE(plan_over_bound(*again.network, planned_bytes), 1.1);
     for (int pass = 0; pass < 2; ++pass) {
       const std::vector<float> gradient = again.backward();
       again.fill_gradients(reference);
@@ -201,6 +202,31 @@ TEST(Graph, RecomputationGivesTheSameBits) {
     }
   }
   EXPECT_GE(given_up, 40);
+}
+
+// Backward holds the inputs of the segments, the values of one of them, and two gradients.
+TEST(Graph, RecomputationHoldsOneSegment) {
+  constexpr std::int64_t kLayers = 24;
+  const Shape x{1, 16, 1, 64, 64};
+  Graph graph(x);
+  for (std::int64_t i = 0; i < kLayers; ++i) {
+    graph.add<Conv>(fmt::format("conv{}", i), ConvOptions::same_2d(16, 3)).add<Relu>(fmt::format("relu{}", i));
+  }
+  for (const std::int64_t segments : {1, 2, 4, 6, 12}) {
+    NetworkOptions options;
+    options.batch = 8, options.recompute = segments, options.runs = false;
+    const Network network(graph, options, Context{});
+    std::size_t planned = 0, scratch = 0;
+    for (const BlockReport& block : network.blocks()) {
+      planned = std::max(planned, block.offset + block.size_bytes);
+      if (block.name.ends_with("scratch")) scratch = std::max(scratch, block.size_bytes);
+    }
+    const auto tensor = static_cast<double>(x.with_batch(8).elements() * 4);
+    const auto others = static_cast<double>(scratch) + 8.0 * static_cast<double>(network.parameter_elements());
+    const double tensors = (static_cast<double>(planned) - others) / tensor;
+    constexpr double kSaved = kLayers / 32.0;  // a bit for each number, of ReLU
+    EXPECT_LE(tensors, static_cast<double>(segments + kLayers / segments + 2) + kSaved) << segments;
+  }
 }
 
 TEST(Graph, RandomNetworksAgreeInBf16) {

@@ -1,7 +1,7 @@
 #include "nn/timeline.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <cmath>
 
 namespace petaflow {
 
@@ -11,8 +11,8 @@ double value_bytes(const LoweredValue& value) {
   return static_cast<double>(value.shape.elements()) * static_cast<double>(size_of(value.type));
 }
 
-/// The segment of each stage.  Boundaries are near equal parts of what the stages keep for backward, where the fewest
-/// bytes cross them.
+/// The segment of each stage.  A boundary costs the bytes that cross it, which are kept, and those by which it misses
+/// an equal part of what the stages keep for backward, which make a segment larger.
 std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_t segments) {
   const std::size_t stages = network.stages.size();
   std::vector<std::size_t> last_use(network.values.size(), 0), first_write(network.values.size(), stages);
@@ -37,17 +37,13 @@ std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_
   };
   std::vector<std::size_t> segment(stages, 0);
   std::size_t from = 0;
-  for (std::int64_t i = 1; i < segments; ++i) {
-    // The part of a step around an equal share in which a boundary may lie.
-    constexpr double kSlack = 0.4;
-    const auto share = [&](double position) { return kept[stages] * position / static_cast<double>(segments); };
-    std::size_t best = 0;
-    for (std::size_t boundary = from + 1; boundary < stages; ++boundary) {
-      if (kept[boundary] < share(static_cast<double>(i) - kSlack)) continue;
-      if (best != 0 && kept[boundary] > share(static_cast<double>(i) + kSlack)) break;
-      if (best == 0 || crossing(boundary) < crossing(best)) best = boundary;
+  for (std::int64_t i = 1; i < segments && from + 1 < stages; ++i) {
+    const double share = kept[stages] * static_cast<double>(i) / static_cast<double>(segments);
+    const auto cost = [&](std::size_t boundary) { return crossing(boundary) + std::abs(kept[boundary] - share); };
+    std::size_t best = from + 1;
+    for (std::size_t boundary = from + 2; boundary < stages; ++boundary) {
+      if (cost(boundary) < cost(best)) best = boundary;
     }
-    if (best == 0) break;
     for (std::size_t s = best; s < stages; ++s) segment[s] = static_cast<std::size_t>(i);
     from = best;
   }
