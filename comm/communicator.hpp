@@ -63,6 +63,9 @@ class Communicator {
   /// The bytes of every rank, in order of rank, on rank 0; empty elsewhere.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
 
+  /// The ranks that call it with the same number, in the order of their ranks here, watched as these are.  Collective.
+  virtual std::unique_ptr<Communicator> split(int group) = 0;
+
   virtual void barrier() = 0;
   /// From now on a rank that waits too long finds out who is missing, says so, and ends all ranks.
   virtual void watch_hangs(HangOptions options) = 0;

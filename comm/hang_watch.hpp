@@ -26,6 +26,7 @@ class HangWatch {
   HangWatch& operator=(const HangWatch&) = delete;
 
   void set_options(HangOptions options) { options_ = std::move(options); }
+  const HangOptions& options() const { return options_; }
 
   /// An operation of all ranks begins.
   void begin_collective() { ++operation_; }

@@ -34,8 +34,9 @@ class MpiComm {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator() {
-    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, comm_.address()), "MPI_Comm_dup");
+  /// The ranks of `all` with this number, in a communicator of their own.
+  MpiCommunicator(MPI_Comm all, int group) {
+    check_mpi(MPI_Comm_split(all, group, 0, comm_.address()), "MPI_Comm_split");
     // Errors come back as statuses instead of ending the program, so that they can be named.
     check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
@@ -127,6 +128,12 @@ class MpiCommunicator final : public Communicator {
     return all;
   }
 
+  std::unique_ptr<Communicator> split(int group) override {
+    auto part = std::make_unique<MpiCommunicator>(comm_.get(), group);
+    part->watch_hangs(watch_->options());
+    return part;
+  }
+
   void barrier() override {
     watch_->begin_collective();
     complete("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_.get(), request); });
@@ -202,7 +209,7 @@ std::string mpi_library() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(); }
+std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, 0); }
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   if (mpi_is_running()) return;

@@ -21,6 +21,7 @@ class SelfCommunicator final : public Communicator {
   void receive(std::span<float> values, int from) override;
   void broadcast(std::span<std::byte> bytes, int root) override;
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) override;
+  std::unique_ptr<Communicator> split(int) override { return std::make_unique<SelfCommunicator>(); }
   void barrier() override {}
   void watch_hangs(HangOptions) override {}
   [[noreturn]] void abort(int exit_code) override;

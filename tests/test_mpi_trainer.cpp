@@ -83,7 +83,7 @@ TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
   plain.comm.bucket_mb = 1e-4;
   plain.optimizer.name = "sgd";
   for (const std::int64_t samples : {43, 7, 2}) {  // of 12 slots: on 4 ranks one, or two, have padding alone
-    tiny::Training together(*all, plain, samples, 0.5F, true, BatchNormScope::kGlobal);
+    tiny::Training together(*all, plain, samples, 0.5F, true, BatchNormScope::kRanks);
     tiny::Training single(alone, plain, samples, 0.5F, true, BatchNormScope::kPass);
     for (const std::int64_t steps : {1, 6}) {
       EXPECT_NEAR(together.run(steps).back(), single.run(steps).back(), 1e-6);
@@ -94,15 +94,46 @@ TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
   }
 }
 
+// A group's share of the batch is a shard of one rank that takes statistics over shards.
+TEST(Trainer, BatchNormOverGroupsOfRanksIsThatOfShards) {
+  const auto all = make_mpi_communicator();
+  SelfCommunicator alone;
+  for (const int groups : {1, 2, 4}) {
+    if (all->size() % groups != 0) continue;
+    CommonOptions many = options(), one = options();
+    many.optimizer.name = one.optimizer.name = "sgd";
+    many.comm.norm_ranks = all->size() / groups;
+    one.train.deterministic = true;
+    one.train.shards = groups;
+    for (const std::int64_t samples : {48, 43}) {
+      tiny::Training together(*all, many, samples, 0.5F, true, BatchNormScope::kRanks);
+      tiny::Training single(alone, one, samples, 0.5F, true, BatchNormScope::kPass);
+      EXPECT_NEAR(together.run(6).back(), single.run(6).back(), 1e-6);
+      EXPECT_LT(largest_difference(together.weights(), single.weights()), 2e-6F) << groups << " groups";
+    }
+  }
+}
+
+TEST(Communicator, SplitsIntoGroups) {
+  const auto all = make_mpi_communicator();
+  const auto odd_or_even = all->split(all->rank() % 2);
+  EXPECT_EQ(odd_or_even->rank(), all->rank() / 2);
+  std::array<double, 1> ranks = {static_cast<double>(all->rank())};
+  odd_or_even->all_reduce_sum(std::span<double>(ranks));
+  double expected = 0;
+  for (int rank = all->rank() % 2; rank < all->size(); rank += 2) expected += rank;
+  EXPECT_EQ(ranks[0], expected);
+}
+
 TEST(Trainer, BatchNormOverTheGlobalBatchNeedsOnePass) {
   const auto all = make_mpi_communicator();
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
   deterministic.train.shards = all->size();
-  EXPECT_NO_THROW(tiny::Training(*all, deterministic, 43, 0, false, BatchNormScope::kGlobal));
+  EXPECT_NO_THROW(tiny::Training(*all, deterministic, 43, 0, false, BatchNormScope::kRanks));
   deterministic.train.shards = 6;
   try {
-    const tiny::Training training(*all, deterministic, 43, 0, false, BatchNormScope::kGlobal);
+    const tiny::Training training(*all, deterministic, 43, 0, false, BatchNormScope::kRanks);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
@@ -247,7 +278,7 @@ class BadData final : public Dataset {
 TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
   const auto all = make_mpi_communicator();
   for (const auto& [deterministic, norm] : {std::pair(false, tiny::Norm()), std::pair(true, tiny::Norm()),
-                                            std::pair(false, tiny::Norm(BatchNormScope::kGlobal))}) {
+                                            std::pair(false, tiny::Norm(BatchNormScope::kRanks))}) {
     CommonOptions common = options();
     common.train.deterministic = deterministic;
     common.data.shuffle = false;
@@ -302,12 +333,12 @@ TEST(Trainer, AnErrorBetweenSumsOfBatchNormIsThrownByAll) {
   common.comm.bucket_mb = 1e-5;  // a bucket for each array: others start sums of gradients between those of norms
   Graph graph(tiny::kSample);
   graph.add<Conv>("conv1", ConvOptions::same_2d(6, 3))
-      .add<BatchNorm>("norm1", BatchNormOptions{BatchNormScope::kGlobal});
+      .add<BatchNorm>("norm1", BatchNormOptions{BatchNormScope::kRanks});
   graph.add<Conv>("conv2", ConvOptions::same_2d(5, 3))
-      .add<BatchNorm>("norm2", BatchNormOptions{BatchNormScope::kGlobal});
+      .add<BatchNorm>("norm2", BatchNormOptions{BatchNormScope::kRanks});
   graph.add<Fragile>("fragile", all->rank() == all->size() - 1);
   graph.add<Conv>("conv3", ConvOptions::same_2d(5, 3))
-      .add<BatchNorm>("norm3", BatchNormOptions{BatchNormScope::kGlobal});
+      .add<BatchNorm>("norm3", BatchNormOptions{BatchNormScope::kRanks});
   graph.add<GlobalPool>("pool", PoolKind::kAverage).add<Dense>("fc", 2);
   const Objective loss("class", std::make_shared<SoftmaxLoss>());
   const tiny::Data data(48);

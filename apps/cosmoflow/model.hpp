@@ -107,7 +107,7 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
   const auto filters = widths(options, "model.filters", options.filters, {16, 32, 64, 128});
   const auto hidden = widths(options, "model.hidden", options.hidden, {});
   BatchNormOptions norm;
-  norm.scope = options.batch_norm == "global" ? BatchNormScope::kGlobal : BatchNormScope::kPass;
+  norm.scope = options.batch_norm == "global" ? BatchNormScope::kRanks : BatchNormScope::kPass;
   const bool has_norm = options.batch_norm != "none";
   graph.add<SpaceToDepth>("blocks", 2);
   // Counts are all positive: without their mean, small steps of many weights do not move all that follows.

@@ -47,8 +47,8 @@ struct Context {
   int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   bool training = true;             // dropout on, what backward needs is kept
   const StepState* step = nullptr;  // in MemorySpace
-  /// values (host memory) = sum over the ranks that share the global batch; null: this rank has all of it.  Every rank
-  /// calls it as often and with as many values.
+  /// values (host memory) = sum over the ranks that share the global batch, or over a group of them; null: this rank is
+  /// alone.  Every rank calls it as often and with as many values.
   const std::function<void(std::span<double>)>* sum_over_ranks = nullptr;
 };
 

@@ -12,7 +12,7 @@ BatchNormStage::BatchNormStage(const Options& options, const Context& context)
       forward_label_(fmt::format("petaflow::{}::forward[kokkos]", options.name)),
       backward_label_(fmt::format("petaflow::{}::backward[kokkos]", options.name)) {
   EpilogueDesc& epilogue = options_.epilogue;
-  if (options.backward && epilogue.v.n * epilogue.v.pixels() == 1 && !is_global()) {
+  if (options.backward && epilogue.v.n * epilogue.v.pixels() == 1 && !sums_over_ranks()) {
     user_error(
         "layer {}: batch norm over one pixel of one sample has nothing to train on; use a larger train.batch, or "
         "with train.deterministic fewer train.shards",
@@ -71,10 +71,10 @@ bool BatchNormStage::has_dx(std::size_t input) const {
   return input < buffers.dx.size() && buffers.dx[input].data != nullptr;
 }
 
-std::int64_t BatchNormStage::forward_rank_sum() const { return is_global() ? batch_norm_sums(channels_) : 0; }
+std::int64_t BatchNormStage::forward_rank_sum() const { return sums_over_ranks() ? batch_norm_sums(channels_) : 0; }
 
 std::int64_t BatchNormStage::backward_rank_sum() const {
-  return is_global() && has_dx(0) ? batch_norm_sums(channels_) : 0;
+  return sums_over_ranks() && has_dx(0) ? batch_norm_sums(channels_) : 0;
 }
 
 void BatchNormStage::forward(const Context& context) {
@@ -85,7 +85,7 @@ void BatchNormStage::forward(const Context& context) {
   if (context.training) {
     PETAFLOW_REQUIRE(options_.backward, "a network made for inference");
     sum_moments(context, slots_, x, sums, memory);
-    if (is_global()) sum_over_ranks(context, sums);
+    if (sums_over_ranks()) sum_over_ranks(context, sums);
     map_batch(context, channels_, epsilon, sums, weight, bias, statistics(), map);
   } else {
     map_running(context, channels_, epsilon, buffers.weights + options_.running_mean.offset,
@@ -112,7 +112,7 @@ void BatchNormStage::backward(const Context& context, float* gradient) {
     if (has_dx(i)) targets[i] = {buffers.dx[i], buffers.adds[i]};
   }
   if (has_dx(0)) {
-    if (is_global()) sum_over_ranks(context, sums);
+    if (sums_over_ranks()) sum_over_ranks(context, sums);
     map_gradient(context, channels_, sums, parameter(options_.weight), statistics(), map);
   }
   if (has_dx(0) || has_dx(1)) {

@@ -11,9 +11,9 @@ namespace petaflow {
 
 /// What the mean and variance of training are over.
 enum class BatchNormScope {
-  kPass,   // the real samples of one pass: a shard in deterministic mode, otherwise a rank's share of the batch
-  kGlobal  // all real samples of the global batch (torch.nn.SyncBatchNorm): two small sums over ranks per layer and
-           // step
+  kPass,  // the real samples of one pass: a shard in deterministic mode, otherwise a rank's share of the batch
+  kRanks  // those of all ranks that Context::sum_over_ranks sums over, the global batch or that of a group
+          // (torch.nn.SyncBatchNorm): two small sums per layer and step
 };
 
 struct BatchNormOptions {
@@ -65,7 +65,7 @@ class BatchNormStage final : public Stage {
   Epilogue epilogue(const ChannelMap& map) const;
   const float* parameter(const std::optional<StageParameter>& which) const;
   bool has_dx(std::size_t input) const;
-  bool is_global() const { return options_.batch_norm.scope == BatchNormScope::kGlobal; }
+  bool sums_over_ranks() const { return options_.batch_norm.scope == BatchNormScope::kRanks; }
   void sum_over_ranks(const Context& context, double* sums) const;
 
   Options options_;

@@ -70,6 +70,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("resume.accept_changes", options.resume.accept_changes);
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
+  schema.add("comm.norm_ranks", options.comm.norm_ranks, in_range(0, 1e7));
 
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
   schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
@@ -96,7 +97,7 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
 }
 
 StepOptions step_options(const CommonOptions& options) {
-  return {options.train, options.optimizer, options.comm.bucket_mb, network_options(options, 0)};
+  return {options.train, options.optimizer, options.comm, network_options(options, 0)};
 }
 
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric) {
@@ -129,6 +130,10 @@ void check(const CommonOptions& options, int ranks) {
   } else if (train.batch < ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
+  }
+  if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
+    user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",
+               group, ranks);
   }
   if (train.epochs == 0 && train.steps == 0 && train.init.empty()) {
     user_error(

@@ -49,7 +49,8 @@ struct StopOptions {
 };
 
 struct CommOptions {
-  double bucket_mb = 1;  // smallest all-reduce that starts during the backward pass
+  double bucket_mb = 1;         // smallest all-reduce that starts during the backward pass
+  std::int64_t norm_ranks = 0;  // neighbouring ranks whose samples batch norm over ranks takes together; 0: all
 };
 
 }  // namespace petaflow

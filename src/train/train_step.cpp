@@ -68,15 +68,18 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   network_ = std::make_unique<Network>(graph, network, context_, tuning);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
-  exchange_ = make_gradient_exchange(comm, options.train, options.bucket_mb, network_->parameters());
+  exchange_ = make_gradient_exchange(comm, options.train, options.comm.bucket_mb, network_->parameters());
   rank_sums_ = network_->rank_sums();
   if (!rank_sums_.empty() && options.train.deterministic && options.train.shards > comm.size()) {
     user_error(
-        "the model has batch norm over the whole global batch, but train.deterministic works through it in {} shards "
+        "the model has batch norm over ranks, but train.deterministic works through it in {} shards "
         "on {} ranks; take the statistics over shards, set train.shards to {}, or train.deterministic to false",
         options.train.shards, comm.size(), comm.size());
   }
   if (comm.size() > 1) {
+    if (const std::int64_t group = options.comm.norm_ranks; group > 0 && !rank_sums_.empty()) {
+      norm_group_ = comm.split(static_cast<int>(comm.rank() / group));
+    }
     sum_over_ranks_ = [this](std::span<double> values) { sum_over_ranks(values); };
     context_.sum_over_ranks = &sum_over_ranks_;
   } else {
@@ -102,7 +105,7 @@ void TrainStep::sum_over_ranks(std::span<double> values) {
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
                    "sum {} of a pass has {} values", rank_sums_done_, values.size());
   rank_sums_done_ += 1;
-  comm_.all_reduce_sum(values);
+  (norm_group_ ? *norm_group_ : comm_).all_reduce_sum(values);
 }
 
 // On a rank whose pass failed: what the others go on to sum, and in between what they find ready to be exchanged, all

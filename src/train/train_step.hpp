@@ -43,7 +43,7 @@ struct StepResult {
 struct StepOptions {
   TrainOptions train;
   OptimizerOptions optimizer;
-  double bucket_mb = 1;    // smallest sum over ranks that starts during the backward pass
+  CommOptions comm;
   NetworkOptions network;  // its batch is that of a pass, which the step finds out
 };
 
@@ -89,6 +89,7 @@ class TrainStep {
   std::unique_ptr<Network> network_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientExchange> exchange_;
+  std::unique_ptr<Communicator> norm_group_;  // the ranks that layers sum over; null: all
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a pass
   std::size_t rank_sums_done_ = 0;
