@@ -14,7 +14,7 @@ Error to_error(const std::exception_ptr& exception) {
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return {ErrorKind::kFailure, "out of memory; use a smaller train.batch, or more ranks on more nodes"};
+    return {ErrorKind::kUser, "out of memory; use a smaller train.batch, or more ranks on more nodes"};
   } catch (const std::filesystem::filesystem_error& error) {
     return {ErrorKind::kUser, error.what()};
   } catch (const std::exception& error) {

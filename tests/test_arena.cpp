@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "base/context.hpp"
+#include "base/error.hpp"
 #include "device_memory.hpp"
 #include "nn/arena.hpp"
 #include "nn/graph.hpp"
@@ -41,6 +42,21 @@ TEST(MemoryPlan, BlocksThatLiveTogetherLieApart) {
       EXPECT_TRUE(a.offset + a.size_bytes + kArenaGap <= b.offset || b.offset + b.size_bytes + kArenaGap <= a.offset)
           << a.label << " and " << b.label;
     }
+  }
+}
+
+TEST(Arena, WhatDoesNotFitIsAUsersError) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer ends a program that asks for so much";
+#endif
+  try {
+    const Arena arena({{"conv1 output", std::size_t{1} << 50, 0, 1}, {"conv2 output", 1 << 20, 1, 2}}, false);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUser);
+    EXPECT_NE(std::string(error.what()).find("its largest tensors are conv1 output (1073741824.0 MiB), conv2 output"),
+              std::string::npos)
+        << error.what();
   }
 }
 

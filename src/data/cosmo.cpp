@@ -18,6 +18,7 @@
 #include "data/files.hpp"
 #include "io/gzip.hpp"
 #include "io/npy.hpp"
+#include "io/progress.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
 
@@ -184,7 +185,8 @@ CosmoData::CosmoData(const CosmoDataOptions& options, CosmoIndex index)
                first, index_.edge, options.edge, index_.edge);
   }
   if (index_.channels < options.channels) {
-    user_error("{}: the cubes have {} channels; data.channels is {}", first, index_.channels, options.channels);
+    user_error("{}: the cubes have {}; data.channels is {}", first, format_count(index_.channels, "channel"),
+               options.channels);
   }
 }
 

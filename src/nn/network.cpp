@@ -1,5 +1,7 @@
 #include "nn/network.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -44,11 +46,24 @@ std::vector<Parameter> list_parameters(const Graph& graph) {
   return parameters;
 }
 
+/// Refuses what cannot be held before the tiles of millions of samples are listed.
+void require_memory_for(const Shape& input) {
+  constexpr double kMib = 1 << 20;
+  const double bytes = static_cast<double>(input.elements()) * sizeof(float);
+  const double there = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= there) return;
+  user_error(
+      "out of memory: the input of a pass of {} samples alone takes {:.1f} MiB, and this machine has {:.1f} MiB; use a "
+      "smaller train.batch",
+      input.n, bytes / kMib, there / kMib);
+}
+
 }  // namespace
 
 Network::Network(const Graph& graph, const NetworkOptions& options, const Context& context, ConvTuning* tuning)
     : options_(options), parameters_(list_parameters(graph)) {
   if (graph.nodes().empty()) user_error("a network needs at least one layer");
+  require_memory_for(graph.sample().with_batch(options.batch));
   if (!parameters_.empty()) parameter_elements_ = parameters_.back().offset + parameters_.back().spec.elements();
   std::vector<std::vector<StageParameter>> of_layers(graph.nodes().size());
   for (const Parameter& p : parameters_) of_layers[p.layer].push_back({p.offset});

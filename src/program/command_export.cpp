@@ -28,8 +28,9 @@ void check_outputs(const CommandLine& line) {
   check_new_output(twin_path(line.output), line.overwrite);
   const std::string module = fs::path(line.output).stem().string();
   if (!is_python_name(module)) {
-    user_error("--pytorch writes {}.py, which Python cannot import: name a file of letters, digits and _ instead of {}",
-               module, line.output);
+    user_error(
+        "--pytorch writes {}.py, which Python cannot import: take a name of letters, digits and _ that is no keyword",
+        module);
   }
   if (module == "torch" || module == "safetensors" || module == "numpy") {
     user_error("--pytorch writes {}.py, which would hide Python's own {}: name another file", module, module);
