@@ -125,7 +125,7 @@ TEST(Arena, OnlyLivingBlocksMayBeTouched) {
     arena.enter(moment);
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::byte* const block = arena.block(i);
-      if (moment < all[i].first || all[i].last < moment) continue;
+      if (moment < all[i].first || all[i].last < moment || all[i].size_bytes == 0) continue;
       EXPECT_EQ(__asan_region_is_poisoned(const_cast<std::byte*>(block), all[i].size_bytes), nullptr) << all[i].label;
       for (std::ptrdiff_t outside = 1; outside <= std::ptrdiff_t{kArenaGap}; ++outside) {
         EXPECT_TRUE(__asan_address_is_poisoned(block - outside)) << all[i].label << ", " << outside << " before";
