@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace petaflow {
 
@@ -37,13 +38,20 @@ std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_
   };
   std::vector<std::size_t> segment(stages, 0);
   std::size_t from = 0;
-  for (std::int64_t i = 1; i < segments && from + 1 < stages; ++i) {
-    const double share = kept[stages] * static_cast<double>(i) / static_cast<double>(segments);
-    const auto cost = [&](std::size_t boundary) { return crossing(boundary) + std::abs(kept[boundary] - share); };
-    std::size_t best = from + 1;
-    for (std::size_t boundary = from + 2; boundary < stages; ++boundary) {
-      if (cost(boundary) < cost(best)) best = boundary;
+  for (std::int64_t i = 1; i < segments; ++i) {
+    // The part of a step around an equal share in which a boundary may lie.
+    constexpr double kSlack = 0.4;
+    const auto share = [&](double position) { return kept[stages] * position / static_cast<double>(segments); };
+    const auto cost = [&](std::size_t boundary) {
+      return std::pair(crossing(boundary), std::abs(kept[boundary] - share(static_cast<double>(i))));
+    };
+    std::size_t best = 0;
+    for (std::size_t boundary = from + 1; boundary < stages; ++boundary) {
+      if (kept[boundary] < share(static_cast<double>(i) - kSlack)) continue;
+      if (best != 0 && kept[boundary] > share(static_cast<double>(i) + kSlack)) break;
+      if (best == 0 || cost(boundary) < cost(best)) best = boundary;
     }
+    if (best == 0) break;
     for (std::size_t s = best; s < stages; ++s) segment[s] = static_cast<std::size_t>(i);
     from = best;
   }
