@@ -46,8 +46,8 @@ TEST(MemoryPlan, BlocksThatLiveTogetherLieApart) {
 }
 
 TEST(Arena, WhatDoesNotFitIsAUsersError) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "SKIPPED: AddressSanitizer ends a program that asks for so much";
+#if defined(__SANITIZE_ADDRESS__) || defined(PETAFLOW_GUARDED)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer and guarded memory end a program that asks for so much";
 #endif
   try {
     const Arena arena({{"conv1 output", std::size_t{1} << 50, 0, 1}, {"conv2 output", 1 << 20, 1, 2}}, false);
