@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "conv_request.hpp"
 #include "layer_fixture.hpp"
 #include "nn/layers/add.hpp"
+#include "op_support.hpp"
 #include "update/optimizer.hpp"
 
 namespace petaflow {
@@ -88,6 +90,58 @@ TEST(BatchNorm, NetworksForInferenceNormaliseByRunningStatistics) {
   const std::vector<float> y = to_host(network.output());
   EXPECT_EQ(y, expected);
   EXPECT_NE(y[0], y[static_cast<std::size_t>(kNorm.x.c)]);
+}
+
+// A map of channels behind a bias, in front of a residual, pooling and activation, of slices and of transposed
+// convolutions; not where something else reads what the convolution gives.
+TEST(BatchNorm, ForInferenceIsPartOfTheConvolution) {
+  const cases::LayerCase c{
+      "", {3, 16, 1, 12, 20}, [](Graph& g) {
+        ConvOptions plain = ConvOptions::same_2d(16, 3);
+        plain.bias = false;
+        g.add<Conv>("conv1", ConvOptions::same_2d(16, 3)).add<BatchNorm>("norm1").add<Relu>("relu1");
+        const GraphValue x = g.value();
+        g.add<Conv>("conv2", plain).add<BatchNorm>("norm2", BatchNormOptions{.affine = false});
+        g.join<Add>("add", {g.value(), x}).add<Relu>("relu2");
+        g.add<Pool>("pool", Pool::square(PoolKind::kMax, 2));
+        const GraphValue pooled = g.value();
+        g.add<Conv>("conv3", plain).add<BatchNorm>("norm3");
+        g.join<Concat>("concat", {g.value(), pooled});
+        DeconvOptions up;
+        up.filters = 8, up.kernel = {1, 2, 2}, up.stride = {1, 2, 2};
+        g.add<Deconv>("up", up).add<BatchNorm>("norm4").add<Relu>("relu4");
+        g.add<Conv>("conv5", ConvOptions::same_2d(4, 3));
+        const GraphValue twice = g.value();
+        g.add<BatchNorm>("norm5");
+        g.join<Add>("last", {g.value(), twice});
+      }};
+  for (const char* kernel : {"auto", "direct", "kokkos"}) {
+    if (!kOnHost && std::string(kernel) != "auto") continue;
+    for (const bool tiles : {true, false}) {
+      NetworkOptions options;
+      options.kernels.conv = testing_support::conv_request(kernel);
+      options.kernels.tiles = tiles;
+      Fixture f(c, options, false);
+      std::vector<float> weights = f.weights();
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        weights[i] += 0.4F + 0.1F * scattered(static_cast<std::int64_t>(i));
+      f.set_weights(weights);
+      Graph graph(c.x);
+      graph.add<Probe>("probe", c.x.with_batch(1));
+      c.add(graph);
+      options.batch = c.x.n, options.backward = false, options.fills_dead = true;
+      Network network(graph, options, f.context);
+      to_device(weights, network.weights());
+      network.refresh(f.context);
+      Fixture::fill(network.input(), scattered);
+      const std::vector<float> expected = f.forward();
+      network.forward(f.context);
+      const std::vector<float> y = to_host(network.output());
+      EXPECT_LE(testing_support::relative_l2({y.begin(), y.end()}, {expected.begin(), expected.end()}), 2e-6)
+          << kernel << (tiles ? " in tiles" : " whole");
+      EXPECT_EQ(network.report().size() + 4, f.network->report().size());
+    }
+  }
 }
 
 TEST(BatchNorm, PaddedSlotsCountForNothing) {

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
+#include "kernels/batch_norm.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
@@ -25,6 +26,13 @@ struct AddTo {
   const float* from;
   float* to;
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
+};
+
+/// The bias goes through the map of a batch norm: scale (v + bias) + offset.
+struct AddScaled {
+  const float *scale, *bias;
+  float* offset;
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { offset[i] += scale[i] * bias[i]; }
 };
 
 /// Writes a dense tile to its place in a tensor, or adds it to what is there.
@@ -57,6 +65,11 @@ ConvStage::ConvStage(const Options& options, const Context& context)
     : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
   options_.conv.threads = division_.whole_threads;
   forward_ = plan(Pass::kForward, context);
+  if (options.norm) {
+    PETAFLOW_REQUIRE(!options.backward, "a batch norm inside {} has no way back", options.name);
+    const auto elements = static_cast<std::size_t>(ChannelMap::elements(options.epilogue.v.c));
+    norm_ = Kokkos::View<float*, MemorySpace>("petaflow::conv::norm", elements);
+  }
   if (options.backward) {
     weights_ = plan(Pass::kBackwardWeights, context);
     if (options.wants_dx) data_ = plan(Pass::kBackwardData, context);
@@ -158,17 +171,28 @@ std::size_t ConvStage::saved_bytes() const {
 
 Epilogue ConvStage::epilogue() const {
   auto* const saved = saved_bytes() > 0 ? reinterpret_cast<std::uint8_t*>(buffers.saved) : nullptr;
+  const ChannelMap norm = ChannelMap::in(norm_.data(), options_.epilogue.v.c);
   return {options_.epilogue,
-          options_.bias ? buffers.weights + options_.bias->offset : nullptr,
+          options_.norm ? norm.offset : parameter(options_.bias),
           buffers.y[0],
           buffers.dy[0],
           saved,
-          {nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
+          {options_.norm ? norm.scale[0] : nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
 }
 
 void ConvStage::refresh(const Context& context) {
   for (PassPlan* plan : {&forward_, &data_}) {
     if (plan->choice.kernel) plan->choice.kernel->refresh(context, buffers.weights + options_.weight.offset);
+  }
+  if (!options_.norm) return;
+  const RunningNorm& norm = *options_.norm;
+  const std::int64_t channels = options_.epilogue.v.c;
+  const ChannelMap map = ChannelMap::in(norm_.data(), channels);
+  map_running(context, channels, norm.epsilon, parameter(norm.mean), parameter(norm.variance), parameter(norm.weight),
+              parameter(norm.bias), map);
+  if (options_.bias) {
+    launch(context, "petaflow::conv::norm_of_bias[kokkos]"_label, channels,
+           AddScaled{map.scale[0], parameter(options_.bias), map.offset});
   }
 }
 

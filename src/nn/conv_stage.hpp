@@ -13,6 +13,13 @@
 
 namespace petaflow {
 
+/// A batch norm by running statistics: z = scale v + offset for each channel.
+struct RunningNorm {
+  std::optional<StageParameter> weight, bias;  // nothing: 1 and 0
+  StageParameter mean, variance;
+  float epsilon = 0;
+};
+
 class ConvStage final : public Stage {
  public:
   struct Options {
@@ -25,14 +32,15 @@ class ConvStage final : public Stage {
     bool backward = true, wants_dx = true, fixed_order = false;
     std::array<ConvPassOptions, 3> kernels;  // by pass of the stage
     ConvRole role = ConvRole::kConvolution;
-    bool residual = false;    // x[1], of v's shape, is added before activation and pooling
-    bool y_is_slice = false;  // pixels of y and dy are further apart than their channels
+    bool residual = false;                           // x[1], of v's shape, is added before activation and pooling
+    bool y_is_slice = false;                         // pixels of y and dy are further apart than their channels
+    std::optional<RunningNorm> norm = std::nullopt;  // for inference: between the bias and the residual
 
     Shape x() const;
     /// Elements from one pixel of x to the next: more than its channels where x is a slice.
     std::int64_t x_pixel_stride() const;
     /// True where y is v with no more than a bias, in dense memory: dv is dy.
-    bool is_linear() const { return !epilogue.saves() && !residual && !y_is_slice; }
+    bool is_linear() const { return !epilogue.saves() && !residual && !y_is_slice && !norm; }
   };
   ConvStage(const Options& options, const Context& context);
   /// The tiles of one pass of such a stage.
@@ -88,11 +96,15 @@ class ConvStage final : public Stage {
   /// The operands of a kernel's call: `x` is the stage's own, or its gradient.
   ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* slot, float* sum = nullptr) const;
   Epilogue epilogue() const;
+  const float* parameter(const std::optional<StageParameter>& which) const {
+    return which ? buffers.weights + which->offset : nullptr;
+  }
   std::size_t scratch_bytes(const PassPlan& plan) const;
   void backward_weights(const Context& context, float* gradient);
   void backward_data(const Context& context);
 
   Options options_;
+  Kokkos::View<float*, MemorySpace> norm_;  // the map of options_.norm, behind the bias
   bool adds_dx_ = false;
   Division division_;
   int buffers_ = 1;  // slots of scratch of a pass in tiles

@@ -53,6 +53,7 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
                         to_string(pool.window), to_string(pool.stride), pads(pool.pad, pool.pad));
   }
   if (stage.bias) text += ", bias";
+  if (stage.norm) text += ", batch norm";
   if (stage.residual) text += ", residual";
   if (stage.epilogue.activation) text += ", activation";
   if (stage.role == ConvRole::kTransposed) text += ", transposed";
@@ -77,6 +78,7 @@ double time_conv_pass(const ConvStage::Options& stage, Pass pass, const Context&
   options.weight.offset = 0;
   const std::int64_t weights = options.conv.weight_elements();
   if (options.bias) options.bias->offset = weights;
+  if (options.norm) options.norm = RunningNorm{};  // its map is made when weights change, not in each step
   if (pass != Pass::kForward) options.backward = true;
   options.wants_dx = pass == Pass::kBackwardData;
   ConvStage timed(options, context);

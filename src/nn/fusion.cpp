@@ -7,11 +7,15 @@ bool Fusion::takes_residual() const {
   return stage_does && !residual && !epilogue.saves();
 }
 
+bool Fusion::takes_norm() const {
+  return std::holds_alternative<ConvOp>(linear) && !norm && !residual && !epilogue.saves();
+}
+
 bool Fusion::take(const Operation& operation, std::size_t layer) {
   if (epilogue.dropout > 0) return false;
   if (std::holds_alternative<BiasOp>(operation)) {
     const bool has_bias = std::holds_alternative<ConvOp>(linear) || std::holds_alternative<DenseOp>(linear);
-    const bool follows = has_bias && !epilogue.bias && !epilogue.activation;
+    const bool follows = has_bias && !norm && !epilogue.bias && !epilogue.activation;
     if (!follows || epilogue.pool.kind != PoolKind::kNone) return false;
     epilogue.bias = true;
   } else if (const auto* pool = std::get_if<PoolOp>(&operation)) {
@@ -53,6 +57,7 @@ const char* name_of(const Operation& operation) {
   if (const auto* activation = std::get_if<ActivationOp>(&operation))
     return activation->negative_slope > 0 ? "leaky relu" : "relu";
   if (std::holds_alternative<DropoutOp>(operation)) return "dropout";
+  if (std::holds_alternative<BatchNormOp>(operation)) return "batch norm";
   if (std::holds_alternative<AddOp>(operation)) return "add";
   return "";
 }

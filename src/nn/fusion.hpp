@@ -19,9 +19,17 @@ struct Fusion {
   std::string name;
   std::size_t input = 0;                               // value
   std::optional<std::size_t> residual = std::nullopt;  // value that is added before activation and pooling
+  /// A batch norm by running statistics that follows a convolution as a map of its channels.
+  struct Norm {
+    BatchNormOp op;
+    std::size_t layer;
+  };
+  std::optional<Norm> norm = std::nullopt;
 
   /// Whether another value may be added to what is there already.
   bool takes_residual() const;
+  /// Whether it is a convolution with no more than a bias, which a batch norm by running statistics may follow.
+  bool takes_norm() const;
   /// Takes an operation of a layer into the epilogue; false where it cannot follow what is there already.
   bool take(const Operation& operation, std::size_t layer);
   /// A layer's operation is part of the stage; its name goes into the stage's.

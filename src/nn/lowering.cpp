@@ -110,7 +110,10 @@ class Builder {
     if (std::holds_alternative<AddOp>(operation)) return add(operation, layer, std::move(flows));
     PETAFLOW_REQUIRE(flows.size() == 1, "layer {}: operation {} takes one value", name, name_of(operation));
     const bool conv = std::holds_alternative<ConvOp>(operation);
-    if (const auto* norm = std::get_if<BatchNormOp>(&operation)) {
+    const auto* norm = std::get_if<BatchNormOp>(&operation);
+    if (norm != nullptr && !options_.backward && flows[0].open && flows[0].open->takes_norm()) {
+      flows[0].open->norm = {*norm, layer};
+    } else if (norm != nullptr) {
       std::size_t x = settle(std::move(flows[0]));
       if (values_[x].value.type != DType::kBf16) x = in_type(x, DType::kF32, name);
       flows[0].open = start(x, values_[x].value.shape);
@@ -334,7 +337,8 @@ class Builder {
                              {kernels, kernels, kernels},
                              op.role,
                              fusion.residual.has_value(),
-                             pixel_stride(y) != values_[y].value.shape.c};
+                             pixel_stride(y) != values_[y].value.shape.c,
+                             norm_of(fusion)};
     if (kernels.conv.rule == ConvRequest::Rule::kTune) {
       PETAFLOW_REQUIRE(tuning_ != nullptr, "a network is to be tuned, but nothing was given to tune it with");
       tuning_->tune(stage, context_);
@@ -372,6 +376,14 @@ class Builder {
   }
   std::optional<StageParameter> bias_of(const Fusion& fusion) const {
     return fusion.epilogue.bias ? parameter(fusion.linear_layer, ParamRole::kBias) : std::nullopt;
+  }
+
+  std::optional<RunningNorm> norm_of(const Fusion& fusion) const {
+    if (!fusion.norm) return std::nullopt;
+    const std::size_t layer = fusion.norm->layer;
+    return RunningNorm{parameter(layer, ParamRole::kWeight), parameter(layer, ParamRole::kBias),
+                       *parameter(layer, ParamRole::kRunningMean), *parameter(layer, ParamRole::kRunningVariance),
+                       fusion.norm->op.options.epsilon};
   }
 
   const Graph& graph_;
