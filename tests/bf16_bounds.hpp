@@ -1,0 +1,63 @@
+// Bounds of what arithmetic in bf16 changes of a network's values and gradients, from the roundings of its layers.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "nn/graph.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/conv.hpp"
+#include "nn/layers/deconv.hpp"
+#include "nn/layers/pool.hpp"
+#include "nn/network.hpp"
+
+namespace petaflow::testing_support {
+
+/// Relative errors in L2.
+struct Bf16Bounds {
+  double values = 0, gradient = 0;
+};
+
+/// Bounds for random inputs, weights and gradients of outputs; zero where no layer is a convolution: only those
+/// compute in bf16.
+///
+/// Roundings to the nearest of 8 bits are independent and of relative size up to u = 2^-8, u / sqrt(3) in the mean
+/// square, so n of them in a row make sqrt(n / 3) u (Higham & Mary 2019, A New Approach to Probabilistic Rounding
+/// Error Analysis, SIAM J. Sci. Comput. 41).  A layer rounds its result; a convolution its weights and its sum, too.
+/// Winograd's products are those of rounded transforms: the mean of their squares over those of the taps,
+/// sum_j A_ij^2 |G_j|^2 |B_j|^2 / 3, is 4.76 for F(4, 3) in the points 0, +-2/3, +-3/2 and infinity, squared for two
+/// directions, for each of two transforms.  Backward rounds as often again.
+///
+/// An activation whose input has the relative error d takes the other side for d / pi of the elements (two normal
+/// numbers of correlation 1 / sqrt(1 + d^2)): 2 d / pi of the square of the gradients of the half that passes.  A
+/// window has another maximum with a probability of 0.6 d to d (4 to 27 numbers), and both places have another
+/// gradient: 2 d.  A few elements decide in a small network: twice the mean is the bound.
+inline Bf16Bounds bf16_bounds(const Graph& graph, const std::vector<StageReport>& stages) {
+  const bool winograd = std::ranges::any_of(stages, [](const StageReport& s) {
+    return (s.forward + s.backward_data + s.backward_weights).find("winograd") != std::string::npos;
+  });
+  constexpr double kRounding = 0x1p-16 / 3, kConvolution = 2, kWinograd = 2 * 4.76 * 4.76;
+  std::vector<double> error(graph.values(), kRounding);  // squares, relative
+  double decided = 0, most = 0;
+  bool convolves = false;
+  for (const Graph::Node& node : graph.nodes()) {
+    double squares = 0;
+    for (const GraphValue x : node.inputs) squares = std::max(squares, error[x.index]);
+    const Layer* layer = node.layer.get();
+    if (dynamic_cast<const Conv*>(layer) != nullptr || dynamic_cast<const Deconv*>(layer) != nullptr) {
+      convolves = true;
+      squares += kRounding * (kConvolution + (winograd ? kWinograd : 0));
+    }
+    if (dynamic_cast<const Relu*>(layer) != nullptr) decided += 2 * std::numbers::inv_pi * std::sqrt(squares);
+    if (dynamic_cast<const Pool*>(layer) != nullptr || dynamic_cast<const GlobalPool*>(layer) != nullptr)
+      decided += 2 * std::sqrt(squares);
+    for (const GraphValue y : node.outputs) error[y.index] = squares + kRounding;
+    most = std::max(most, squares + kRounding);
+  }
+  if (!convolves) return {};
+  return {std::sqrt(most), std::sqrt(2 * most + 2 * decided)};
+}
+
+}  // namespace petaflow::testing_support
