@@ -207,7 +207,8 @@ class Builder {
     std::vector<Flow> result;
     for (const GraphValue value : node.outputs) {
       const Shape shape = graph_.shape(value).with_batch(options_.batch);
-      const std::size_t y = new_value(node.name, shape, stage->output_type(), wants);
+      const std::string name = outputs.empty() ? node.name : fmt::format("{}:{}", node.name, outputs.size());
+      const std::size_t y = new_value(name, shape, stage->output_type(), wants);
       if (!stage->takes_slices()) values_[y].fixed = fmt::format("{} gives whole pixels", node.name);
       outputs.push_back(y);
       result.push_back({nullptr, y});
