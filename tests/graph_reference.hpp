@@ -72,19 +72,23 @@ struct RandomNetwork {
   std::vector<ReferenceNode> nodes;
   /// The smallest distance of an activation's input from 0, or of a maximum from the next value.
   double margin = 1;
+  int nested = 0, strided = 0;  // concatenations of a concatenation, residual blocks with a stride
 
   RandomNetwork(std::uint32_t seed, std::int64_t batch);
   void forward();
   void backward();  // from the gradients of the outputs
 
  private:
-  void conv(std::size_t x);
+  /// @param filters  0: drawn, as the stride and all else
+  void conv(std::size_t x, std::int64_t filters = 0, std::int64_t stride = 0);
   void relu(std::size_t x);
   void pool(std::size_t x, PoolKind kind);
   void batch_norm(std::size_t x);
   void add(std::size_t a, std::size_t b);
   void concat(const std::vector<std::size_t>& parts);
   void fork(std::size_t x);
+  /// Two convolutions, an activation between them, beside a third one, which has their stride.
+  void residual(std::size_t x, std::int64_t stride);
   ReferenceNode& finish(std::vector<std::size_t> inputs, std::size_t parameters);
   std::size_t below(std::size_t bound) { return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random_); }
   std::string next_name(const char* kind) { return fmt::format("part/{}{}", kind, nodes.size()); }
@@ -108,7 +112,7 @@ inline RandomNetwork::RandomNetwork(std::uint32_t seed, std::int64_t batch) : gr
       if (arrays[v].shape == arrays[a].shape) alike.push_back(v);
       if (arrays[v].shape.extent() == arrays[a].shape.extent()) wide.push_back(v);
     }
-    switch (below(10)) {
+    switch (below(11)) {
       case 0:
       case 1:
       case 2:
@@ -133,8 +137,12 @@ inline RandomNetwork::RandomNetwork(std::uint32_t seed, std::int64_t batch) : gr
         std::vector<std::size_t> parts = {a};
         for (std::size_t k = 0; k < 1 + below(2); ++k) parts.push_back(wide[below(wide.size())]);
         concat(parts);
+        if (below(2) == 0) concat({a, arrays.size() - 1});
         break;
       }
+      case 9:
+        residual(a, static_cast<std::int64_t>(1 + below(2)));
+        break;
       default:
         below(3) == 0 ? fork(a) : add(a, alike[below(alike.size())]);
     }
@@ -165,15 +173,16 @@ inline ReferenceNode& RandomNetwork::finish(std::vector<std::size_t> inputs, std
   return nodes.back();
 }
 
-inline void RandomNetwork::conv(std::size_t x) {
+inline void RandomNetwork::conv(std::size_t x, std::int64_t filters, std::int64_t stride) {
   ConvOptions o;
   const Shape in = arrays[x].shape;
   const bool grouped = in.c % 2 == 0 && below(4) == 0;
   o.groups = grouped ? 2 : 1;
   o.filters = static_cast<std::int64_t>(1 + below(20)) * o.groups;
+  if (filters > 0) o.groups = 1, o.filters = filters;
   const std::int64_t kernel = below(3) == 0 ? 1 : 3;
   const std::int64_t dilation = kernel == 3 && below(4) == 0 && in.h > 4 && in.w > 4 ? 2 : 1;
-  const std::int64_t stride = below(4) == 0 ? 2 : 1;
+  if (stride == 0) stride = below(4) == 0 ? 2 : 1;
   o.kernel = {1, kernel, kernel};
   o.dilation = {1, dilation, dilation};
   o.stride = {1, stride, stride};
@@ -221,6 +230,17 @@ inline void RandomNetwork::conv(std::size_t x) {
     });
     biases(y, [&](std::size_t e, std::size_t p) { self.gradient[p] += y.gradient[e]; });
   };
+}
+
+inline void RandomNetwork::residual(std::size_t x, std::int64_t stride) {
+  strided += stride > 1 ? 1 : 0;
+  const auto filters = static_cast<std::int64_t>(1 + below(20));
+  conv(x, filters, stride);
+  relu(arrays.size() - 1);
+  conv(arrays.size() - 1, filters, 1);
+  const std::size_t y = arrays.size() - 1;
+  conv(x, filters, stride);
+  add(y, arrays.size() - 1);
 }
 
 inline void RandomNetwork::relu(std::size_t x) {
@@ -353,6 +373,9 @@ inline void RandomNetwork::add(std::size_t a, std::size_t b) {
 inline void RandomNetwork::concat(const std::vector<std::size_t>& parts) {
   std::vector<GraphValue> values;
   for (const std::size_t part : parts) values.push_back({part});
+  nested += std::ranges::any_of(graph.nodes(), [&](const Graph::Node& n) {
+    return dynamic_cast<const Concat*>(n.layer.get()) != nullptr && std::ranges::count(values, n.outputs[0]) > 0;
+  });
   graph.join<Concat>(next_name("concat"), values);
   ReferenceNode& node = finish(parts, 0);
   // Calls f(part, its element, the element of the whole).

@@ -251,13 +251,13 @@ constexpr std::uint32_t kNetworks = 560;
 bool is_clear(const RandomNetwork& reference) { return reference.margin > 1e-5; }
 
 TEST(Graph, RandomNetworksAgreeWithTheReference) {
-  int compared = 0;
+  int compared = 0, nested = 0, strided = 0;
   for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     RandomNetwork reference(seed, kBatch);
     reference.forward();
     if (!is_clear(reference)) continue;
-    ++compared;
+    ++compared, nested += reference.nested, strided += reference.strided;
     Built built(reference, {});
     reference.backward();
     const std::vector<float> gradient = built.backward();
@@ -268,6 +268,8 @@ TEST(Graph, RandomNetworksAgreeWithTheReference) {
     ASSERT_LE(plan_over_bound(*built.network, planned_bytes), 1.1);  // in pages: 1.018 found
   }
   EXPECT_GE(compared, 500);
+  EXPECT_GE(nested, 200);
+  EXPECT_GE(strided, 200);
 }
 
 TEST(Graph, PlansOfLargeBatchesAreNearTheLowerBound) {
@@ -353,8 +355,9 @@ TEST(Graph, RandomNetworksAgreeInBf16) {
     reference.backward();
     const std::vector<float> gradient = built.backward();
     const testing_support::Bf16Bounds bounds = testing_support::bf16_bounds(reference.graph, built.network->report());
-    // Twice: where the operands of an addition cancel, their errors are those of larger values.
-    ASSERT_LE(output_difference(reference, *built.network), 2 * bounds.values);
+    // A value and half of it with the other sign, which Fork gives, add up to half with sqrt(5) times the relative
+    // error.
+    ASSERT_LE(output_difference(reference, *built.network), 2.3 * bounds.values);
     ASSERT_LE(gradient_difference(reference, built, gradient), bounds.gradient);
   }
   EXPECT_GE(compared, 60);
