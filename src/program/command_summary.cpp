@@ -112,19 +112,15 @@ std::string to_text(const Graph& graph, const Network& network) {
                       fmt::format("{:.1f}", static_cast<double>(stage.saved_bytes) / (1 << 20))});
     for (const std::string& refusal : stage.refusals) refusals += fmt::format("\n  {}", refusal);
   }
-  const std::string again = network.again_flop() > 0
-                                ? fmt::format("\nsegments that make their values again: {:.3f} GFLOP more per sample",
-                                              1e-9 * network.again_flop() / batch)
-                                : "";
   std::string weights;
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
   return fmt::format(
       "{}\n\n{}{}{}\n\nweights{}\n\nmemory\n{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward "
-      "{:.3f}{}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
+      "{:.3f}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
       memory_table(network), network.trained_elements(),
       format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4), 1e-9 * network.forward_flop() / batch,
-      1e-9 * network.backward_flop() / batch, again, format_count(network.batch(), "sample"),
+      1e-9 * network.backward_flop() / batch, format_count(network.batch(), "sample"),
       format_bytes(network.arena_bytes()),
       format_bytes(network.arena_bytes() / static_cast<std::size_t>(network.batch())),
       format_bytes(sum_of_blocks(network.blocks())));
@@ -158,14 +154,17 @@ int command_summary(const CommandLine& line, Configuration& config, const Task& 
     if (tuning) tuning->on_choice = [&](const auto&...) { ++found; };
     const Network network(graph, not_run, context, tuning.get());
     const std::vector<std::string> products = describe_products(options);
+    const std::string recompute = describe_recompute(graph, not_run, network);
     if (line.json) {
       nlohmann::json json = to_json(graph, network);
       json["precision"] = options.precision;
+      if (!recompute.empty()) json["recompute"] = recompute;
       if (!products.empty()) json["bf16_products"] = bf16_products();
       if (tuning) json["tuning"] = {{"file", tuning_cache_path()}, {"found", found}, {"not_timed", tuning->unknown}};
       return print(comm, json.dump(2));
     }
     std::string text = to_text(graph, network);
+    if (!recompute.empty()) text += "\n" + recompute;
     for (const std::string& sentence : products) text += "\n" + sentence;
     if (tuning) text += "\n" + tuning_text(found, tuning->unknown);
     print(comm, text);

@@ -53,8 +53,8 @@ void say_where_held(const char* name, Dataset& data) {
   }
 }
 
-void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, Dataset& train,
-                   Dataset* validation, TrainStep& step) {
+void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Graph& graph,
+                   Dataset& train, Dataset* validation, TrainStep& step) {
   log_info("{}: {} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"),
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
@@ -67,6 +67,8 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
     for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
   }
   const Network& network = step.network();
+  const std::string recompute = describe_recompute(graph, network_options(options, network.batch()), network);
+  if (!recompute.empty()) log_info("{}", recompute);
   if (kOnHost && network.arena_huge_page_bytes() < network.arena_bytes() / 2) {
     log_info("{}; steps are faster where /sys/kernel/mm/transparent_hugepage/enabled is madvise or always",
              describe_arena(network));
@@ -288,7 +290,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     if (comm.rank() == 0) warn_of_common_files(options.data);
   });
   if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
-  say_what_runs(options, comm, context.threads, *train, validation.get(), *step);
+  say_what_runs(options, comm, context.threads, task.model(task.sample_shape()), *train, validation.get(), *step);
 
   std::unique_ptr<Inference> inference;
   std::unique_ptr<Predictor> predictor;

@@ -7,6 +7,7 @@
 #include "io/log.hpp"
 #include "kernels/conv.hpp"
 #include "measure/binding.hpp"
+#include "measure/rates.hpp"
 #include "run/files.hpp"
 #include "run/tuning.hpp"
 #include "train/sync.hpp"
@@ -59,6 +60,22 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
         bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
   }
   return sentences;
+}
+
+std::string describe_recompute(const Graph& graph, const NetworkOptions& options, const Network& network) {
+  if (options.recompute == 1) return "";
+  NetworkOptions kept = options;
+  kept.recompute = 1;
+  kept.runs = false;
+  const std::size_t least = network.arena_bytes(), most = Network(graph, kept, Context()).arena_bytes();
+  const std::string what = fmt::format("train.recompute = {}", options.recompute);
+  if (least >= most) {
+    return fmt::format(
+        "{} saves no memory: {} for a pass, {} without; fewer segments or train.recompute = 1 may be better", what,
+        format_bytes(least), format_bytes(most));
+  }
+  return fmt::format("{}: {} for a pass instead of {}, for {:.3f} GFLOP more per sample", what, format_bytes(least),
+                     format_bytes(most), 1e-9 * network.again_flop() / static_cast<double>(network.batch()));
 }
 
 namespace {

@@ -40,6 +40,10 @@ void say_binding(Communicator& comm, int threads);
 /// How convolutions multiply, where that is not plain f32: sentences without a full stop.
 std::vector<std::string> describe_products(const CommonOptions& options);
 
+/// What train.recompute saves of a pass's memory and costs, or that it saves none; "" where it is 1.
+/// @param network  of the graph, with these options
+std::string describe_recompute(const Graph& graph, const NetworkOptions& options, const Network& network);
+
 RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, const Task& task);
 
 /// Slots of a pass of this rank.
