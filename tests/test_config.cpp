@@ -303,15 +303,15 @@ TEST_F(Config, FaultyDeclarationsAreProgramErrors) {
 }
 
 TEST_F(Config, KeysDescribeThemselves) {
-  const KeyInfo key = schema_.keys().at(0), list = schema_.keys().at(7);
-  EXPECT_EQ(key.name, "train.batch");
-  EXPECT_EQ(key.type, "an integer");
-  EXPECT_EQ(key.default_value, "128");
-  EXPECT_EQ(key.constraint, "at least 1");
+  const OptionInfo batch = schema_.options().at(0), list = schema_.options().at(7);
+  EXPECT_EQ(batch.name, "train.batch");
+  EXPECT_EQ(batch.type, "an integer");
+  EXPECT_EQ(batch.default_value, "128");
+  EXPECT_EQ(batch.constraint, "at least 1");
   EXPECT_EQ(list.type, "a list of numbers");
 }
 
-// The resolved text with a comment beside each key.
+// The resolved text with a comment beside each option.
 std::string with_comments(const std::string& text) {
   std::string result;
   for (const char c : text) result += c == '\n' ? "  # words\n" : std::string(1, c);

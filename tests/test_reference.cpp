@@ -1,4 +1,4 @@
-// inputs/reference*.toml document every key of the code, and the other input files load.
+// inputs/reference*.toml document every option of the code, and the other input files load.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -26,13 +26,13 @@ struct Keys {
   Schema schema;
 };
 
-TEST(Reference, HoldsEveryKeyWithItsDefault) {
-  const Keys keys;
-  for (const std::string& sentence : compare_with_reference(keys.schema, "inputs/reference.toml"))
+TEST(Reference, HoldsEveryOptionWithItsDefault) {
+  const Keys options;
+  for (const std::string& sentence : compare_with_reference(options.schema, "inputs/reference.toml"))
     ADD_FAILURE() << sentence;
 }
 
-TEST(Reference, HoldsEveryKeyOfCosmoflow) {
+TEST(Reference, HoldsEveryOptionOfCosmoflow) {
   cosmoflow::Options options;
   Schema schema;
   cosmoflow::declare(schema, options);
@@ -41,19 +41,19 @@ TEST(Reference, HoldsEveryKeyOfCosmoflow) {
 }
 
 TEST(Reference, NoticesAMissingKey) {
-  Keys keys;
+  Keys options;
   bool unknown = false;
-  keys.schema.add("train.unknown", unknown);
-  EXPECT_EQ(compare_with_reference(keys.schema, "inputs/reference.toml").size(), 1U);
+  options.schema.add("train.unknown", unknown);
+  EXPECT_EQ(compare_with_reference(options.schema, "inputs/reference.toml").size(), 1U);
 }
 
 // The reference gives examples of names; the names themselves follow from the lists of implementations.
 TEST(Reference, NamesImplementationsThatThereAre) {
   const std::string text = read_text_file("inputs/reference.toml");
   const std::vector<std::string> elsewhere = {"onednn", "winograd"};  // not in every build
-  const auto expect_known = [&](const std::string& key, std::vector<std::string> known) {
+  const auto expect_known = [&](const std::string& option, std::vector<std::string> known) {
     known.insert(known.end(), elsewhere.begin(), elsewhere.end());
-    const std::size_t begin = text.find("\n" + key + " = "), end = text.find('\n', begin + 1);
+    const std::size_t begin = text.find("\n" + option + " = "), end = text.find('\n', begin + 1);
     const std::string line = text.substr(begin, end - begin);
     for (std::size_t at = line.find('"'); at != std::string::npos; at = line.find('"', at + 1)) {
       const std::size_t word = at + 1;
@@ -61,7 +61,7 @@ TEST(Reference, NamesImplementationsThatThereAre) {
       ASSERT_NE(at, std::string::npos) << line;
       std::string name = line.substr(word, at - word);
       if (name.starts_with("prefer:")) name = name.substr(7);
-      EXPECT_NE(std::ranges::find(known, name), known.end()) << key << " = " << name;
+      EXPECT_NE(std::ranges::find(known, name), known.end()) << option << " = " << name;
     }
   };
   std::vector<std::string> convs, gemms;
@@ -73,9 +73,9 @@ TEST(Reference, NamesImplementationsThatThereAre) {
 
 TEST(Inputs, LoadAndAgreeWithTheirRanges) {
   for (const char* file : {"inputs/hep.toml", "inputs/hep_quick.toml", "inputs/hep_gfex.toml"}) {
-    Keys keys;
-    EXPECT_NO_THROW(keys.schema.load(file, {})) << file;
-    EXPECT_NO_THROW(check(keys.common, 1)) << file;
+    Keys options;
+    EXPECT_NO_THROW(options.schema.load(file, {})) << file;
+    EXPECT_NO_THROW(check(options.common, 1)) << file;
   }
   for (const char* file : {"inputs/cosmoflow.toml", "inputs/cosmoflow_mlperf.toml", "inputs/cosmoflow_quick.toml"}) {
     CommonOptions common;

@@ -1,4 +1,4 @@
-// Comparing the documented input file with the declared keys.
+// Comparing the documented input file with the declared options.
 #include "config/reference.hpp"
 
 #include <algorithm>
@@ -32,23 +32,27 @@ std::vector<std::string> compare_with_reference(const Schema& schema, const std:
 
   std::vector<std::string> sentences;
   const std::vector<Entry> entries = parse_document(text, toml_file);
-  const std::vector<KeyInfo> keys = schema.keys();
-  for (const KeyInfo& key : keys) {
-    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == key.name; });
+  const std::vector<OptionInfo> options = schema.options();
+  for (const OptionInfo& option : options) {
+    const auto entry =
+        std::find_if(entries.begin(), entries.end(), [&](const Entry& e) { return e.key == option.name; });
     if (entry == entries.end()) {
-      sentences.push_back(fmt::format("{}: {} is missing; its default is {}", toml_file, key.name, key.default_value));
+      sentences.push_back(
+          fmt::format("{}: {} is missing; its default is {}", toml_file, option.name, option.default_value));
       continue;
     }
-    const std::string where = fmt::format("{}:{}: {}", toml_file, entry->line, key.name), value = to_toml(entry->value);
-    if (value != key.default_value) {
-      sentences.push_back(fmt::format("{} must be {}, its default, found {}", where, key.default_value, value));
+    const std::string where = fmt::format("{}:{}: {}", toml_file, entry->line, option.name),
+                      value = to_toml(entry->value);
+    if (value != option.default_value) {
+      sentences.push_back(fmt::format("{} must be {}, its default, found {}", where, option.default_value, value));
     }
     if (!has_comment(lines, *entry)) {
       sentences.push_back(fmt::format("{} must have a comment beside it or on the line above", where));
     }
   }
   for (const Entry& entry : entries) {
-    const bool known = std::any_of(keys.begin(), keys.end(), [&](const KeyInfo& key) { return key.name == entry.key; });
+    const bool known =
+        std::any_of(options.begin(), options.end(), [&](const OptionInfo& option) { return option.name == entry.key; });
     if (!known) sentences.push_back(fmt::format("{}:{}: {} is not an option", toml_file, entry.line, entry.key));
   }
   return sentences;

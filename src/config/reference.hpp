@@ -1,4 +1,4 @@
-// The comparison of the documented input file with the declared keys.
+// The comparison of the documented input file with the declared options.
 #pragma once
 
 #include <string>

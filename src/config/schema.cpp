@@ -1,4 +1,4 @@
-// Declaring, loading and writing keys.
+// Declaring, loading and writing options.
 #include "config/schema.hpp"
 
 #include <algorithm>
@@ -37,8 +37,8 @@ bool is_bare_key(std::string_view name) {
 }
 
 // Whether one name is a table that holds the other.
-bool holds(std::string_view table, std::string_view key) {
-  return key.size() > table.size() && key.starts_with(table) && key[table.size()] == '.';
+bool holds(std::string_view table, std::string_view option) {
+  return option.size() > table.size() && option.starts_with(table) && option[table.size()] == '.';
 }
 
 std::string trimmed(std::string_view text) {
@@ -50,9 +50,9 @@ std::string trimmed(std::string_view text) {
 
 void Schema::declare(std::string name, Target target, Check check) {
   PETAFLOW_REQUIRE(is_bare_key(name), "'{}' is no name of an option", name);
-  for (const Key& key : keys_) {
-    PETAFLOW_REQUIRE(key.info.name != name, "option {} is declared twice", name);
-    PETAFLOW_REQUIRE(!holds(key.info.name, name) && !holds(name, key.info.name), "{} is also a table", name);
+  for (const Option& option : options_) {
+    PETAFLOW_REQUIRE(option.info.name != name, "option {} is declared twice", name);
+    PETAFLOW_REQUIRE(!holds(option.info.name, name) && !holds(name, option.info.name), "{} is also a table", name);
   }
   std::visit(
       [&](const auto& value) {
@@ -64,14 +64,14 @@ void Schema::declare(std::string name, Target target, Check check) {
         } catch (const Error& error) {
           failure("the default of an option is refused: {}", error.what());
         }
-        keys_.push_back({{name, type_name<T>(), text, check.text}, target, check});
+        options_.push_back({{name, type_name<T>(), text, check.text}, target, check});
       },
       target);
 }
 
-void Schema::add_former_name(std::string former, std::string key) {
-  PETAFLOW_REQUIRE(find(former) == nullptr && find(key) != nullptr, "{} is no former name of {}", former, key);
-  former_names_.emplace(std::move(former), std::move(key));
+void Schema::add_former_name(std::string former, std::string option) {
+  PETAFLOW_REQUIRE(find(former) == nullptr && find(option) != nullptr, "{} is no former name of {}", former, option);
+  former_names_.emplace(std::move(former), std::move(option));
 }
 
 const std::string& Schema::present_name(const std::string& name) const {
@@ -79,13 +79,14 @@ const std::string& Schema::present_name(const std::string& name) const {
   return former == former_names_.end() ? name : former->second;
 }
 
-const Schema::Key* Schema::find(std::string_view name) const {
-  const auto key = std::find_if(keys_.begin(), keys_.end(), [&](const Key& k) { return k.info.name == name; });
-  return key == keys_.end() ? nullptr : &*key;
+const Schema::Option* Schema::find(std::string_view name) const {
+  const auto option =
+      std::find_if(options_.begin(), options_.end(), [&](const Option& k) { return k.info.name == name; });
+  return option == options_.end() ? nullptr : &*option;
 }
 
-const Schema::Key& Schema::require(const std::string& name, const std::string& where, const Value* value) const {
-  if (const Key* key = find(present_name(name))) return *key;
+const Schema::Option& Schema::require(const std::string& name, const std::string& where, const Value* value) const {
+  if (const Option* option = find(present_name(name))) return *option;
   const std::vector<std::string> known = tables();
   if (std::find(known.begin(), known.end(), name) != known.end()) {
     user_error("{}: {} must be a table of options{}", where, name, value == nullptr ? "" : ", found " + found(*value));
@@ -96,8 +97,8 @@ const Schema::Key& Schema::require(const std::string& name, const std::string& w
 std::string Schema::unknown(const std::string& name, bool is_table) const {
   std::vector<std::string> names = tables();
   if (!is_table) names.clear();
-  for (const Key& key : keys_) {
-    if (!is_table) names.push_back(key.info.name);
+  for (const Option& option : options_) {
+    if (!is_table) names.push_back(option.info.name);
   }
   const std::string said = fmt::format("unknown {} {}", is_table ? "table" : "option", name);
   if (const std::string nearest = nearest_name(name, names); !nearest.empty()) {
@@ -113,8 +114,8 @@ std::string Schema::unknown(const std::string& name, bool is_table) const {
 
 std::vector<std::string> Schema::tables() const {
   std::vector<std::string> result;
-  for (const Key& key : keys_) {
-    const std::string& name = key.info.name;
+  for (const Option& option : options_) {
+    const std::string& name = option.info.name;
     for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
       const std::string table = name.substr(0, dot);
       if (std::find(result.begin(), result.end(), table) == result.end()) result.push_back(table);
@@ -130,18 +131,18 @@ std::string Schema::top_tables() const {
 }
 
 void Schema::set(const std::string& name, const Value& value, const std::string& where) {
-  const Key& key = require(name, where, &value);
+  const Option& option = require(name, where, &value);
   std::visit(
       [&](const auto& target) {
         using T = std::remove_cvref_t<decltype(target)>;
-        auto found = checked<Held<T>>(value, key.check, where + ": " + name);
+        auto found = checked<Held<T>>(value, option.check, where + ": " + name);
         if constexpr (std::is_same_v<T, WordTarget>) {
           target.assign(found);
         } else {
           *target = std::move(found);
         }
       },
-      key.target);
+      option.target);
 }
 
 void Schema::apply_override(const std::string& text) {
@@ -149,10 +150,10 @@ void Schema::apply_override(const std::string& text) {
   const std::string name = trimmed(text.substr(0, equals));
   if (equals == text.npos || name.empty()) user_error("{}: '{}' must have the form option=value", kCommandLine, text);
   const std::string raw = trimmed(text.substr(equals + 1));
-  const Key& key = require(name, kCommandLine, nullptr);
+  const Option& option = require(name, kCommandLine, nullptr);
   const bool is_string =
-      std::holds_alternative<std::string*>(key.target) || std::holds_alternative<WordTarget>(key.target);
-  const bool is_strings = std::holds_alternative<std::vector<std::string>*>(key.target);
+      std::holds_alternative<std::string*>(option.target) || std::holds_alternative<WordTarget>(option.target);
+  const bool is_strings = std::holds_alternative<std::vector<std::string>*>(option.target);
   const bool quoted = !raw.empty() && (raw[0] == '"' || raw[0] == '\'');
   const bool bracketed = !raw.empty() && (raw[0] == '[' || raw[0] == '{');
 
@@ -207,10 +208,10 @@ std::string Schema::resolved() const {
   for (const std::string& table : names) {
     const std::string prefix = table.empty() ? "" : table + ".";
     std::string lines;
-    for (const Key& key : keys_) {
-      const std::string& name = key.info.name;
+    for (const Option& option : options_) {
+      const std::string& name = option.info.name;
       if (!name.starts_with(prefix) || name.find('.', prefix.size()) != name.npos) continue;
-      lines += name.substr(prefix.size()) + " = " + text_of(key.target) + "\n";
+      lines += name.substr(prefix.size()) + " = " + text_of(option.target) + "\n";
     }
     if (lines.empty()) continue;
     if (!table.empty()) text += (text.empty() ? "[" : "\n[") + table + "]\n";
@@ -219,9 +220,9 @@ std::string Schema::resolved() const {
   return text;
 }
 
-std::vector<KeyInfo> Schema::keys() const {
-  std::vector<KeyInfo> infos;
-  for (const Key& key : keys_) infos.push_back(key.info);
+std::vector<OptionInfo> Schema::options() const {
+  std::vector<OptionInfo> infos;
+  for (const Option& option : options_) infos.push_back(option.info);
   return infos;
 }
 

@@ -18,7 +18,7 @@
 
 namespace petaflow {
 
-struct KeyInfo {
+struct OptionInfo {
   std::string name;           // dotted path
   std::string type;           // "a number", "a list of strings", ...
   std::string default_value;  // TOML text
@@ -40,14 +40,14 @@ class Schema {
  public:
   /// Throws a failure where the option is declared twice, is a table too, or its default breaks the check.
   template <class T>
-  void add(std::string key, T& value, Check check = {}) {
+  void add(std::string option, T& value, Check check = {}) {
     static_assert(std::is_constructible_v<Target, T*>, "an option is a bool, int, int64, double, string or a list");
-    declare(std::move(key), Target(&value), std::move(check));
+    declare(std::move(option), Target(&value), std::move(check));
   }
 
   /// An option whose value is one of some words, each of which stands for a value of the variable.
   template <class T>
-  void add(std::string key, T& value, const std::vector<std::pair<std::string, std::type_identity_t<T>>>& words) {
+  void add(std::string option, T& value, const std::vector<std::pair<std::string, std::type_identity_t<T>>>& words) {
     std::vector<std::string> names;
     for (const auto& [word, meaning] : words) names.push_back(word);
     const auto word = [&value, words] {
@@ -56,11 +56,11 @@ class Schema {
     const auto assign = [&value, words](const std::string& name) {
       value = std::ranges::find(words, name, &std::pair<std::string, T>::first)->second;
     };
-    declare(std::move(key), WordTarget{word, assign}, one_of(std::move(names)));
+    declare(std::move(option), WordTarget{word, assign}, one_of(std::move(names)));
   }
 
   /// The name that an option had in earlier versions: it is read as the option itself.
-  void add_former_name(std::string former, std::string key);
+  void add_former_name(std::string former, std::string option);
 
   /// Sets the variables from a TOML file (empty name: none), then from overrides `option=value`, the last one wins.
   /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
@@ -71,26 +71,26 @@ class Schema {
   /// All options with their present values as TOML text, grouped by table; load() reads it back to the same values.
   std::string resolved() const;
 
-  std::vector<KeyInfo> keys() const;
+  std::vector<OptionInfo> options() const;
 
  private:
-  struct Key {
-    KeyInfo info;
+  struct Option {
+    OptionInfo info;
     Target target;
     Check check;
   };
 
   void declare(std::string name, Target target, Check check);
-  const Key* find(std::string_view name) const;
+  const Option* find(std::string_view name) const;
   std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
   std::string top_tables() const;           // "train, optimizer"
   std::string unknown(const std::string& name, bool is_table) const;  // the complaint
   const std::string& present_name(const std::string& name) const;
-  const Key& require(const std::string& name, const std::string& where, const Value* found) const;
+  const Option& require(const std::string& name, const std::string& where, const Value* found) const;
   void set(const std::string& name, const Value& value, const std::string& where);
   void apply_override(const std::string& text);
 
-  std::vector<Key> keys_;
+  std::vector<Option> options_;
   std::map<std::string, std::string> former_names_;
 };
 
