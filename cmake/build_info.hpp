@@ -1,4 +1,4 @@
-// What this binary was made of: for the log, the resolved configuration and the report of a run.
+// The origin of this binary: for the log, the resolved configuration and the report of a run.
 #pragma once
 
 namespace petaflow {

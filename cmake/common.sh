@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the scripts share; source it from the root of the checkout, in bash.
+# Functions of the scripts; source it from the root of the checkout, in bash.
 
 mkdir -p build/log
 logs=$PWD/build/log

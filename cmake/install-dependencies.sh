@@ -52,7 +52,7 @@ required=(g++ cmake ninja-build git ca-certificates libopenmpi-dev openmpi-bin l
 # ---- Is everything done already? ----------------------------------------------------------------------------------------------
 cxx=${CXX:-c++}
 command -v "$cxx" >/dev/null || die "No C++ compiler: $cxx was not found."
-# What the prefix was made for: the processor that -march names, compiler, system, and the wishes above.
+# Machine that the prefix was made for: the processor that -march names, compiler, system, and the wishes above.
 meaning=$("$cxx" ${arch:+-march=$arch} -E -v -x c++ /dev/null 2>&1 | grep -o -- ' -m[^ ]*' | sort | sha1sum | cut -c1-12) ||
   die "The compiler $cxx does not know -march=$arch (PETAFLOW_ARCH)."
 system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")

@@ -33,7 +33,7 @@ if(PETAFLOW_CUDA AND NOT "CUDA" IN_LIST Kokkos_DEVICES)
   message(FATAL_ERROR "PETAFLOW_CUDA=${PETAFLOW_CUDA}, but the Kokkos in ${Kokkos_DIR} has no CUDA (its devices: ${Kokkos_DEVICES}).")
 endif()
 
-# What cmake/install-dependencies.sh built says for which processor.
+# Kokkos of cmake/install-dependencies.sh says for which processor it was built.
 if(EXISTS ${Kokkos_DIR}/../../../built-for)
   file(STRINGS ${Kokkos_DIR}/../../../built-for built_for LIMIT_COUNT 1)
   string(REGEX REPLACE "^[0-9]+ ([^ ]*) .*" "\\1" built_for "${built_for}")

@@ -1,4 +1,4 @@
-# What the tree is made of: modules (libraries), vendor files, applications.
+# The parts of the tree: modules (libraries), vendor files, applications.
 
 include(GNUInstallDirs)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

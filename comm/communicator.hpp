@@ -1,4 +1,4 @@
-// What the ranks of one training run say to each other; the transports are in self.cpp and mpi.cpp.
+// The interface by which the ranks of one training run exchange data; the transports are in self.cpp and mpi.cpp.
 // Source: the collective operations of the MPI standard 3.1, chapter 5.
 #pragma once
 
@@ -20,7 +20,7 @@ class CommError : public Error {
   explicit CommError(const std::string& message) : Error(ErrorKind::kFailure, message) {}
 };
 
-/// What happens where ranks wait for each other.
+/// Limits and messages of ranks that wait for each other.
 struct HangOptions {
   double limit_s = 0;  // a rank that waits so long ends all of them with kHangExitCode; 0: never
   /// Whether this process has been told to end; a rank that goes on waiting then says for whom.  May be empty.

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-// What the ranks of a node wait for each other in any case: not looked into.
+// Waits of the ranks of a node for each other that are usual: not looked into.
 constexpr double kUnsuspicious_s = 0.25;
 // Between looks at messages of ranks that wait.
 constexpr double kListen_s = 0.02;

@@ -246,16 +246,18 @@ void check(const Tensor& tensor, const Shape& shape, DType type) {
 
 }  // namespace
 
-std::size_t batch_norm_scratch_bytes(int slots, const Shape& x) { return partial_bytes(parts_of(slots, x), x.c); }
-
-std::size_t batch_norm_scratch_bytes(int slots, const EpilogueDesc& behind) {
-  const std::int64_t rows = (kOnHost ? slots : 1) * GradientRows(behind).elements();
-  return batch_norm_scratch_bytes(slots, behind.v) + static_cast<std::size_t>(rows) * sizeof(float);
+std::size_t batch_norm_scratch_bytes(int host_parts, const Shape& x) {
+  return partial_bytes(parts_of(host_parts, x), x.c);
 }
 
-void sum_moments(const Context& context, int slots, const Tensor& x, double* sums, std::byte* scratch) {
+std::size_t batch_norm_scratch_bytes(int host_parts, const EpilogueDesc& behind) {
+  const std::int64_t rows = (kOnHost ? host_parts : 1) * GradientRows(behind).elements();
+  return batch_norm_scratch_bytes(host_parts, behind.v) + static_cast<std::size_t>(rows) * sizeof(float);
+}
+
+void sum_moments(const Context& context, int host_parts, const Tensor& x, double* sums, std::byte* scratch) {
   PETAFLOW_REQUIRE(context.step != nullptr, "the state of the step is needed");
-  const std::int64_t parts = parts_of(slots, x.shape);
+  const std::int64_t parts = parts_of(host_parts, x.shape);
   auto* const partial = reinterpret_cast<double*>(scratch);
   const auto sum = [&]<class T>(T) {
     const auto pixels = pixels_of<const T>(x);
@@ -267,13 +269,13 @@ void sum_moments(const Context& context, int slots, const Tensor& x, double* sum
   add_parts(context, x.shape, parts, partial, sums);
 }
 
-void sum_gradients(const Context& context, int slots, const Tensor& x, const Epilogue& behind, const float* mean,
+void sum_gradients(const Context& context, int host_parts, const Tensor& x, const Epilogue& behind, const float* mean,
                    double* sums, std::byte* scratch) {
   PETAFLOW_REQUIRE(context.step != nullptr, "the state of the step is needed");
   const Shape& shape = behind.desc().v;
   check(x, shape, behind.desc().type);
   const GradientRows gradient(behind.desc());
-  const std::int64_t parts = parts_of(slots, shape);
+  const std::int64_t parts = parts_of(host_parts, shape);
   auto* const partial = reinterpret_cast<double*>(scratch);
   auto* const memory = reinterpret_cast<float*>(scratch + partial_bytes(parts, shape.c));
   const std::string& label = "petaflow::batch_norm::sum[kokkos]"_label;
@@ -281,7 +283,7 @@ void sum_gradients(const Context& context, int slots, const Tensor& x, const Epi
     SumPart<false, const G, const T> sum{shape.n, shape.pixels(),        shape.c, parts,   context.step,
                                          {},      pixels_of<const T>(x), mean,    partial, signs_of(behind)};
     if constexpr (kOnHost) {
-      for_parts(label, slots, [&](int part) {
+      for_parts(label, host_parts, [&](int part) {
         auto own = sum;
         double* const to = partial + part * 2 * shape.c;
         std::fill_n(to, 2 * shape.c, 0.0);
@@ -366,7 +368,7 @@ void write_running_statistics(const Context& context, const Shape& x, const Batc
       });
 }
 
-void apply_gradient_map(const Context& context, int slots, const std::string& label, const ChannelMap& map,
+void apply_gradient_map(const Context& context, int host_parts, const std::string& label, const ChannelMap& map,
                         const Tensor& x, const Epilogue& behind, const GradientTarget& dx,
                         const GradientTarget& residual, std::byte* scratch) {
   const Shape& shape = behind.desc().v;
@@ -389,9 +391,9 @@ void apply_gradient_map(const Context& context, int slots, const std::string& la
                           residual.adds,
                           signs_of(behind)};
     if constexpr (kOnHost) {
-      for_parts(label, slots, [&](int part) {
+      for_parts(label, host_parts, [&](int part) {
         auto own = all;
-        const Interval blocks = part_of(gradient.blocks(), part, slots);
+        const Interval blocks = part_of(gradient.blocks(), part, host_parts);
         for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
           own.dz = gradient.template make<G>(context, behind, block, memory + part * gradient.elements());
           own.rows(gradient.pixels(block));

@@ -21,7 +21,7 @@
 
 namespace petaflow {
 
-/// What forward finds out about a batch and backward needs; floats in MemorySpace.
+/// Statistics that forward makes of a batch and backward needs; floats in MemorySpace.
 struct BatchStatistics {
   float* mean = nullptr;      // (C)
   float* rstd = nullptr;      // (C) 1 / sqrt(variance + epsilon)
@@ -49,19 +49,19 @@ struct ChannelMap {
 /// Doubles that a set of sums takes: two per channel, and the number of real pixels.
 inline std::int64_t batch_norm_sums(std::int64_t channels) { return 2 * channels + 1; }
 /// Bytes of scratch of sum_moments().
-std::size_t batch_norm_scratch_bytes(int slots, const Shape& x);
+std::size_t batch_norm_scratch_bytes(int host_parts, const Shape& x);
 /// Bytes of scratch of sum_gradients() and apply_gradient_map().
-std::size_t batch_norm_scratch_bytes(int slots, const EpilogueDesc& behind);
+std::size_t batch_norm_scratch_bytes(int host_parts, const EpilogueDesc& behind);
 
-/// sums = [sum x (C), sum x^2 (C), m] of this rank's real pixels, in an order that depends on `slots` only.
-/// @param slots    partial sums on the host
-/// @param scratch  batch_norm_scratch_bytes(slots, shape of x) of them
-void sum_moments(const Context& context, int slots, const Tensor& x, double* sums, std::byte* scratch);
+/// sums = [sum x (C), sum x^2 (C), m] of this rank's real pixels, in an order that depends on `host_parts` only.
+/// @param host_parts  partial sums on the host
+/// @param scratch  batch_norm_scratch_bytes(host_parts, shape of x) of them
+void sum_moments(const Context& context, int host_parts, const Tensor& x, double* sums, std::byte* scratch);
 /// sums = [sum dz (C), sum dz (x - mean) (C), m]; dz is made again of the gradient behind the epilogue, a few rows at a
 /// time.
 /// @param behind   what followed the map of x to z, dv_in_f32
-/// @param scratch  batch_norm_scratch_bytes(slots, behind.desc()) of them
-void sum_gradients(const Context& context, int slots, const Tensor& x, const Epilogue& behind, const float* mean,
+/// @param scratch  batch_norm_scratch_bytes(host_parts, behind.desc()) of them
+void sum_gradients(const Context& context, int host_parts, const Tensor& x, const Epilogue& behind, const float* mean,
                    double* sums, std::byte* scratch);
 
 /// Written: the statistics of the sums, and the map of x to z.  Where there is no real pixel z is x.
@@ -94,7 +94,7 @@ struct GradientTarget {
 /// dx = scale[0] dz + scale[1] x + offset, 0 in padded slots, and the residual's gradient dz; x, dx and the residual's
 /// gradient have the type of the epilogue, each with pixels as far apart as it likes.
 /// @param behind, scratch  as in sum_gradients()
-void apply_gradient_map(const Context& context, int slots, const std::string& label, const ChannelMap& map,
+void apply_gradient_map(const Context& context, int host_parts, const std::string& label, const ChannelMap& map,
                         const Tensor& x, const Epilogue& behind, const GradientTarget& dx,
                         const GradientTarget& residual, std::byte* scratch);
 

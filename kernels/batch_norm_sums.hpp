@@ -100,9 +100,9 @@ KOKKOS_INLINE_FUNCTION void add_pair(const Wide& a, const Wide& b, const Wide& c
 // ---- Sums ----
 
 /// Parts of a tensor, each with its own sums.
-inline std::int64_t parts_of(int slots, const Shape& x) {
+inline std::int64_t parts_of(int host_parts, const Shape& x) {
   constexpr std::int64_t kMost = 8192, kPixels = 16;  // on a device
-  return kOnHost ? slots : std::clamp<std::int64_t>(x.n * x.pixels() / kPixels, 1, kMost);
+  return kOnHost ? host_parts : std::clamp<std::int64_t>(x.n * x.pixels() / kPixels, 1, kMost);
 }
 /// Parts that a device adds in a first step, before it adds their sums; 0: there is one step.
 inline constexpr std::int64_t kSecondParts = kOnHost ? 0 : 64;
@@ -136,7 +136,7 @@ struct Signs {
   std::int64_t channels = 0;  // a multiple of 8
   float slope = 1;
 
-  /// Of so many channels, up to 32, from c on: a multiple of their number or of 8.
+  /// Signs of `count` channels, up to 32, from c on, which is a multiple of their number or of 8.
   KOKKOS_INLINE_FUNCTION std::uint32_t operator()(std::int64_t pixel, std::int64_t c, int count) const {
     const std::uint8_t* from = data + (pixel * channels + c) / 8;
     std::uint32_t bits = *from;

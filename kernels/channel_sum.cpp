@@ -7,7 +7,7 @@
 namespace petaflow {
 namespace {
 
-std::int64_t parts_of(int slots) { return kOnHost ? slots : 512; }
+std::int64_t parts_of(int host_parts) { return kOnHost ? host_parts : 512; }
 
 template <class T>
 struct SumChannelPart {
@@ -51,9 +51,9 @@ struct AddChannelParts {
 };
 
 template <class T>
-void run(const Context& context, int slots, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
+void run(const Context& context, int host_parts, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
          float* sums) {
-  const SumChannelPart<T> part{pixels, channels, parts_of(slots), v, sums};
+  const SumChannelPart<T> part{pixels, channels, parts_of(host_parts), v, sums};
   launch(context, "petaflow::bias::sum[kokkos]"_label, part.items(), part);
   launch(context, "petaflow::bias::add_parts[kokkos]"_label, channels,
          AddChannelParts{channels, part.parts, sums, sum});
@@ -61,17 +61,17 @@ void run(const Context& context, int slots, const T* v, std::int64_t pixels, std
 
 }  // namespace
 
-std::size_t channel_sum_scratch_bytes(int slots, std::int64_t channels) {
-  return static_cast<std::size_t>(parts_of(slots) * channels) * sizeof(float);
+std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t channels) {
+  return static_cast<std::size_t>(parts_of(host_parts) * channels) * sizeof(float);
 }
 
-void sum_channels(const Context& context, int slots, const void* v, DType type, std::int64_t pixels,
+void sum_channels(const Context& context, int host_parts, const void* v, DType type, std::int64_t pixels,
                   std::int64_t channels, float* sum, std::byte* scratch) {
   auto* sums = reinterpret_cast<float*>(scratch);
   if (type == DType::kF32) {
-    run(context, slots, static_cast<const float*>(v), pixels, channels, sum, sums);
+    run(context, host_parts, static_cast<const float*>(v), pixels, channels, sum, sums);
   } else {
-    run(context, slots, static_cast<const Bf16*>(v), pixels, channels, sum, sums);
+    run(context, host_parts, static_cast<const Bf16*>(v), pixels, channels, sum, sums);
   }
 }
 

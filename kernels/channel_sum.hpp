@@ -9,12 +9,12 @@
 
 namespace petaflow {
 
-/// sum[c] = the sum over all pixels of v (pixels, channels; dense), in an order that depends on `slots` only.
-/// @param slots    partial sums on the host
-/// @param scratch  channel_sum_scratch_bytes(slots, channels) of them
-void sum_channels(const Context& context, int slots, const void* v, DType type, std::int64_t pixels,
+/// sum[c] = the sum over all pixels of v (pixels, channels; dense), in an order that depends on `host_parts` only.
+/// @param host_parts  partial sums on the host
+/// @param scratch  channel_sum_scratch_bytes(host_parts, channels) of them
+void sum_channels(const Context& context, int host_parts, const void* v, DType type, std::int64_t pixels,
                   std::int64_t channels, float* sum, std::byte* scratch);
 
-std::size_t channel_sum_scratch_bytes(int slots, std::int64_t channels);
+std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t channels);
 
 }  // namespace petaflow

@@ -63,7 +63,7 @@ bool strides_apart(const ConvDesc& like) {
          std::min(like.in_channels, like.out_channels) >= kMany;
 }
 
-// What the order of implementations depends on beside the pass.
+// Facts that the order of implementations depends on beside the pass.
 struct Kind {
   bool bf16, split, reorders, strides;
 };

@@ -25,7 +25,7 @@ constexpr const char* name_of(Pass pass) {
 struct Strides {
   std::int64_t n = 0, d = 0, h = 0, w = 0;
 
-  /// Of a tensor of this extent whose pixels lie pixel_stride elements apart.
+  /// Strides of a tensor of this extent whose pixels lie pixel_stride elements apart.
   static Strides of(const Extent& extent, std::int64_t pixel_stride) {
     return {extent.volume() * pixel_stride, extent.h * extent.w * pixel_stride, extent.w * pixel_stride, pixel_stride};
   }
@@ -104,11 +104,11 @@ class ConvKernel {
   /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order.
   virtual std::int64_t gradient_elements() const { return 0; }
   virtual void unpack_gradient(const Context&, const float* /*sum*/, float* /*dw*/) {}
-  /// What runs, for the log: "onednn brgconv:avx512_core".
+  /// Name of the code that runs, for the log: "onednn brgconv:avx512_core".
   virtual std::string detail() const = 0;
 };
 
-/// What an implementation is for.
+/// Range of layers that an implementation is for.
 enum class ConvScope {
   kAny,       // all that its library or its authors get to: where it refuses, the log says so
   kSome,      // some layers only
@@ -134,7 +134,7 @@ std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like = {}
 /// The implementation of that name; nullptr: this build has none.
 const ConvImpl* find_conv(std::string_view name);
 
-/// What is to compute a pass.
+/// The implementation that is to compute a pass.
 struct ConvRequest {
   enum class Rule {
     kAuto,    // the first implementation that accepts
@@ -156,7 +156,7 @@ std::vector<std::pair<std::string, ConvRequest>> conv_requests();
 /// (ConvDesc::split).
 enum class F32Products { kFma, kSplit3 };
 
-/// What multiplies bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there is no instruction for it.
+/// Instructions that multiply bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there are none.
 std::string bf16_products();
 
 struct ConvChoice {

@@ -1,7 +1,7 @@
 // Forward and backward weights of convolutions with few input channels, as first layers have: one sum over all taps and
 // channels, with a pointer for each of them.  Host only.
 //
-// What the pixels of a row of y read is copied into lines, one for each tap in depth and height, with zeros where there
+// The pixels that a row of y reads are copied into lines, one for each tap in depth and height, with zeros where there
 // is no pixel, so that all pixels are alike.  Products take f32 or pairs of bf16 (lanes::Number): forward pairs
 // neighbours of a line, backward weights two pixels of y.
 #include <algorithm>
@@ -354,7 +354,7 @@ class NarrowKernel final : public ConvKernel {
         for (std::int64_t e = 0; e < shape.run(); e += run) lines[count++] = line + e;
       });
       for_blocks([&](std::int64_t block, auto vectors) {
-        // Of more than ten lines, each with two vectors, fetching the pointers costs more than it saves.
+        // Ten lines at most, each with two vectors: with more, fetching the pointers costs more than it saves.
         constexpr int kMost = std::min(kRoom<vectors> / run, vectors > 1 ? 10 : kRoom<1>);
         in_pieces(count, kMost, [&](std::int64_t first, std::int64_t size) {
           with_constant<kMost>(size, [&](auto lines_of_piece) {

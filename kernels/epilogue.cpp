@@ -128,7 +128,7 @@ void Epilogue::forward_all(const Context& context, const std::string& label, con
 bool Epilogue::scatters() const {
   const Extent& stride = desc_.pool.stride;
   const Extent covered{desc_.y.d * stride.d, desc_.y.h * stride.h, desc_.y.w * stride.w};
-  // Of one average over a whole map there is too little to go from: work is divided by pixels of y.
+  // A single average over a whole map gives too little to go from: work is divided by pixels of y.
   constexpr std::int64_t kSmall = 64;
   const bool small = desc_.pool.kind != PoolKind::kAverage || desc_.pool.window.volume() <= kSmall;
   return small && desc_.pool.tiles() && covered == desc_.v.extent();

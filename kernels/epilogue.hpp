@@ -1,4 +1,4 @@
-// What follows a convolution, a dense layer or the statistics of a batch norm: an affine map, pooling, activation and
+// Work behind a convolution, a dense layer or the statistics of a batch norm: an affine map, pooling, activation and
 // dropout in one pass over its result, and the way back.  Backward needs one byte (max pooling, dropout) or no more
 // than the sign bits (average pooling, an activation alone).
 //
@@ -78,7 +78,7 @@ struct BiasSum {
   double* total = nullptr;
 };
 
-/// What z has beyond v + bias.
+/// Terms of z beyond v + bias.
 struct EpilogueMap {
   const float* scale = nullptr;  // (C); null: 1
   Tensor residual{};             // of v's shape and of the epilogue's type; without data: 0
@@ -93,7 +93,7 @@ class Epilogue {
 
   const EpilogueDesc& desc() const { return desc_; }
   const Tensor& dy() const { return dy_; }
-  /// What forward kept; where EpilogueDesc::saves_signs(), a bit for each channel, whole bytes for each pixel.
+  /// Bytes that forward kept; where EpilogueDesc::saves_signs(), a bit for each channel, whole bytes for each pixel.
   const std::uint8_t* saved() const { return saved_; }
   /// The part of v under a tile of y, clipped to v.
   TileRange v_under(const TileRange& y_range) const;

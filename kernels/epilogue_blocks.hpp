@@ -207,7 +207,7 @@ struct Blocks {
   // Between the windows of neighbouring pixels of y.
   KOKKOS_INLINE_FUNCTION std::int64_t v_step() const { return desc.pool.stride.w * v_stride; }
 
-  // What v becomes before it is pooled: scale v + bias + residual.  index: the pixel of the sample.
+  // Map of v before it is pooled: scale v + bias + residual.  index: the pixel of the sample.
   template <bool kWhole, int kPixels, int kVectors>
   KOKKOS_INLINE_FUNCTION void map(std::int64_t sample, std::int64_t index, std::int64_t c0, int count,
                                   const Floats (&multiply)[kVectors], const Floats (&add)[kVectors],
@@ -266,7 +266,7 @@ struct Blocks {
     return draws_from<kVectors * lanes::kLanes / kDrawsPerBlock>(
         random, static_cast<std::uint64_t>(step->sample[sample]), static_cast<std::uint64_t>(first), drop_below);
   }
-  // What it multiplies these with; with the mean over a window.
+  // Factor of the values that are kept; with the mean over a window.
   KOKKOS_INLINE_FUNCTION float keep_scale() const { return dropout ? 1.0F / (1.0F - desc.dropout) : 1.0F; }
   KOKKOS_INLINE_FUNCTION float mean_scale() const {
     return keep_scale() / static_cast<float>(desc.pool.window.volume());
@@ -389,7 +389,7 @@ struct Blocks {
     });
   }
 
-  // Of a pixel of y, for max pooling and no pooling: what reaches the input, and which position of the window.
+  // A pixel of y, for max pooling and no pooling: what reaches the input, and which position of the window.
   template <bool kWhole, int kVectors>
   KOKKOS_INLINE_FUNCTION void read_gradient(std::int64_t sample, std::int64_t y_pixel, std::int64_t c0, int count,
                                             Floats (&g)[kVectors], Ints (&position)[kVectors]) const {

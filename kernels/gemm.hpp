@@ -30,7 +30,7 @@ class GemmKernel {
   /// @param scratch scratch_bytes() of them, 64-byte aligned; may be null where that is 0
   virtual void run(const Context& context, const float* a, const float* b, float* c, std::byte* scratch) const = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
-  /// What runs, for the log: "onednn brg:avx512_core".
+  /// Name of the code that runs, for the log: "onednn brg:avx512_core".
   virtual std::string detail() const = 0;
 };
 

@@ -39,7 +39,7 @@ KOKKOS_INLINE_FUNCTION double sum_of_squares(const Team& team, const float* valu
   return sum;
 }
 
-struct SumPart {
+struct SumNormPart {
   const GradientFactors::Part* parts;
   const float *gradients, *weights;  // weights may be null
   double* squares;
@@ -126,7 +126,7 @@ void GradientFactors::compute(const Context& context, std::int64_t begin, std::i
   const std::int64_t parts = host_tensors_[static_cast<std::size_t>(first + tensors - 1)].last_part - first_part;
   launch_teams(
       context, "petaflow::optimizer::squares[kokkos]"_label, parts, kTeam,
-      SumPart{parts_.data() + first_part, gradients, larc ? weights : nullptr, squares_.data() + 2 * first_part});
+      SumNormPart{parts_.data() + first_part, gradients, larc ? weights : nullptr, squares_.data() + 2 * first_part});
   launch(context, "petaflow::optimizer::factors[kokkos]"_label, larc ? tensors : 1,
          Factors{options_, tensors_.data() + first, parts, squares_.data(), context.step, factors_.data(),
                  factors_.data() + 1 + first});

@@ -1,4 +1,4 @@
-// What multiplies the gradients of the tensors of a network before the update: clipping by the norm of all of them, and
+// The factors of the gradients of the tensors of a network before the update: clipping by the norm of all of them, and
 // LARC by the norms of each.
 //
 // Clipping: Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1.

@@ -306,7 +306,7 @@ struct Pairs {
   Words bits;
 };
 
-/// What products of elements of T take: f32 itself, or pairs.
+/// Operand of products of elements of T: f32 itself, or pairs.
 template <class T>
 using Number = std::conditional_t<std::is_same_v<T, Bf16>, Bf16Pair, float>;
 /// Elements of a number.

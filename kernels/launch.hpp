@@ -12,7 +12,7 @@ namespace petaflow {
 
 using Site = std::source_location;  // of a launch, for messages
 
-/// What holds for every functor that is launched.
+/// Rules for every functor that is launched.
 template <class Functor>
 void check_launch([[maybe_unused]] const std::string& label, [[maybe_unused]] const Functor& functor,
                   [[maybe_unused]] const Site& where) {

@@ -11,7 +11,7 @@ constexpr std::int64_t kRun = 64;
 
 std::int64_t runs_of_sample(const Shape& s) { return (s.pixels() + kRun - 1) / kRun; }
 
-/// What runs of pixels leave for their sample.
+/// Sums that runs of pixels leave for their sample.
 struct RunSums {
   float* loss;            // (N, runs)
   std::int32_t* counted;  // (N, runs) pixels that count

@@ -16,7 +16,7 @@ struct ErrorOfSample {
   float* doutputs;
   float* loss;
 
-  // Of a slot that is not padding.
+  // Difference of a slot that is not padding.
   KOKKOS_INLINE_FUNCTION float difference(std::int64_t n, std::int64_t c) const {
     return outputs[n * outputs_step + c] - targets[n * channels + c];
   }

@@ -1,4 +1,4 @@
-// What the oneDNN files share: engine, streams, numbers of threads, errors.
+// The base of the oneDNN files: engine, streams, numbers of threads, errors.
 #pragma once
 
 #include <array>

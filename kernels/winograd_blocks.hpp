@@ -56,7 +56,7 @@ struct Problem {
   std::int64_t patches_w() const { return ceil_div(w.targets, patch()); }
 };
 
-/// What a number holds: one of the two is 2 in bf16.
+/// Content of a number: one of the two is 2 in bf16.
 struct Packing {
   int channels = 1, patches = 1;
 };

@@ -124,10 +124,10 @@ class Bench {
                                      std::int64_t{sizeof(float)} * conv.weight_elements());
     const Array x(type_, conv.n * conv.x_strides.n), weights(DType::kF32, conv.weight_elements());
     kernel->refresh(context_, weights.floats());
-    const int slots = tiling.whole() ? 1 : context_.threads;
-    const Slots sums(DType::kF32, slots, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
-        scratch(DType::kF32, slots, kernel->scratch_bytes());
-    const auto sum = [&](int slot) { return reinterpret_cast<float*>(sums[slot]); };
+    const int parts = tiling.whole() ? 1 : context_.threads;
+    const Buffers sums(DType::kF32, parts, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
+        scratch(DType::kF32, parts, kernel->scratch_bytes());
+    const auto sum = [&](int part) { return reinterpret_cast<float*>(sums[part]); };
     if (tiling.whole()) {
       const Array y(type_, conv.n * conv.y_strides.n);
       const Division division(context_, false);
@@ -138,12 +138,12 @@ class Bench {
       return;
     }
     const Shape whole{conv.n, conv.out_channels, conv.out.d, conv.out.h, conv.out.w};
-    const Slots y(type_, slots, static_cast<std::size_t>(tiling.largest_v_bytes(whole, type_)));
+    const Buffers y(type_, parts, static_cast<std::size_t>(tiling.largest_v_bytes(whole, type_)));
     table_.measure(work, [&] {
-      for_tiles(tiling, slots, pass == Pass::kBackwardWeights, [&](int slot, std::size_t index) {
+      for_tiles(tiling, parts, pass == Pass::kBackwardWeights, [&](int part, std::size_t index) {
         const Tile& tile = tiling.tiles[index];
         std::byte* from = x.data() + offset_of(tile.x, conv.x_strides) * element;
-        kernel->run(context_, tile.shape, {from, y[slot], sum(slot), scratch[slot]});
+        kernel->run(context_, tile.shape, {from, y[part], sum(part), scratch[part]});
       });
     });
   }
@@ -188,15 +188,15 @@ class Bench {
       const Epilogue finish(desc, desc.bias ? bias.floats() : nullptr, Tensor::dense(desc.y, type_, y.data()),
                             Tensor::dense(desc.y, type_, dy.data()),
                             desc.saves() ? reinterpret_cast<std::uint8_t*>(saved.data()) : nullptr);
-      const int slots = in_tiles ? context_.threads : 1;
-      const Slots v(type_, slots,
-                    static_cast<std::size_t>(
-                        std::max(forward.largest_v_bytes(desc.v, type_), backward.largest_v_bytes(desc.v, type_)))),
-          sums(DType::kF32, slots, static_cast<std::size_t>(desc.v.c) * (sizeof(double) + sizeof(float)));
+      const int parts = in_tiles ? context_.threads : 1;
+      const Buffers v(type_, parts,
+                      static_cast<std::size_t>(
+                          std::max(forward.largest_v_bytes(desc.v, type_), backward.largest_v_bytes(desc.v, type_)))),
+          sums(DType::kF32, parts, static_cast<std::size_t>(desc.v.c) * (sizeof(double) + sizeof(float)));
       const auto run_forward = [&] {
         if (!in_tiles) return finish.forward_all(context_, "petaflow::bench", v[0]);
-        for_tiles(forward, slots, false, [&](int slot, std::size_t i) {
-          finish.forward(context_, forward.tiles[i].y, forward.tiles[i].v, v[slot]);
+        for_tiles(forward, parts, false, [&](int part, std::size_t i) {
+          finish.forward(context_, forward.tiles[i].y, forward.tiles[i].v, v[part]);
         });
       };
       run_forward();  // backward needs what it saves
@@ -204,9 +204,9 @@ class Bench {
       if (!table_.wanted(back)) continue;
       table_.measure(back, [&] {
         if (!in_tiles) return finish.backward_all(context_, "petaflow::bench", v[0]);
-        for_tiles(backward, slots, true, [&](int slot, std::size_t i) {
-          auto* total = reinterpret_cast<double*>(sums[slot]);
-          finish.backward(context_, backward.tiles[i].v, v[slot], {reinterpret_cast<float*>(total + desc.v.c), total});
+        for_tiles(backward, parts, true, [&](int part, std::size_t i) {
+          auto* total = reinterpret_cast<double*>(sums[part]);
+          finish.backward(context_, backward.tiles[i].v, v[part], {reinterpret_cast<float*>(total + desc.v.c), total});
         });
       });
     }
@@ -233,7 +233,7 @@ class Bench {
       work.detail = kernel->detail();
       const Array a(DType::kF32, (desc.transpose_a ? desc.k : desc.m) * desc.lda),
           b(DType::kF32, (desc.transpose_b ? desc.n : desc.k) * desc.ldb), c(DType::kF32, desc.m * desc.ldc);
-      const Slots scratch(DType::kF32, 1, kernel->scratch_bytes());
+      const Buffers scratch(DType::kF32, 1, kernel->scratch_bytes());
       const Division division(context_, false);
       table_.measure(work, [&] {
         division.run_whole("petaflow::bench",

@@ -41,19 +41,19 @@ class Array {
 };
 
 /// An array of `bytes` or more for each thread.
-class Slots {
+class Buffers {
  public:
-  Slots(DType type, int slots, std::size_t bytes)
+  Buffers(DType type, int count, std::size_t bytes)
       : stride_((bytes + 4095) / 4096 * 4096),
-        memory_(type, static_cast<std::int64_t>(stride_ / size_of(type)) * slots) {}
-  std::byte* operator[](int slot) const { return memory_.data() + static_cast<std::size_t>(slot) * stride_; }
+        memory_(type, static_cast<std::int64_t>(stride_ / size_of(type)) * count) {}
+  std::byte* operator[](int index) const { return memory_.data() + static_cast<std::size_t>(index) * stride_; }
 
  private:
   std::size_t stride_;
   Array memory_;
 };
 
-/// f(slot, index) for every tile, on all threads.  Fixed: by `threads` slots, each of which always has the same tiles,
+/// f(part, index) for every tile, on all threads.  Fixed: in `threads` parts, each of which always has the same tiles,
 /// as sums of weights' gradients need it.
 template <class F>
 void for_tiles(const Tiling& tiling, int threads, bool fixed, const F& f) {
@@ -62,10 +62,10 @@ void for_tiles(const Tiling& tiling, int threads, bool fixed, const F& f) {
     parallel_items("petaflow::bench", tiles, f);
     return;
   }
-  const auto slots = std::min(static_cast<std::size_t>(threads), tiles);
-  parallel_slots("petaflow::bench", static_cast<int>(slots), [&](int slot) {
-    const auto s = static_cast<std::size_t>(slot);
-    for (std::size_t i = tiles * s / slots; i < tiles * (s + 1) / slots; ++i) f(slot, i);
+  const auto parts = std::min(static_cast<std::size_t>(threads), tiles);
+  parallel_parts("petaflow::bench", static_cast<int>(parts), [&](int part) {
+    const auto p = static_cast<std::size_t>(part);
+    for (std::size_t i = tiles * p / parts; i < tiles * (p + 1) / parts; ++i) f(part, i);
   });
 }
 

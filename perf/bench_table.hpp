@@ -19,7 +19,7 @@
 
 namespace petaflow::perf {
 
-/// What a line says beside its time.
+/// Work of a line beside its time.
 struct Work {
   std::string shape, pass, implementation;
   std::size_t tiles = 1;
@@ -27,13 +27,13 @@ struct Work {
   std::string detail;
 
   std::string form() const { return tiles == 1 ? "whole" : fmt::format("{} tiles", tiles); }
-  /// What --filter searches.
+  /// Path that --filter searches.
   std::string path() const {
     return fmt::format("{}/{}/{}/{}", shape, pass, implementation, tiles == 1 ? "whole" : "tiles");
   }
 };
 
-/// Of one run of the program; prints as it goes.
+/// Table of one run of the program; prints as it goes.
 class Table {
  public:
   struct Options {

@@ -9,7 +9,7 @@
 
 namespace petaflow::testing_support {
 
-/// What the word asks for; a failure where this build does not know it.
+/// Request that the word stands for; a failure where this build does not know it.
 inline ConvRequest conv_request(const std::string& word) {
   const auto words = conv_requests();
   const auto found = std::ranges::find(words, word, &std::pair<std::string, ConvRequest>::first);

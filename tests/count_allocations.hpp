@@ -73,7 +73,7 @@ inline void note(std::size_t bytes, const void* caller) {
   ignored = false;
 }
 
-/// What f() asks for, in all threads.  More than `seen` holds is a failure of its own: see `count`.
+/// Memory that f() asks for, in all threads.  More than `seen` holds is a failure of its own: see `count`.
 template <class F>
 std::span<const Allocation> during(const F& f) {
   void* warm_up[4];

@@ -1,4 +1,4 @@
-// What kernels work on, seen from the host by explicit copies: a GPU's memory must not be touched in any other way.
+// Memory of kernels, seen from the host by explicit copies: a GPU's memory must not be touched in any other way.
 #pragma once
 
 #include <cstdint>

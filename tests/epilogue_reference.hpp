@@ -10,7 +10,7 @@
 
 namespace petaflow::testing_support {
 
-/// Of the step that the reference draws dropout for; without samples.
+/// State of the step that the reference draws dropout for; without samples.
 inline StepState step_state() {
   StepState state;
   state.seed = 11, state.epoch = 4;

@@ -147,7 +147,7 @@ inline RandomNetwork::RandomNetwork(std::uint32_t seed, std::int64_t batch) : gr
         below(3) == 0 ? fork(a) : add(a, alike[below(alike.size())]);
     }
   }
-  // What nobody uses is an output, and sometimes more.
+  // A value that nobody uses is an output, and sometimes more are.
   for (std::size_t v = 1; v < arrays.size(); ++v) {
     const bool used = std::ranges::any_of(
         nodes, [&](const ReferenceNode& n) { return std::ranges::find(n.inputs, v) != n.inputs.end(); });

@@ -126,7 +126,7 @@ inline const GemmCase kGemmCases[] = {
     // clang-format on
 };
 
-/// What follows a convolution.
+/// The work behind a convolution.
 struct EpilogueCase {
   const char* name;
   Shape v;  // with the batch

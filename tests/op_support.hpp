@@ -1,4 +1,4 @@
-// What the operator tests share: arrays on both sides, reproducible numbers, comparison with a reference in double.
+// Tools of the operator tests: arrays on both sides, reproducible numbers, comparison with a reference in double.
 #pragma once
 
 #include <algorithm>

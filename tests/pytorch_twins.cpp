@@ -1,4 +1,4 @@
-// What export --pytorch writes of every layer case (layer_cases.hpp), as JSON for check_pytorch.py: the file, the names
+// Prints what export --pytorch writes of every layer case (layer_cases.hpp), as JSON for check_pytorch.py: file, names
 // of the parameters in the order of the layers, and the shape of the input, (N, C), (N, C, H, W) or (N, C, D, H, W).
 #include <iostream>
 

@@ -13,7 +13,7 @@ struct LabelAndWeight {
   float weight = 0;
 };
 
-/// Of a set whose one target is a class.
+/// Reads a sample of a set whose one target is a class.
 inline LabelAndWeight read_f32(const Dataset& data, std::int64_t index, std::span<float> pixels) {
   LabelAndWeight sample;
   sample.weight = data.read(

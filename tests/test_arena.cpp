@@ -25,7 +25,7 @@
 namespace petaflow {
 namespace {
 
-/// Of odd sizes, so that a block ends inside the eight bytes that AddressSanitizer marks as one.
+/// Blocks of odd sizes, so that one ends inside the eight bytes that AddressSanitizer marks together.
 std::vector<MemoryBlock> blocks() {
   constexpr int kEnd = std::numeric_limits<int>::max();
   return {

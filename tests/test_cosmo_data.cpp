@@ -84,7 +84,7 @@ TEST_F(CosmoFiles, UniversesAreToldByTheirNames) {
   EXPECT_EQ(universes({"sim_0001.tfrecord", "sim_0002.tfrecord"}), (std::vector<std::int64_t>{0, 1}));
 }
 
-/// What HDF5 has stored of a data set, which is less than the numbers where they are packed.
+/// Bytes that HDF5 has stored of a data set, fewer than the numbers' where they are packed.
 std::int64_t stored_bytes(const std::string& path, const char* name) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), set = H5Dopen2(file, name, H5P_DEFAULT);
   const auto bytes = static_cast<std::int64_t>(H5Dget_storage_size(set));
@@ -254,7 +254,7 @@ TEST_F(CosmoFiles, ArraysOfNumpyInOtherTypesAndOrders) {
                "numpy.ascontiguousarray(array))");
 }
 
-// What the files hold goes before their names; all of a data set must be alike.
+// The content of files goes before their names; all of a data set must be alike.
 TEST_F(CosmoFiles, OtherFormatsAreNamed) {
   const auto counts = cube_of_places();
   write_cosmo_hdf5(folder / "a.h5", {Hdf5Type::kI16}, counts);

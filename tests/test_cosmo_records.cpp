@@ -33,7 +33,7 @@ std::string bytes_list(const std::string& value) { return field(1, field(1, valu
 std::string x_entry() { return entry("x", bytes_list(bytes_of(cube_of_places()))); }
 std::string y_entry() { return entry("y", floats(kLabels)); }
 
-/// Of an Example with these entries.
+/// Record of an Example with these entries.
 std::string record(const std::string& entries) { return tfrecord(field(1, entries)); }
 
 // ---- gzip by zlib ----
@@ -60,7 +60,7 @@ std::string gzip(const std::string& bytes, const GzipOptions& options = {}) {
 
 class CosmoRecords : public testing::Test {
  protected:
-  /// What is read from a file of these bytes.
+  /// Reads a file of these bytes.
   Cube read(const std::string& bytes, const CosmoDataOptions& options = whole_cubes(8)) const {
     write_bytes(path(), bytes);
     return read_cube(open_cosmo(options, {path()}), 0);

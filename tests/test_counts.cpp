@@ -12,7 +12,7 @@
 namespace petaflow {
 namespace {
 
-/// What the layer makes of samples (N, D, H, W, C).
+/// Outputs of the layer for samples (N, D, H, W, C).
 std::vector<float> outputs(CountScale scale, const std::vector<std::int16_t>& counts, const Shape& x) {
   Graph graph(x, DType::kI16);
   graph.add<Counts>("counts", scale);

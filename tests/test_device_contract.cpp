@@ -1,4 +1,4 @@
-// What stands in for a GPU finds mistakes: the guarded memory space (preset guarded).
+// The stand-in for a GPU finds mistakes: the guarded memory space (preset guarded).
 #include "program.hpp"
 
 namespace petaflow {

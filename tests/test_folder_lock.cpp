@@ -62,7 +62,7 @@ TEST(FolderLock, DiesWithItsProcess) {
   const FolderLock lock(folder.path());
 }
 
-/// What a holder leaves whose flock is not seen here.
+/// Writes what a holder leaves whose flock is not seen here.
 void write_holder(const std::string& path, const std::string& host, long process, const std::string& beginning,
                   int beats) {
   std::ofstream(path) << fmt::format(

@@ -128,7 +128,7 @@ TEST(Fuzz, HepData) {
   });
 }
 
-/// What is done with each file of cubes.
+/// Reads samples of a file of cubes.
 void read_cubes(const std::string& path) {
   const CosmoData data = test::open_cosmo(test::whole_cubes(4), {path});
   for (std::int64_t i = 0; i < std::min<std::int64_t>(3, data.size()); ++i) test::read_cube(data, i);

@@ -85,7 +85,7 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-/// What a batch holds of target t.
+/// Values of target t in a batch.
 template <class T>
 std::span<const T> target(const Batch& batch, std::size_t t) {
   const std::size_t bytes = batch.indices.size() * batch.targets[t].spec.bytes();

@@ -63,7 +63,7 @@ TEST_F(Log, NoStatusWithoutATerminal) {
   EXPECT_EQ(GetCapturedStdout(), "line\n");
 }
 
-// What f writes to stdout where that is a terminal of 20 columns.
+// Text that f writes to stdout where that is a terminal of 20 columns.
 template <class F>
 std::string on_terminal(const char* term, const F& f) {
   const int master = posix_openpt(O_RDWR | O_NOCTTY);

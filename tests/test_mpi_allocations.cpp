@@ -1,7 +1,7 @@
 // A step of training in its steady state asks for no memory: every allocation of the process is counted while steps
 // run.
 //
-// What is known and not petaflow's:
+// Allocations that are known and not petaflow's:
 // - oneDNN makes a few small objects in each dnnl_primitive_execute (its context and tables of the arguments, 8 to 136
 //   bytes each in 3.2): bounded here.
 // - libgomp makes a new team for each parallel region where teams have one thread; larger ones are kept.
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Allocations, testing::Combine(testing::Bool(),
                                   std::get<1>(kernels.param);
                          });
 
-/// What the test is to see: a vector that a thread of a kernel makes.
+/// Proof that the test sees a vector that a thread of a kernel makes.
 TEST(Allocations, AreSeenInAllThreads) {
   const int threads = Context().threads;
   std::vector<std::unique_ptr<std::array<char, 12345>>> made(static_cast<std::size_t>(threads));

@@ -113,7 +113,7 @@ TEST(OpenData, OneRankLooksIntoTheFiles) {
   std::filesystem::current_path(here);
 }
 
-/// What all ranks throw, which must be the same.
+/// Message that all ranks throw, which must be the same.
 std::string agreed(Communicator& comm, const std::function<void()>& act) {
   std::string message;
   try {

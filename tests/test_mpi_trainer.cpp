@@ -26,7 +26,7 @@ CommonOptions options() {
   return options;
 }
 
-/// What is promised in f32 and bf16.
+/// Promises of the trainer in f32 and bf16.
 class TrainerInPrecision : public testing::TestWithParam<std::string> {
  protected:
   static CommonOptions options() {

@@ -38,7 +38,7 @@ struct Given {
   std::vector<std::int64_t> samples;
 };
 
-/// Of channels, and of elements.
+/// Expected values of channels, and of elements.
 struct Values {
   std::vector<double> mean, variance, running_mean, running_variance, dweight, dbias;
   std::vector<double> y, y_of_running, dx, dz;
@@ -164,12 +164,12 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
     };
     const EpilogueDesc desc = c.desc(kDTypeOf<T>);
     const double sum = std::sqrt(static_cast<double>(c.x.n * c.x.pixels()));
-    for (const auto& [slots, gap] : {std::pair{1, 0}, {3, 0}, {2, 3}}) {
+    for (const auto& [host_parts, gap] : {std::pair{1, 0}, {3, 0}, {2, 3}}) {
       const Gapped<T> x(c.x, gap, given.x), dy(desc.y, gap, given.dy), y(desc.y, gap, NAN), dx(c.x, gap, NAN),
           dr(c.x, gap, NAN), residual(c.residual ? c.x : Shape{}, gap, given.residual);
       const DeviceArray<double> sums(static_cast<std::size_t>(batch_norm_sums(c.x.c)));
-      const DeviceArray<std::byte> scratch(batch_norm_scratch_bytes(slots, desc));
-      EXPECT_LE(batch_norm_scratch_bytes(slots, c.x), batch_norm_scratch_bytes(slots, desc));
+      const DeviceArray<std::byte> scratch(batch_norm_scratch_bytes(host_parts, desc));
+      EXPECT_LE(batch_norm_scratch_bytes(host_parts, c.x), batch_norm_scratch_bytes(host_parts, desc));
       const DeviceArray<float> mean(channels), rstd(channels), variance(channels), share(1), running_mean(channels),
           running_variance(channels), dweight(channels), dbias(channels),
           maps(static_cast<std::size_t>(ChannelMap::elements(c.x.c)));
@@ -180,7 +180,7 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
                             {map.scale[0], c.residual ? residual.tensor() : Tensor{}});
 
       context.training = false;
-      sum_moments(context, slots, x.tensor(), sums.data(), scratch.data());
+      sum_moments(context, host_parts, x.tensor(), sums.data(), scratch.data());
       map_batch(context, c.x.c, kEpsilon, sums.data(), weights, biases, statistics, map);
       expect_near(mean, expected.mean, 1, "mean");
       expect_near(variance, expected.variance, 1, "variance");
@@ -196,11 +196,11 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
       behind.forward_all(context, "test"_label, x.tensor().data, x.tensor().pixel_stride);
       expect_elements(y, expected.y, "y");
 
-      sum_gradients(context, slots, x.tensor(), behind, mean.data(), sums.data(), scratch.data());
+      sum_gradients(context, host_parts, x.tensor(), behind, mean.data(), sums.data(), scratch.data());
       write_gradients(context, c.x.c, sums.data(), statistics, dweight.data(), dbias.data());
       map_gradient(context, c.x.c, sums.data(), weights, statistics, map);
       const auto apply = [&](const GradientTarget& to, const GradientTarget& to_residual) {
-        apply_gradient_map(context, slots, "test"_label, map, x.tensor(), behind, to, to_residual, scratch.data());
+        apply_gradient_map(context, host_parts, "test"_label, map, x.tensor(), behind, to, to_residual, scratch.data());
       };
       apply({dx.tensor()}, {dr.tensor()});
       expect_near(dweight, expected.dweight, sum, "dweight");

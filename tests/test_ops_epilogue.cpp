@@ -164,7 +164,7 @@ class Runner {
  private:
   static constexpr std::uint8_t kPoison = 0xA5;
 
-  /// What earlier runs wrote.
+  /// Forgets the results of earlier runs.
   void forget() {
     y_.set(spread(std::vector<T>(given_.dy.size(), static_cast<T>(NAN))));
     saved_.set(std::vector<std::uint8_t>(saved_.get().size(), kPoison));

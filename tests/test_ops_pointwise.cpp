@@ -304,13 +304,13 @@ TEST(Optimizer, EmptyRangeDoesNothing) {
 }
 
 template <class T>
-void check_channel_sums(std::int64_t pixels, std::int64_t channels, int slots) {
+void check_channel_sums(std::int64_t pixels, std::int64_t channels, int host_parts) {
   std::vector<T> values;
   for (const float value : numbers(pixels * channels, 5)) values.push_back(static_cast<T>(value));
   const DeviceArray<T> v(values);
   const DeviceArray<float> sum(std::vector<float>(static_cast<std::size_t>(channels), 3.0F));
-  const DeviceArray<std::byte> scratch(std::vector<std::byte>(channel_sum_scratch_bytes(slots, channels)));
-  sum_channels(testing_support::context_for(2), slots, v.data(), kDTypeOf<T>, pixels, channels, sum.data(),
+  const DeviceArray<std::byte> scratch(std::vector<std::byte>(channel_sum_scratch_bytes(host_parts, channels)));
+  sum_channels(testing_support::context_for(2), host_parts, v.data(), kDTypeOf<T>, pixels, channels, sum.data(),
                scratch.data());
   const std::vector<float> found = sum.get();
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -324,9 +324,9 @@ void check_channel_sums(std::int64_t pixels, std::int64_t channels, int slots) {
 TEST(ChannelSum, OverPixels) {
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
     SCOPED_TRACE(c.name);
-    for (const int slots : {1, 2, 16}) {
-      check_channel_sums<float>(c.rows, c.columns, slots);
-      check_channel_sums<Bf16>(c.rows, c.columns, slots);
+    for (const int host_parts : {1, 2, 16}) {
+      check_channel_sums<float>(c.rows, c.columns, host_parts);
+      check_channel_sums<Bf16>(c.rows, c.columns, host_parts);
     }
   }
 }

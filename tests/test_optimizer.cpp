@@ -58,7 +58,7 @@ double norm(const std::vector<double>& values, const Parameter& p) {
   return std::sqrt(sum);
 }
 
-/// What torch's optimizers do, with Apex' LARC and clip_grad_norm_ before them.
+/// The rules of torch's optimizers, with Apex' LARC and clip_grad_norm_ before them.
 class Replay {
  public:
   Replay(const OptimizerOptions& options, const std::vector<Parameter>& parameters, const std::vector<float>& weights)

@@ -1,4 +1,4 @@
-// What a pass reads of a batch: samples, targets by name, weights and indices, with zeros behind the last slot.
+// Inputs that a pass reads of a batch: samples, targets by name, weights and indices, with zeros behind the last slot.
 #include <algorithm>
 #include <numeric>
 

@@ -58,7 +58,7 @@ class Resume : public Program {
     return all;
   }
 
-  /// Of the newest checkpoint; 0: there is none.
+  /// Step of the newest checkpoint; 0: there is none.
   std::int64_t step_of(const std::string& name) const {
     const fs::path path = folder_ / "runs" / name / "checkpoint.h5";
     if (!fs::exists(path)) return 0;

@@ -1,4 +1,4 @@
-// What a run leaves behind, as a user finds it: manifest, events, trace, report, weights for PyTorch.
+// Contents of a run folder, as a user finds it: manifest, events, trace, report, weights for PyTorch.
 #include <cstring>
 #include <limits>
 #include <set>

@@ -27,7 +27,7 @@ class TuningFile : public testing::Test {
   static Table table(bool last = false) {
     return {{"forward ...", {{{impl(last), true, 1.0, 2.5}, {kKokkos, false, 0.5, 7}}, ""}}};
   }
-  /// What is read, and what is said about it.
+  /// Table that is read, and the log's words on it.
   std::pair<Table, std::string> read(const std::string& machine) const {
     Table found;
     testing::internal::CaptureStderr();

@@ -15,7 +15,7 @@
 namespace petaflow::cosmoflow {
 namespace {
 
-/// Of the first `samples` samples of a set, on rank 0: 3 kB of a cube of 4 x 128^3 counts, so there is room for all.
+/// Features of the first `samples` samples, on rank 0: 3 kB of a cube of 4 x 128^3 counts, so there is room for all.
 struct Features {
   std::vector<double> spectrum, histogram;  // (N, features)
   std::vector<float> targets;               // (N, T)

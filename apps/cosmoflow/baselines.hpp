@@ -1,4 +1,4 @@
-// What is known without a network: classical estimates of the parameters.
+// Classical estimates of the parameters, without a network.
 #pragma once
 
 #include <cstdint>

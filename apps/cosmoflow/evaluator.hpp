@@ -11,7 +11,7 @@
 
 namespace petaflow::cosmoflow {
 
-/// What the network estimates, one parameter per output.
+/// Parameters that the network estimates, one per output.
 std::vector<EstimatedParameter> estimated_parameters(const Options& options);
 
 /// "mae", the mean absolute error of the labels (the metric of MLPerf HPC), and "error_<parameter>" of each: the mean

@@ -87,7 +87,7 @@ void check_folder(const GeneratorOptions& options, const UniverseSet& set, bool 
   }
 }
 
-/// What is said of a universe.
+/// A universe's parameters and labels.
 struct Description {
   Parameters physical;
   std::vector<float> labels;  // y

@@ -46,7 +46,7 @@ inline std::vector<std::int64_t> label_positions(const Options& options) {
   return positions;
 }
 
-/// What the checks of single options cannot see; throws user errors.
+/// Checks that those of single options cannot make; throw user errors.
 inline void check(const Options& options) {
   const std::vector<std::string>& parameters = options.data.parameters;
   if (parameters.empty()) user_error("data.parameters is empty: nothing is to be predicted");

@@ -131,7 +131,7 @@ std::string residuals(const std::vector<Cloud>& clouds, bool several) {
   return figure(plot, fmt::format("<strong>{}</strong>: errors of the network’s estimates.", html_escape(first.name)));
 }
 
-/// What the network and the classical methods of one run achieve, a column per method.
+/// Table of the network's and the classical methods' results in one run, a column per method.
 std::string methods_table(const json& methods, const std::string& caption) {
   std::vector<std::string> names;
   for (const json& method : methods) names.push_back(html_escape(method.at("method").get<std::string>()));

@@ -1,4 +1,4 @@
-// What is measured on a cube: its power spectrum and how its counts are distributed.
+// The measurements on a cube: its power spectrum and how its counts are distributed.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace petaflow::cosmoflow {
 
-/// Of all modes k whose length is within half a fundamental frequency of that of the bin.
+/// Mean over all modes k whose length is within half a fundamental frequency of that of the bin.
 struct SpectrumBin {
   double k = 0;            // their mean length
   double power = 0;        // the mean of |delta_k|^2 V

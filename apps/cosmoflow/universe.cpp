@@ -15,7 +15,7 @@ namespace {
 
 using HostRange = Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>;
 
-/// What a universe's random numbers are for.
+/// Purpose of a universe's random numbers.
 enum Draw : std::uint64_t { kDrawParameters = 1, kDrawNoise };
 
 RandomStream stream_of(std::uint64_t seed, std::int64_t universe, Draw draw) {

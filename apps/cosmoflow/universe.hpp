@@ -11,7 +11,7 @@
 
 namespace petaflow::cosmoflow {
 
-/// Of the channels of a cube (Mathuriya et al., SC18; the MLPerf HPC data set), latest first.
+/// Redshifts of the channels of a cube (Mathuriya et al., SC18; the MLPerf HPC data set), latest first.
 inline constexpr std::array<double, 4> kRedshifts = {0, 0.5, 1.5, 3};
 
 /// The parameters that networks learn, in the order of the labels.

@@ -9,7 +9,7 @@
 
 namespace petaflow::hep {
 
-/// Of a written file.
+/// Numbers of events of a written file.
 struct EventCounts {
   std::int64_t signal = 0, selected_background = 0, selected_signal = 0;
 };

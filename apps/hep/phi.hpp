@@ -23,7 +23,7 @@ inline void check_phi_axis(const Options& options, const HepData& data, const st
   }
 }
 
-/// What changes training samples; empty: nothing.
+/// Changes to training samples; empty: none.
 inline Augmentation augmentation(AugmentOptions augment, const HepData& train) {
   if (!augment.roll_phi && !augment.flip_phi && !augment.mirror_eta && augment.energy_jitter == 0) return {};
   augment.phi = train.phi_axis();

@@ -1,4 +1,4 @@
-// What this rank is doing, for messages about ranks that wait for each other.
+// The present activity of this rank, for messages about ranks that wait for each other.
 #pragma once
 
 #include <cstdint>

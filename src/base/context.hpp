@@ -1,4 +1,4 @@
-// What every kernel launch needs: the execution-space instance, the threads of the host, and the state of the step.
+// State that kernel launches need: the execution-space instance, the threads of the host, and the state of the step.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ KOKKOS_INLINE_FUNCTION RandomStream layer_stream(const StepState& state, RandomP
 /// Kokkos must be initialised before one is made.
 struct Context {
   ExecutionSpace space{};
-  /// Of the host, for kernels that divide their own work.  Networks need all that Kokkos runs.
+  /// Threads of the host, for kernels that divide their own work.  Networks need all that Kokkos runs.
   int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   bool training = true;             // dropout on, what backward needs is kept
   const StepState* step = nullptr;  // in MemorySpace

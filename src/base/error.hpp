@@ -9,7 +9,7 @@
 
 namespace petaflow {
 
-/// What went wrong decides the exit code of the program.
+/// Kind of a failure, which decides the exit code of the program.
 enum class ErrorKind {
   kUser,    // arguments, input file, data: exit code 1
   kFailure  // numerical failure, library, lost rank: exit code 2

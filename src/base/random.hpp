@@ -11,7 +11,7 @@
 
 namespace petaflow {
 
-/// What a stream of random numbers is for; streams of different purpose are independent.
+/// Purpose of a stream of random numbers; streams of different purpose are independent.
 enum class RandomPurpose : std::uint32_t { kInit = 1, kShuffle, kDropout, kAugment, kGenerate, kBootstrap };
 
 struct RandomBlock {

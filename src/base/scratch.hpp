@@ -19,7 +19,7 @@ class ScratchLayout {
     bytes_ += padded(static_cast<std::size_t>(count) * sizeof(T));
     return begin;
   }
-  /// Of all parts, a multiple of 64.
+  /// Size of all parts, a multiple of 64.
   std::size_t bytes() const { return bytes_; }
 
  private:

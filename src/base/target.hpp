@@ -1,4 +1,4 @@
-// What is to be predicted for a sample: up to kMaxTargets named tensors of fixed size, which travel beside its numbers.
+// Targets to be predicted for a sample: up to kMaxTargets named tensors of fixed size, which travel beside its numbers.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct TargetSpec {
     return {std::move(name), TargetKind::kBoxes, 0, {}, most, fields};
   }
 
-  /// Of one sample.
+  /// Size of one sample's target.
   std::size_t bytes() const {
     switch (kind) {
       case TargetKind::kClass:

@@ -1,4 +1,4 @@
-// What memory holds that nobody has written.
+// The content of memory that nobody has written.
 #pragma once
 
 #include <cstdint>

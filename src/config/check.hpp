@@ -19,7 +19,7 @@ Check positive();
 Check in_range(double low, double high);       // both ends belong to it
 Check from_to_below(double low, double high);  // high does not
 Check one_of(std::vector<std::string> words);
-/// Of the option that says which application an input file is for.
+/// Check of the option that says which application an input file is for.
 Check is_application(const std::string& name);
 Check not_empty();  // a string with at least one character
 

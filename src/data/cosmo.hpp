@@ -20,7 +20,7 @@
 
 namespace petaflow {
 
-/// What the labels of a parameter mean.
+/// Meaning of the labels of a parameter.
 struct LabelRange {
   std::string name, key;  // "Omega_m", "data.omega_m"
   double low, high;       // of which the labels are -1 and 1
@@ -35,7 +35,7 @@ struct CosmoDataOptions {
   bool labels_optional = false;          // a file without has targets NaN and weight 0
 };
 
-/// What is known of the files before they are read.
+/// Facts about the files before they are read.
 struct CosmoIndex {
   std::string format;
   std::int64_t edge = 0, channels = 0;  // of the cubes in the files
@@ -84,7 +84,7 @@ class CosmoData final : public Dataset {
     return {static_cast<std::int32_t>(index / cubes_per_file()), index % cubes_per_file()};
   }
   std::int64_t cubes_per_file() const { return cuts_ * cuts_ * cuts_; }
-  /// Of each sample: samples of the same universe have the same number.  Files are of the same universe where their
+  /// Universe of each sample, the same number for samples of the same.  Files are of the same universe where their
   /// names end with two numbers and differ in the last one only ("..._a10018182_006.tfrecord", ".tfrecord.gz").
   std::vector<std::int64_t> universes() const;
 

@@ -1,4 +1,4 @@
-// What a data set is to the rest of petaflow: samples of one shape, addressed by index.
+// A data set as the rest of petaflow sees it: samples of one shape, addressed by index.
 #pragma once
 
 #include <algorithm>
@@ -69,7 +69,7 @@ struct SampleRange {
   std::int64_t first = 0, last = 0;
 };
 
-/// What a rank reads where all ranks together read everything once: equal parts, in order of rank.
+/// Samples that a rank reads where all ranks together read everything once: equal shares, in order of rank.
 SampleRange share_of_samples(std::int64_t samples, int rank, int ranks);
 
 /// Samples of one shape; reading is safe from several threads.
@@ -79,7 +79,7 @@ class Dataset {
   virtual std::int64_t size() const = 0;
   /// C, D, H, W; 2-D data have D = 1.
   virtual std::array<std::int64_t, 4> sample_dims() const = 0;
-  /// Of the numbers of a sample.
+  /// Type of the numbers of a sample.
   virtual DType type() const { return DType::kF32; }
   /// In the order of the samples; empty: they come from no file.
   virtual std::vector<std::string> files() const { return {}; }
@@ -88,7 +88,7 @@ class Dataset {
   /// How samples and their numbers follow from the files where that is not plain: a sentence each, for people.
   virtual std::vector<std::string> notes() const { return {}; }
   virtual SampleOrigin origin(std::int64_t index) const { return {0, index}; }
-  /// What is to be predicted for a sample; names are unique.
+  /// Targets to be predicted for a sample; names are unique.
   virtual std::vector<TargetSpec> targets() const = 0;
   /// Fills a sample, channels last, transformed and normalised; and its targets, whose bytes may hold anything before.
   /// Returns its weight in the loss; 0: its targets are not known.  Throws Error naming file and sample.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kClassNames[2] = {"background", "signal"};
 
-// Of a set at a time: each has two descriptors, and 1024 is a usual limit for all that a process opens.
+// Files of a set that are open at a time: each has two descriptors, and 1024 is a usual limit for all of a process.
 constexpr std::size_t kOpenFiles = 64;
 
 void add_file(const HepDataOptions& options, const std::string& path, HepIndex& index) {
@@ -42,7 +42,7 @@ void add_file(const HepDataOptions& options, const std::string& path, HepIndex& 
   index.files.push_back(std::move(file));
 }
 
-/// What refuses a pixel: it is NaN or infinite.
+/// Refuses a pixel that is NaN or infinite.
 [[noreturn]] void refuse_pixel(const std::string& path, std::int64_t event, float x, const std::string& place) {
   user_error("{}: event {} has the value {} at {}{}", path, event, std::isnan(x) ? std::abs(x) : x, place,
              std::isinf(x) ? " (infinite in the file, or beyond the 32 bits of a pixel)" : "");

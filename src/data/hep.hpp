@@ -44,7 +44,7 @@ struct HepDataOptions {
   std::int64_t cache_bytes = std::int64_t{4} << 30;  // sets up to this size (transformed, f32) are held in memory
 };
 
-/// What the files of a set say, all but the pixels.
+/// All that the files of a set hold but the pixels.
 struct HepIndex {
   std::vector<HepFile> files;
   std::vector<HepEvent> events;
@@ -85,7 +85,7 @@ class HepData final : public Dataset {
   bool wants_maxima() const override { return wants_maxima_; }
   void set_maxima(const std::vector<float>& maxima) override;
 
-  /// What the file says about each event.
+  /// Each event as its file describes it.
   const std::vector<HepEvent>& events() const { return index_.events; }
   std::array<std::int64_t, 2> class_counts() const { return class_counts_; }  // background, signal
   bool has_weights() const { return index_.files.front().has_weights; }
@@ -95,7 +95,7 @@ class HepData final : public Dataset {
   ImageAxis phi_axis() const { return index_.files.front().phi_axis; }
   bool phi_is_whole() const { return phi_is_whole_; }
 
-  /// What each channel is divided by (all 1 without scale): to be stored with the weights and given as `maxima` to
+  /// Divisors of the channels (all 1 without scale): to be stored with the weights and given as `maxima` to
   /// other sets.
   const std::vector<float>& maxima() const { return maxima_; }
   bool in_memory() const { return !cache_.empty(); }
@@ -110,7 +110,7 @@ class HepData final : public Dataset {
   void convert(const HepFile& file, std::int64_t first, std::int64_t count, std::span<const float> raw,
                std::span<float> pixels) const;
 
-  /// Of one channel of one event (its number in the file) as read: one per eta, zeros where none are subtracted.
+  /// Pedestals of a channel of an event (its number in the file) as read: one per eta, zeros where none are subtracted.
   void pedestals(const HepFile& file, std::int64_t event, const float* plane, std::vector<float>& per_eta) const;
 
   std::shared_ptr<const OpenHepFile> open(std::size_t file) const;

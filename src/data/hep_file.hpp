@@ -22,7 +22,7 @@ struct HepFileOptions {
   std::string signal = {}, background = {};                                  // class_files: patterns of file names
 };
 
-/// What a file says about one event.
+/// An event as its file describes it, without its pixels.
 struct HepEvent {
   std::int32_t label = -1;  // 1 signal, 0 background, -1 not said
   double weight = 1;        // physics weight: cross section x luminosity / generated; 1 where the file has none
@@ -32,7 +32,7 @@ struct HepEvent {
   std::int64_t index = 0;                                      // in the file
 };
 
-/// What is known of a file while it is closed.
+/// Facts about a file while it is closed.
 struct HepFile {
   std::string path, format;
   std::vector<std::string> planes;  // data sets: one per channel, or one that holds all of them

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-/// What a thread of this process has read.  Source: proc(5), /proc/pid/io.
+/// Bytes that a thread of this process has read.  Source: proc(5), /proc/pid/io.
 std::int64_t bytes_read_by(int thread) {
   const std::string path = fmt::format("/proc/self/task/{}/io", thread);
   std::ifstream file(path);

@@ -1,6 +1,6 @@
 // Batches in the order of an epoch, read and augmented ahead by threads of idle priority.
 //
-// What is in a batch depends on seed, epoch and step alone: not on threads, and a rank's slots are a window of the
+// The content of a batch depends on seed, epoch and step alone: not on threads, and a rank's slots are a window of the
 // global batch. One busy thread of normal priority beside an OpenMP team halves the training rate; an idle one costs
 // 3-4 %.
 #pragma once
@@ -33,7 +33,7 @@ struct LoaderOptions {
   int prefetch = 2;  // batches made ahead of the one in use
 };
 
-/// What a batch holds of one target.
+/// One target of all samples of a batch.
 struct BatchTarget {
   TargetSpec spec;
   std::byte* data = nullptr;  // (slots) as spec says, 64-byte aligned
@@ -71,7 +71,7 @@ class Loader {
   /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
   const Batch& next();
 
-  /// Of all batches so far, the first one of each epoch among them.  For the thread that calls next().
+  /// Waits for all batches so far, the first one of each epoch among them.  For the thread that calls next().
   const LoaderWaits& waits() const { return waits_; }
   /// Bytes that the loader's threads have read from files so far, as they are stored (compressed, with what describes
   /// them), whether from a disk or from the kernel's memory.  Throws a failure where the kernel does not count them.

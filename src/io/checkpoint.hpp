@@ -20,7 +20,7 @@ struct NamedArray {
   std::vector<float> values;
 };
 
-/// What a model expects of a checkpoint.
+/// An array that a model expects of a checkpoint.
 struct NamedDims {
   std::string name;
   std::vector<std::int64_t> dims;

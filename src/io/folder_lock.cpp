@@ -100,7 +100,7 @@ bool FolderLock::open_and_lock(bool last_try) {
   return false;
 }
 
-/// What stands in the file although it could be locked, or cannot be on this file system.
+/// Throws where a living holder stands in the file although it could be locked, or cannot be on this file system.
 void FolderLock::refuse_living_holder(double patience_s) {
   const std::string before = text_of(file_);
   const nlohmann::json holder = nlohmann::json::parse(before, nullptr, false);

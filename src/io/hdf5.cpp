@@ -32,7 +32,7 @@ namespace hdf5 {
 
 namespace {
 
-// What a driver says of a failed call, without its addresses: "file write failed: time = ..., error message = 'No space
+// A driver's words on a failed call, without its addresses: "file write failed: time = ..., error message = 'No space
 // left on device', buf = 0x..." becomes "file write failed (No space left on device)".
 std::string brief(const std::string& description) {
   const std::size_t details = description.find(": time = ");

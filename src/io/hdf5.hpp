@@ -21,7 +21,7 @@ enum class Hdf5Class { kFloat, kInteger, kText, kOther };
 /// Type of the numbers in a file that we write.
 enum class Hdf5Type { kF16, kF32, kF64, kU8, kI16, kI32, kI64 };
 
-/// What a data set is.
+/// Properties of a data set.
 struct Hdf5Info {
   std::vector<std::int64_t> dims;   // empty: a scalar
   std::vector<std::int64_t> chunk;  // empty: contiguous

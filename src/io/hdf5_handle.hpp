@@ -1,4 +1,4 @@
-// What hdf5.cpp, hdf5_attributes.cpp and hdf5_dataset.cpp share: the lock, owned handles, HDF5's own words.  Include
+// The base of hdf5.cpp, hdf5_attributes.cpp and hdf5_dataset.cpp: the lock, owned handles, HDF5's own words.  Include
 // nowhere else.
 #pragma once
 

@@ -10,7 +10,7 @@
 
 namespace petaflow {
 
-/// Of one rank.
+/// Cores and threads of one rank.
 struct Binding {
   int rank = 0;
   std::string host, processor;
@@ -21,17 +21,17 @@ struct Binding {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Binding, rank, host, processor, cores, bound_cores, online_cores, threads)
 
-/// Of this process; Kokkos must be initialised.
+/// Binding of this process; Kokkos must be initialised.
 Binding own_binding(int rank, int threads);
 
-/// Of all ranks, on rank 0; empty elsewhere.
+/// Bindings of all ranks, on rank 0; empty elsewhere.
 std::vector<Binding> gather_bindings(Communicator& comm, int threads);
 
 /// A table with a line per host; hosts that look alike share one.
 std::string binding_table(const std::vector<Binding>& bindings);
 
-/// Of hosts, and of ranks, with more threads than cores: a sentence for the first, with the number of further hosts;
-/// what is wrong and what to do.
+/// Warnings of hosts, and of ranks, with more threads than cores: a sentence for the first, with the number of further
+/// hosts; what is wrong and what to do.
 std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings);
 
 }  // namespace petaflow

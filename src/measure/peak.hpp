@@ -1,4 +1,4 @@
-// What the processor could do at best, as a yardstick for rates.
+// The best that the processor could do, as a yardstick for rates.
 #pragma once
 
 #include <string>

@@ -21,7 +21,7 @@ struct PredictedOutput {
   std::vector<float> values;  // (n, D, H, W, C) of the network
   std::vector<float> scores;  // as values, of its loss: probabilities, estimates
 
-  /// Of sample i, (D, H, W, C).
+  /// Value of sample i, (D, H, W, C).
   std::span<const float> value(std::size_t i) const { return row(values, i); }
   std::span<const float> score(std::size_t i) const { return row(scores, i); }
 
@@ -37,7 +37,7 @@ struct KnownTarget {
   TargetSpec spec;
   std::vector<std::byte> bytes;  // (n) as spec says
 
-  /// Of sample i, as TargetKind lists them: float for numbers, std::int32_t for a class, std::uint8_t for a map.
+  /// Target of sample i, as TargetKind lists them: float for numbers, std::int32_t for a class, std::uint8_t for a map.
   template <class T>
   std::span<const T> of(std::size_t i) const {
     return all<T>().subspan(i * spec.bytes() / sizeof(T), spec.bytes() / sizeof(T));
@@ -48,7 +48,7 @@ struct KnownTarget {
   }
 };
 
-/// What a network says of some samples of a data set, of one rank or of several; memory of the host.
+/// Predictions for some samples of a data set, of one rank or of several; memory of the host.
 struct PredictedBatch {
   std::vector<std::int64_t> indices;     // (n) in the data set
   std::vector<PredictedOutput> outputs;  // in the order of the network
@@ -63,7 +63,7 @@ struct NamedMetric {
   bool higher_is_better = true;
 };
 
-/// What training stops by and logs.
+/// Metrics that training stops by and logs.
 struct Evaluation {
   std::vector<NamedMetric> metrics;              // those that have a value
   std::map<std::string, std::string> undefined;  // those that have none, and why: the data lack a class, say

@@ -10,7 +10,7 @@
 
 namespace petaflow {
 
-/// What is estimated: physical value = mean + half_range * normalised value.
+/// A parameter that is estimated: physical value = mean + half_range * normalised value.
 struct EstimatedParameter {
   std::string name;
   double mean = 0, half_range = 1;
@@ -19,7 +19,7 @@ struct EstimatedParameter {
   double physical(double normalised) const { return mean + half_range * normalised; }
 };
 
-/// What one method gives for all samples.
+/// Estimates of one method for all samples.
 struct Estimates {
   std::string method;         // "network"
   std::vector<float> values;  // (N, T), normalised

@@ -126,7 +126,7 @@ void standardise(std::span<const double> features, std::size_t samples, RidgeMod
   }
 }
 
-// Of each fold: the sums of products over its samples, with standardised features.
+// Sums of products over the samples of each fold, with standardised features.
 std::vector<Matrix> sums_of_folds(std::span<const double> features, std::span<const float> targets,
                                   const std::vector<std::size_t>& fold, const Layout& layout, const RidgeModel& model) {
   std::vector<Matrix> sums(kFolds, Matrix{layout.size()});
@@ -146,7 +146,7 @@ std::vector<Matrix> sums_of_folds(std::span<const double> features, std::span<co
   return sums;
 }
 
-// Of each target: the penalty with the least squared error over the folds, each by a fit to the others.
+// Penalty of each target with the least squared error over the folds, each by a fit to the others.
 std::vector<double> best_penalties(const std::vector<Matrix>& folds, const Matrix& total, const Layout& layout,
                                    const std::vector<double>& penalties) {
   std::vector<double> best(layout.targets), least(layout.targets, std::numeric_limits<double>::infinity());

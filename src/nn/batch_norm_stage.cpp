@@ -8,7 +8,7 @@ namespace petaflow {
 BatchNormStage::BatchNormStage(const Options& options, const Context& context)
     : options_(options),
       channels_(options.epilogue.v.c),
-      slots_(Division(context, options.fixed_order).slots),
+      parts_(Division(context, options.fixed_order).parts),
       forward_label_(fmt::format("petaflow::{}::forward[kokkos]", options.name)),
       backward_label_(fmt::format("petaflow::{}::backward[kokkos]", options.name)) {
   EpilogueDesc& epilogue = options_.epilogue;
@@ -40,11 +40,11 @@ std::size_t BatchNormStage::saved_bytes() const {
 }
 
 std::size_t BatchNormStage::forward_scratch_bytes() const {
-  return sums_bytes() + map_bytes() + batch_norm_scratch_bytes(slots_, options_.epilogue.v);
+  return sums_bytes() + map_bytes() + batch_norm_scratch_bytes(parts_, options_.epilogue.v);
 }
 
 std::size_t BatchNormStage::backward_scratch_bytes() const {
-  return sums_bytes() + map_bytes() + batch_norm_scratch_bytes(slots_, options_.epilogue);
+  return sums_bytes() + map_bytes() + batch_norm_scratch_bytes(parts_, options_.epilogue);
 }
 
 BatchNormStage::Scratch BatchNormStage::scratch(std::byte* memory) const {
@@ -84,7 +84,7 @@ void BatchNormStage::forward(const Context& context) {
   const Tensor& x = buffers.x[0];
   if (context.training) {
     PETAFLOW_REQUIRE(options_.backward, "a network made for inference");
-    sum_moments(context, slots_, x, sums, memory);
+    sum_moments(context, parts_, x, sums, memory);
     if (sums_over_ranks()) sum_over_ranks(context, sums);
     map_batch(context, channels_, epsilon, sums, weight, bias, statistics(), map);
   } else {
@@ -99,7 +99,7 @@ void BatchNormStage::backward(const Context& context, float* gradient) {
   const Tensor& x = buffers.x[0];
   const Epilogue behind = epilogue(map);
   if (options_.weight || has_dx(0)) {
-    sum_gradients(context, slots_, x, behind, statistics().mean, sums, memory);
+    sum_gradients(context, parts_, x, behind, statistics().mean, sums, memory);
   }
   write_running_statistics(context, options_.epilogue.v, statistics(), gradient + options_.running_mean.offset,
                            gradient + options_.running_variance.offset);
@@ -116,7 +116,7 @@ void BatchNormStage::backward(const Context& context, float* gradient) {
     map_gradient(context, channels_, sums, parameter(options_.weight), statistics(), map);
   }
   if (has_dx(0) || has_dx(1)) {
-    apply_gradient_map(context, slots_, backward_label_, map, x, behind, targets[0], targets[1], memory);
+    apply_gradient_map(context, parts_, backward_label_, map, x, behind, targets[0], targets[1], memory);
   }
 }
 

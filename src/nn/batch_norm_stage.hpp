@@ -9,7 +9,7 @@
 
 namespace petaflow {
 
-/// What the mean and variance of training are over.
+/// The samples that the mean and variance of training are over.
 enum class BatchNormScope {
   kPass,  // the real samples of one pass: a shard in deterministic mode, otherwise a rank's share of the batch
   kRanks  // those of all ranks that Context::sum_over_ranks sums over, the global batch or that of a group
@@ -51,7 +51,7 @@ class BatchNormStage final : public Stage {
   std::string describe_backward_weights() const override { return "kokkos"; }
 
  private:
-  /// Of a pass: sums, then the map, then the partial sums and rows of its kernels.
+  /// Memory of a pass: sums, then the map, then the partial sums and rows of its kernels.
   struct Scratch {
     double* sums;
     ChannelMap map;
@@ -70,7 +70,7 @@ class BatchNormStage final : public Stage {
 
   Options options_;
   std::int64_t channels_;
-  int slots_;
+  int parts_;
   std::string forward_label_, backward_label_;
 };
 

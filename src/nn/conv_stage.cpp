@@ -62,7 +62,7 @@ std::int64_t ConvStage::Options::x_pixel_stride() const {
 }
 
 ConvStage::ConvStage(const Options& options, const Context& context)
-    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.slots)) {
+    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.parts)) {
   options_.conv.threads = division_.whole_threads;
   forward_ = plan(Pass::kForward, context);
   if (options.norm) {
@@ -92,7 +92,7 @@ Tiling ConvStage::cut(const Options& options, Pass pass, const Context& context)
   // stride 2: 258 to 225 ms in f32, 136 to 125 in bf16).
   const bool of_x = pass == Pass::kBackwardWeights && options.role == ConvRole::kTransposed && options.is_linear();
   if (of_x) kernels.cache_share *= 4;
-  const TileCutter cutter(conv, shape_of_epilogue, division.slots, kernels, options.role);
+  const TileCutter cutter(conv, shape_of_epilogue, division.parts, kernels, options.role);
   if (pass == Pass::kForward) return cutter.forward();
   return pass == Pass::kBackwardData ? cutter.backward_data() : cutter.backward_weights(of_x);
 }
@@ -138,9 +138,9 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
     const auto channels = static_cast<std::size_t>(v.c),
                elements = static_cast<std::size_t>(result.choice.kernel->gradient_elements());
     add(scratch.sum, (elements + channels) * sizeof(float));
-    if (sums_dy() || tiling.whole()) add(scratch.channels, channel_sum_scratch_bytes(division_.slots, v.c));
+    if (sums_dy() || tiling.whole()) add(scratch.channels, channel_sum_scratch_bytes(division_.parts, v.c));
     if (!tiling.whole()) {
-      const bool many = tiling.tiles.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.slots);
+      const bool many = tiling.tiles.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.parts);
       result.exact_elements = many ? elements + channels : channels;
       add(scratch.exact, result.exact_elements * sizeof(double));
     }
@@ -208,12 +208,12 @@ bool ConvStage::lies_in_y(const Tiling& tiling, Pass pass) const {
   });
 }
 
-std::byte* ConvStage::v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* slot) const {
-  return plan.in_y ? begin_of(y, tile.v) : slot + plan.scratch.v;
+std::byte* ConvStage::v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* memory) const {
+  return plan.in_y ? begin_of(y, tile.v) : memory + plan.scratch.v;
 }
 
-ConvArgs ConvStage::args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* slot, float* sum) const {
-  std::byte* const kernel = slot + plan.scratch.kernel;
+ConvArgs ConvStage::args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* memory, float* sum) const {
+  std::byte* const kernel = memory + plan.scratch.kernel;
   return options_.role == ConvRole::kConvolution ? ConvArgs{x, v, sum, kernel} : ConvArgs{v, x, sum, kernel};
 }
 
@@ -221,7 +221,7 @@ void ConvStage::forward(const Context& context) {
   const Epilogue finish = epilogue();
   const PassPlan& plan = forward_;
   const Region region(plan.region);
-  const auto slot = [&](int index) {
+  const auto memory_of = [&](int index) {
     return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const auto convolve = [&](const Tile& tile, std::byte* memory) {
@@ -232,13 +232,13 @@ void ConvStage::forward(const Context& context) {
   if (plan.tiling.whole()) {
     const Tile& tile = plan.tiling.tiles.front();
     std::byte* v = nullptr;
-    division_.run_whole(plan.label, [&] { v = convolve(tile, slot(0)); });
+    division_.run_whole(plan.label, [&] { v = convolve(tile, memory_of(0)); });
     if (!plan.in_y) finish.forward_all(context, plan.label, v);
     return;
   }
   parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
     const Tile& tile = plan.tiling.tiles[index];
-    const std::byte* v = convolve(tile, slot(thread));
+    const std::byte* v = convolve(tile, memory_of(thread));
     if (!plan.in_y) finish.forward(context, tile.y, tile.v, v);
   });
 }
@@ -257,54 +257,54 @@ void ConvStage::backward(const Context& context, float* gradient) {
   if (options_.wants_dx) backward_data(context);
 }
 
-// Each slot adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the slots, so
+// Each part adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the parts, so
 // that the result depends on their number only.  Its tiles of dv, a partition, are the residual's gradient too.
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = weights_;
   const Region region(plan.region);
-  const auto slot = [&](int index) {
+  const auto memory_of = [&](int index) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   ConvKernel& kernel = *plan.choice.kernel;
   const std::size_t tiles = plan.tiling.tiles.size();
-  const int slots = plan.tiling.whole() ? 1 : std::min<int>(division_.slots, static_cast<int>(tiles));
+  const int parts = plan.tiling.whole() ? 1 : std::min<int>(division_.parts, static_cast<int>(tiles));
   const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
   const auto channels = static_cast<std::size_t>(options_.epilogue.v.c);
   const PassPlan::Scratch& in = plan.scratch;
-  const auto sum_of = [&](int index) { return reinterpret_cast<float*>(slot(index) + in.sum); };
+  const auto sum_of = [&](int index) { return reinterpret_cast<float*>(memory_of(index) + in.sum); };
   const bool wants_residual = options_.residual && buffers.dx[1].data != nullptr;
   const auto give_residual = [&](int threads, const Tile& tile, const std::byte* dv) {
     if (wants_residual) put_tile(context, threads, plan.label, dv, tile.v, buffers.dx[1], buffers.adds[1]);
   };
   const auto sum_channels_of = [&](const std::byte* dv) {
     const Shape& v = options_.epilogue.v;
-    sum_channels(context, division_.slots, dv, options_.conv.type, v.n * v.pixels(), v.c, sum_of(0) + elements,
-                 slot(0) + in.channels);
+    sum_channels(context, division_.parts, dv, options_.conv.type, v.n * v.pixels(), v.c, sum_of(0) + elements,
+                 memory_of(0) + in.channels);
   };
   const auto correlate = [&](const Tile& tile, std::byte* dv, int index) {
-    kernel.run(context, tile.shape, args(plan, begin_of(buffers.x[0], tile.x), dv, slot(index), sum_of(index)));
+    kernel.run(context, tile.shape, args(plan, begin_of(buffers.x[0], tile.x), dv, memory_of(index), sum_of(index)));
   };
   if (plan.tiling.whole()) {
     const Tile& tile = plan.tiling.tiles.front();
-    std::byte *const memory = slot(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
+    std::byte *const memory = memory_of(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
     zero(context, sum_of(0), static_cast<std::int64_t>(elements));
     if (!plan.in_y) restore.backward_all(context, plan.label, dv);
     give_residual(context.threads, tile, dv);
     if (options_.bias) sum_channels_of(dv);
     division_.run_whole(plan.label, [&] { correlate(tile, dv, 0); });
   } else {
-    parallel_slots(plan.label, slots, [&](int index) {
+    parallel_parts(plan.label, parts, [&](int index) {
       float* sum = sum_of(index);
       std::fill_n(sum, elements + channels, 0.0F);
-      auto* exact = reinterpret_cast<double*>(slot(index) + in.exact);
+      auto* exact = reinterpret_cast<double*>(memory_of(index) + in.exact);
       std::fill_n(exact, plan.exact_elements, 0.0);
       const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
-      const std::size_t first = tiles * static_cast<std::size_t>(index) / static_cast<std::size_t>(slots),
-                        last = tiles * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(slots);
+      const std::size_t first = tiles * static_cast<std::size_t>(index) / static_cast<std::size_t>(parts),
+                        last = tiles * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(parts);
       for (std::size_t i = first; i < last; ++i) {
         const Tile& tile = plan.tiling.tiles[i];
-        std::byte* const dv = v_of(plan, tile, buffers.dy[0], slot(index));
+        std::byte* const dv = v_of(plan, tile, buffers.dy[0], memory_of(index));
         if (!plan.in_y) {
           const bool sums = options_.bias && !sums_dy();
           restore.backward(context, tile.v, dv, sums ? BiasSum{sum + elements, exact + kept} : BiasSum{});
@@ -316,9 +316,9 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
       round_sum(exact, sum + elements - kept, plan.exact_elements);
     });
     float* total = sum_of(0);
-    for (int index = 1; index < slots; ++index) {
+    for (int index = 1; index < parts; ++index) {
       const float* sum = sum_of(index);
-      launch(context, "petaflow::conv::sum_of_slots[kokkos]"_label, static_cast<std::int64_t>(elements + channels),
+      launch(context, "petaflow::conv::sum_of_parts[kokkos]"_label, static_cast<std::int64_t>(elements + channels),
              AddTo{sum, total});
     }
     if (sums_dy()) sum_channels_of(static_cast<const std::byte*>(buffers.dy[0].data));
@@ -335,7 +335,7 @@ void ConvStage::backward_data(const Context& context) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = data_;
   const Region region(plan.region);
-  const auto slot = [&](int index) {
+  const auto memory_of = [&](int index) {
     return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const PassPlan::Scratch& in = plan.scratch;
@@ -345,7 +345,7 @@ void ConvStage::backward_data(const Context& context) {
   };
   if (plan.tiling.whole()) {
     const Tile& tile = plan.tiling.tiles.front();
-    std::byte *const memory = slot(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
+    std::byte *const memory = memory_of(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
     if (!plan.in_y) restore.backward_all(context, plan.label, dv);
     division_.run_whole(plan.label, [&] { spread(tile, dv, memory); });
     if (adds_dx_) put_tile(context, context.threads, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
@@ -353,7 +353,7 @@ void ConvStage::backward_data(const Context& context) {
   }
   parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
     const Tile& tile = plan.tiling.tiles[index];
-    std::byte *const memory = slot(thread), *const dv = v_of(plan, tile, buffers.dy[0], memory);
+    std::byte *const memory = memory_of(thread), *const dv = v_of(plan, tile, buffers.dy[0], memory);
     if (!plan.in_y) restore.backward(context, tile.v, dv);
     spread(tile, dv, memory);
     if (adds_dx_) put_tile(context, 1, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);

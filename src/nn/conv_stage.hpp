@@ -74,7 +74,7 @@ class ConvStage final : public Stage {
     bool in_y = false;               // the tiles of v are pieces of y or dy
     std::string region, label;       // petaflow::conv1::forward, and with the implementation: names for tools
     std::size_t exact_elements = 0;  // backward weights: sums in double
-    /// Where the parts of a slot of scratch begin, in bytes.
+    /// Where the pieces of a thread's or part's scratch begin, in bytes.
     struct Scratch {
       std::size_t v = 0;       // v of a tile, dense
       std::size_t dx = 0;      // dx of a tile, dense, where it is added to what is there
@@ -91,10 +91,10 @@ class ConvStage final : public Stage {
   bool sums_dy() const { return options_.bias && options_.is_linear(); }
   /// Whether the tiles of v may be pieces of y.
   bool lies_in_y(const Tiling& tiling, Pass pass) const;
-  /// v of a tile: in y (forward) or dy, or in the slot's scratch.
-  std::byte* v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* slot) const;
+  /// v of a tile: in y (forward) or dy, or in the scratch `memory`.
+  std::byte* v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* memory) const;
   /// The operands of a kernel's call: `x` is the stage's own, or its gradient.
-  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* slot, float* sum = nullptr) const;
+  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* memory, float* sum = nullptr) const;
   Epilogue epilogue() const;
   const float* parameter(const std::optional<StageParameter>& which) const {
     return which ? buffers.weights + which->offset : nullptr;
@@ -107,7 +107,7 @@ class ConvStage final : public Stage {
   Kokkos::View<float*, MemorySpace> norm_;  // the map of options_.norm, behind the bias
   bool adds_dx_ = false;
   Division division_;
-  int buffers_ = 1;  // slots of scratch of a pass in tiles
+  int buffers_ = 1;  // pieces of scratch of a pass in tiles
   PassPlan forward_, weights_, data_;
 };
 

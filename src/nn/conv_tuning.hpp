@@ -19,7 +19,7 @@ struct ConvTrial {
   double ms = 0;
 };
 
-/// What was tried for one pass of one layer: first what is kept, then the others, the fastest first.
+/// Candidates tried for one pass of one layer: first the one that is kept, then the others, the fastest first.
 struct TunedPass {
   std::vector<ConvTrial> trials;
   std::string source;  // the file that it is from; empty: timed by this process

@@ -41,7 +41,7 @@ std::size_t DenseStage::forward_scratch_bytes() const { return v_bytes_ + forwar
 
 std::size_t DenseStage::backward_scratch_bytes() const {
   const std::size_t data = data_.kernel ? data_.kernel->scratch_bytes() : 0;
-  const std::size_t bias = channel_sum_scratch_bytes(division_.slots, options_.epilogue.v.c);
+  const std::size_t bias = channel_sum_scratch_bytes(division_.parts, options_.epilogue.v.c);
   return v_bytes_ + (weights_.kernel ? std::max({weights_.kernel->scratch_bytes(), data, bias}) : 0);
 }
 
@@ -83,7 +83,7 @@ void DenseStage::backward(const Context& context, float* gradient) {
     weights_.kernel->run(context, dv, buffers.x[0].as<float>(), gradient + options_.weight.offset, scratch);
   });
   if (options_.bias) {
-    sum_channels(context, division_.slots, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
+    sum_channels(context, division_.parts, dv, DType::kF32, n, out, gradient + options_.bias->offset, scratch);
   }
   if (options_.wants_dx) {
     division_.run_whole("petaflow::dense::backward_data"_label, [&] {

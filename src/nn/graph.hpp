@@ -26,7 +26,7 @@ struct GraphValue {
 ///     graph.add<Conv>("conv2", ...);
 ///     graph.join<Add>("sum", {graph.value(), skip}).add<Relu>("relu2");
 ///
-/// What nobody uses must be an output; without any, the last value is the only one.
+/// A value that nobody uses must be an output; without any, the last value is the only one.
 class Graph {
  public:
   struct Node {

@@ -1,4 +1,4 @@
-// What a layer declares: shapes, parameters, cost, and the operations that it consists of.  It computes nothing itself.
+// A layer declares shapes, parameters, cost, and the operations that it consists of.  It computes nothing itself.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class Lowering;
 
 enum class Distribution { kNormal, kUniform };
 
-/// What an array is to the operations that a layer consists of, which find theirs by it.
+/// The part of an array in the operations that a layer consists of, which find theirs by it.
 enum class ParamRole { kOther, kWeight, kBias, kRunningMean, kRunningVariance };
 
 /// An array of a layer that checkpoints keep, in PyTorch's layout: trained by the optimizer, or the running mean of a

@@ -11,7 +11,7 @@
 
 namespace petaflow {
 
-/// What a loss works on; tensors are dense, all pointers in MemorySpace.
+/// Operands of a loss; tensors are dense, all pointers in MemorySpace.
 struct LossOperands {
   Tensor output;                 // (N, C, D, H, W), f32, read
   const void* target = nullptr;  // (N) of what it is compared with, as the TargetSpec says
@@ -25,7 +25,7 @@ struct LossOperands {
 class Loss {
  public:
   virtual ~Loss() = default;
-  /// What it reads beside an output of this shape, without a name.  Throws a user error where there is no such loss.
+  /// The target beside an output of this shape, without a name.  Throws a user error where there is no such loss.
   virtual TargetSpec target(const Shape& output) const = 0;
   virtual std::size_t scratch_bytes(const Shape& /*output*/) const { return 0; }
   /// Reads weight and loss_scale of the context's step state.

@@ -47,7 +47,7 @@ class Builder {
     std::int64_t channel = 0;                        // of the host, where it begins
     std::string fixed = "";                          // why it cannot become part of one; empty: it can
   };
-  // What an operation gives to the next one: a stage in the making, or a value.
+  // Result that an operation gives to the next one: a stage in the making, or a value.
   struct Flow {
     std::unique_ptr<Fusion> open = nullptr;
     std::size_t value = 0;
@@ -92,7 +92,7 @@ class Builder {
     PETAFLOW_REQUIRE(flows.size() == node.outputs.size(), "layer {} gives {} values", node.name, flows.size());
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const GraphValue value = node.outputs[i];
-      // What a single layer reads may become part of that one's stage.
+      // A value that a single layer reads may become part of that one's stage.
       if (uses_[value.index] != 1 || is_output(value)) flows[i] = {nullptr, settle(std::move(flows[i]))};
       if (is_output(value)) values_[flows[i].value].fixed = "it is an output of the network";
       at_[value.index] = std::move(flows[i]);

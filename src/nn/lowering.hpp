@@ -40,7 +40,7 @@ struct DropoutOp {
   float probability = 0;
 };
 struct ConcatOp {};  // of any number of values
-/// Of two values: into the stage that gives one of them, where its epilogue can take the other.
+/// Sum of two values: joins the stage that gives one of them, where its epilogue can take the other.
 struct AddOp {
   std::unique_ptr<Stage> otherwise;
 };

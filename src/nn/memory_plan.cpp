@@ -64,7 +64,7 @@ std::size_t plan_memory(std::vector<MemoryBlock>& blocks) {
   std::size_t size = place(blocks, order);
 
   const std::size_t bound = lower_bound(blocks), enough = bound + bound / 100;
-  // What is alive always may lie at the bottom in any plan; the others are exchanged in the order.
+  // Blocks that are always alive may lie at the bottom in any plan; the others are exchanged in the order.
   const auto always = [&](std::size_t i) { return blocks[i].first == kForever; };
   std::ranges::stable_partition(order, always);
   const auto others = std::ranges::find_if_not(order, always);

@@ -21,7 +21,7 @@ inline constexpr int kForever = -1;
 /// Bytes left free behind every block; poisoned under AddressSanitizer.
 inline constexpr std::size_t kArenaGap = 64;
 
-/// What a block of this size takes: with its gap, in whole pages; nothing where it is empty.
+/// Bytes that a block of this size takes: with its gap, in whole pages; none where it is empty.
 std::size_t planned_bytes(std::size_t size_bytes);
 
 /// Sets the offset of every block (a multiple of 4096 bytes: pages do not straddle blocks) and returns the size of the

@@ -27,7 +27,7 @@ struct Parameter {
   std::int64_t offset = 0;  // first element in weights() and in a flat gradient
 };
 
-/// What one stage is and has cost so far, for tables.
+/// A stage and its cost so far, for tables.
 struct StageReport {
   std::string name;                                      // "conv1 + bias + max pool + relu + dropout"
   std::vector<std::string> layers;                       // those fused into it
@@ -74,7 +74,7 @@ class Network {
   std::size_t outputs() const { return outputs_.size(); }
   /// Dense, f32, valid after forward(), in the order of Graph::outputs().
   Tensor output(std::size_t index = 0) const { return memory_->value(outputs_[index]); }
-  /// Of the same layout, to be filled before each backward(), which adds to it where others use the output.
+  /// Gradient of output(), of its layout, to be filled before each backward(), which adds to it where others use it.
   Tensor output_gradient(std::size_t index = 0) const { return memory_->gradient(outputs_[index]); }
 
   void forward(const Context& context);
@@ -118,7 +118,7 @@ class Network {
   BackwardPlan plan_;
   std::unique_ptr<StepMemory> memory_;
   std::vector<std::size_t> outputs_;  // values
-  // Of each stage: its operands in the first forward pass and in the others, where these differ between the two.
+  // Operands of each stage in the first forward pass and in the others, where these differ between the two.
   std::vector<StageBuffers> first_, others_;
   std::vector<std::int64_t> gradient_begin_;  // backward of a stage makes the gradient final from here on
 };

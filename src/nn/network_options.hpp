@@ -9,7 +9,7 @@
 
 namespace petaflow {
 
-/// Of a core's L2, for a tile of a convolution's output; the rest holds weights and input.
+/// Share of a core's L2 for a tile of a convolution's output; the rest holds weights and input.
 inline constexpr double kCacheShare = 0.5;
 
 /// How one pass of a convolution is computed.

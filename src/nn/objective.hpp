@@ -1,4 +1,4 @@
-// What a network is trained by: a weighted sum of losses, each of one output and one target.
+// The function that a network minimises: a weighted sum of losses, each of one output and one target.
 #pragma once
 
 #include <memory>
@@ -25,11 +25,11 @@ class Objective {
  public:
   /// One for each output of the network, in any order.  Throws a user error where that is not so.
   explicit Objective(std::vector<LossTerm> terms);
-  /// Of a network with one output.
+  /// The objective of a network with one output.
   Objective(std::string target, std::shared_ptr<const Loss> loss);
 
   const std::vector<LossTerm>& terms() const { return terms_; }
-  /// What the terms read, with names, each once.  Throws a user error where the outputs (their
+  /// Targets that the terms read, with names, each once.  Throws a user error where the outputs (their
   /// samples' shapes) are others than the terms are for, or two terms read different things as one target.
   std::vector<TargetSpec> targets(std::span<const Shape> outputs) const;
 
@@ -37,7 +37,7 @@ class Objective {
   std::vector<LossTerm> terms_;
 };
 
-/// Of a network's outputs, with the batch.
+/// Shapes of a network's outputs, with the batch.
 std::vector<Shape> output_shapes(const Graph& graph, std::int64_t batch = 1);
 
 /// Throws a user error naming `what` ("data.train") where a set does not offer what is wanted.
@@ -50,7 +50,7 @@ class ObjectiveRun {
   ObjectiveRun(const Objective& objective, std::span<const Shape> outputs);
 
   const Objective& objective() const { return objective_; }
-  /// What PassInputs are to bring: Objective::targets().
+  /// Targets that PassInputs are to bring: Objective::targets().
   const std::vector<TargetSpec>& targets() const { return targets_; }
 
   /// Runs the losses, which read their targets and the context's step state.  Returns for each slot of the pass

@@ -1,4 +1,4 @@
-// The parallel loops over tiles and slots, on the host, and how sums are divided among them.
+// The parallel loops over tiles and parts of sums, on the host, and how sums are divided among them.
 #pragma once
 
 #include <atomic>
@@ -33,12 +33,12 @@ class FirstError {
   std::exception_ptr error_;
 };
 
-/// f(slot) for slot in [0, slots).
+/// f(part) for part in [0, parts).
 template <class F>
-void parallel_slots(const std::string& label, int slots, const F& f) {
+void parallel_parts(const std::string& label, int parts, const F& f) {
   using Policy = Kokkos::RangePolicy<HostSpace, Kokkos::Schedule<Kokkos::Static>>;
   FirstError error;
-  Kokkos::parallel_for(label, Policy(0, slots), [&](int slot) { error.guard([&] { f(slot); }); });
+  Kokkos::parallel_for(label, Policy(0, parts), [&](int part) { error.guard([&] { f(part); }); });
   error.rethrow();
 }
 
@@ -59,17 +59,17 @@ void parallel_items(const std::string& label, std::size_t count, const F& f) {
 
 /// How the sums of a stage are cut, and by how many threads its kernels on whole tensors may run.
 struct Division {
-  int slots;          // partial sums of a gradient
+  int parts;          // partial sums of a gradient
   int whole_threads;  // 1: such kernels run on one thread, in their own serial order
 
   Division(const Context& context, bool fixed_order)
-      : slots(fixed_order ? 16 : context.threads), whole_threads(fixed_order ? 1 : context.threads) {}
+      : parts(fixed_order ? 16 : context.threads), whole_threads(fixed_order ? 1 : context.threads) {}
 
   /// f() as a kernel made for whole_threads expects it: one made for one thread must not find several.
   template <class F>
   void run_whole(const std::string& label, const F& f) const {
     if (kOnHost && whole_threads == 1) {
-      parallel_slots(label, 1, [&](int) { f(); });
+      parallel_parts(label, 1, [&](int) { f(); });
     } else {
       f();
     }

@@ -114,7 +114,7 @@ std::string pytorch_twin(const Graph& graph, const std::string& head, const std:
                            layer.module.empty() ? node.name + ": " : "", shape_of(node.output));
     if (!layer.module.empty()) modules.emplace_back(node.name, layer.module);
   }
-  // What has a / in its name is part of a module, which is made before its parts.
+  // A layer with a / in its name is part of a module, which is made before its parts.
   const std::size_t layers = modules.size();
   for (std::size_t i = 0; i < layers; ++i) {
     const std::string name = modules[i].first;

@@ -28,7 +28,7 @@ struct StageParameter {
   std::int64_t offset = 0;  // into the flat weights and gradients
 };
 
-/// What a stage that a layer brings learns before anything else is asked of it.
+/// Facts that a stage which a layer brings learns before anything else is asked of it.
 struct StageSetup {
   std::string name;                        // of the layer
   std::vector<Shape> x;                    // of its inputs, with the batch
@@ -60,7 +60,7 @@ class Stage {
   /// buffers.
   virtual std::int64_t forward_rank_sum() const { return 0; }
   virtual std::int64_t backward_rank_sum() const { return 0; }
-  /// What all outputs hold, of stages that layers bring; inputs are f32, or of the network's input.
+  /// Type of all outputs, of stages that layers bring; inputs are f32, or of the network's input.
   virtual DType output_type() const { return DType::kF32; }
   /// Renews packed copies of the weights.
   virtual void refresh(const Context&) {}
@@ -75,7 +75,7 @@ class Stage {
   virtual std::string describe_backward_data() const { return "kokkos"; }
   virtual std::string describe_backward_weights() const { return "-"; }
   virtual std::vector<std::string> refusals() const { return {}; }
-  /// What its arithmetic is, for tables by category.
+  /// Kind of its arithmetic, for tables by category.
   virtual StageKind kind() const { return StageKind::kPointwise; }
 
   StageBuffers buffers;

@@ -26,19 +26,19 @@ std::int64_t Tiling::largest_v_bytes(const Shape& v, DType type) const {
 
 Strides dense_tile(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole) {
   Strides dense = Strides::of(extent, channels);
-  // Of one sample the distance to the next says nothing but that there may be several planes.
+  // A single sample's distance to the next says nothing but that there may be several planes.
   if (samples == 1) dense.n = whole.n;
   return dense;
 }
 
-TileCutter::TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const ConvPassOptions& options,
+TileCutter::TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int parts, const ConvPassOptions& options,
                        ConvRole role)
     : conv_(conv),
       role_(role),
       epilogue_(epilogue),
       options_(options),
       deep_(conv.out.d > 1),
-      slots_(slots),
+      parts_(parts),
       budget_bytes_(options.cache_share * static_cast<double>(level2_bytes())) {
   const ConvGeometry& g = conv.geometry;
   d_ = {conv.in.d, conv.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d};
@@ -103,9 +103,9 @@ Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows,
       outer_bytes = static_cast<double>(inner.rows) * inner_bytes;
   const std::int64_t samples = conv_.n;
   std::int64_t height = fitting(outer, outer_bytes);
-  // Several for each slot, so that all threads are busy to the end; the heights that an implementation wishes are worth
+  // Several for each part, so that all threads are busy to the end; the heights that an implementation wishes are worth
   // more than that (Winograd's transforms of shared planes: SC18 3.0 to 7.0 samples/s together with the transforms).
-  const std::int64_t enough = wished.fit ? slots_ : 4 * slots_;
+  const std::int64_t enough = wished.fit ? parts_ : 4 * parts_;
   if (samples * ceil_div(outer.rows, height) < enough) {
     const std::int64_t least = wished.fit ? std::min(outer.least, outer.rows) : 1;
     height = std::max(least, ceil_div(outer.rows, ceil_div(enough, samples)));
@@ -130,7 +130,7 @@ Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows,
   };
   const std::int64_t count =
       ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, inner_height);
-  if (options_.tiles && kOnHost && count > 1 && (conv_.threads == 1 || count >= slots_)) {
+  if (options_.tiles && kOnHost && count > 1 && (conv_.threads == 1 || count >= parts_)) {
     for (std::int64_t n = 0; n < samples; n += group) {
       for (std::int64_t i = 0; i < outer.rows; i += height) {
         for (std::int64_t j = 0; j < inner.rows; j += inner_height) {
@@ -185,7 +185,7 @@ Tiling TileCutter::backward_weights(bool of_x) const {
   if (of_x) return cut_x(suits);
   const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const TileWishes& wished) {
     if (!transposed()) return Cut{axis.out, std::lcm(wished.align, pool_stride), wished.least, 1};
-    // Of x, neighbours share some rows: a tile of v is as high as keeps them few, and those of x whole patches.
+    // Neighbours share some rows of x: a tile of v is as high as keeps them few, and those of x whole patches.
     constexpr std::int64_t kMostShared = 8;  // one in so many
     const std::int64_t rows =
         ceil_div(std::max(wished.least, kMostShared * axis.shared()), wished.align) * wished.align;

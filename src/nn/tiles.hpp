@@ -26,7 +26,7 @@
 
 namespace petaflow {
 
-/// What one tile reads and writes.
+/// Rows that one tile reads and writes.
 struct Tile {
   TileRange x, v, y;      // of the stage's input, of what its convolution gives, and of the pooled output
   std::size_t shape = 0;  // index into Tiling::shapes
@@ -44,27 +44,27 @@ struct Tiling {
   std::vector<ConvDesc> shapes;  // the few different convolutions among the tiles
 
   bool whole() const { return tiles.size() == 1; }
-  /// Of the tiles of v, which has this shape.
+  /// Size of the largest tile of v, which has this shape.
   std::int64_t largest_v_bytes(const Shape& v, DType type) const;
 };
 
 /// Strides of a dense tile of a tensor that has the strides `whole`.
 Strides dense_tile(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole);
 
-/// Of one core of the host; 1 MiB where the system does not say.
+/// Size of the second cache of one core of the host; 1 MiB where the system does not say.
 std::int64_t level2_bytes();
 
 /// Cuts the passes of one convolution with its epilogue.
 class TileCutter {
  public:
-  /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist; threads
-  /// of
-  ///                 the kernel of a whole tensor, with 1 of which tiles are always better
+  /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist; its
+  ///                 threads are those of the kernel of a whole tensor: with 1, tiles are
+  ///                 always better
   /// @param epilogue what follows it
-  /// @param slots    partial sums of a pass: four tiles or more are tried for each
+  /// @param parts    partial sums of a pass: four tiles or more are tried for each
   /// @param options  without tiles: one per pass; `conv` says whose wishes count, `cache_share` how large tiles may be
   /// @param role     what the convolution is to the stage
-  TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int slots, const ConvPassOptions& options,
+  TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int parts, const ConvPassOptions& options,
              ConvRole role = ConvRole::kConvolution);
 
   /// Tiles of y, a partition.
@@ -78,9 +78,9 @@ class TileCutter {
  private:
   struct Direction {  // the geometry of the convolution along D or H
     std::int64_t in, out, kernel, stride, dilation, pad;
-    /// What the rows of the output read.
+    /// Input rows that these rows of the output read.
     Interval in_under(const Interval& rows) const;
-    /// What reads the rows of the input.
+    /// Output rows that read these rows of the input.
     Interval out_over(const Interval& rows) const;
     /// Rows of the output that a range of rows of the input shares with the next one.
     std::int64_t shared() const { return ceil_div((kernel - 1) * dilation, stride); }
@@ -109,7 +109,7 @@ class TileCutter {
   Tiling cut_x(const Wishes& wishes) const;
   ConvDesc describe(const Tile& tile) const;
   Wishes wishes(Pass pass) const { return tile_wishes(pass_of(role_, pass), conv_, options_.conv); }
-  /// What of them counts along D or H.
+  /// The wishes that count along D or H.
   TileWishes along(bool d, const Wishes& wishes) const { return d == deep_ && wishes ? *wishes : TileWishes{}; }
 
   ConvDesc conv_;
@@ -118,7 +118,7 @@ class TileCutter {
   ConvPassOptions options_;
   Direction d_, h_;
   bool deep_;  // 3-D: cut along D first
-  int slots_;
+  int parts_;
   double budget_bytes_;  // for v of a tile
 };
 

@@ -1,4 +1,4 @@
-// What happens in a step, moment by moment, and which gradients are written, added to or cleared on the way.
+// The order of a step, moment by moment, and which gradients are written, added to or cleared on the way.
 #pragma once
 
 #include <cstdint>

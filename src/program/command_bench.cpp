@@ -29,7 +29,7 @@ double median(std::vector<double> values) {
   return (*middle + *std::max_element(values.begin(), middle)) / 2;
 }
 
-/// What reading the training data took, from the beginning of the epoch to the end of the last step.
+/// Rates of reading the training data, from the beginning of the epoch to the end of the last step.
 struct IoRates {
   double samples = 0;          // of the global batches
   double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
@@ -41,7 +41,7 @@ struct IoRates {
   double first_s = 0;  // of waited_s, for the first batch, before which nothing can be read
 };
 
-/// What the loader's threads read; NaN where the kernel does not count it.
+/// Bytes that the loader's threads read; NaN where the kernel does not count them.
 double bytes_read(const Loader& loader, bool from_files) try {
   const auto bytes = static_cast<double>(loader.bytes_read());
   return bytes == 0 && from_files ? NAN : bytes;  // some that keep no count say 0

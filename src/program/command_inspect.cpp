@@ -20,7 +20,7 @@
 namespace petaflow {
 namespace {
 
-/// Of the numbers of a channel, or of a target.
+/// Summary of the numbers of a channel, or of a target.
 struct Summary {
   void add(double value) {
     low = std::min(low, value);
@@ -34,7 +34,7 @@ struct Summary {
   double sum = 0, zeros = 0, count = 0;
 };
 
-/// Of a target: how many samples or pixels are of each class, or its numbers; of boxes, how many a sample has.
+/// Summary of a target: how many samples or pixels are of each class, or its numbers; of boxes, how many a sample has.
 struct TargetSummary {
   explicit TargetSummary(const TargetSpec& target)
       : spec(target),

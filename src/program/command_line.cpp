@@ -49,7 +49,7 @@ std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) 
   return names;
 }
 
-/// What is wrong with the arguments where CLI11 only lists those that it did not expect; empty: something else.
+/// The mistake in the arguments where CLI11 only lists those that it did not expect; empty: something else.
 std::string unknown_argument(const CLI::App& program, const std::vector<std::string>& arguments) {
   const auto unknown = [](const char* what, const std::string& name, const std::vector<std::string>& known) {
     const std::string nearest = nearest_name(name, known);

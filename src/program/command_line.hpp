@@ -8,7 +8,7 @@
 
 namespace petaflow {
 
-/// What the command line says, of all commands together.
+/// The command line's settings, of all commands together.
 struct CommandLine {
   std::string command;                 // "train"
   std::string input;                   // input file, or run folder or checkpoint
@@ -21,7 +21,7 @@ struct CommandLine {
   std::int64_t steps = 20;  // bench
 };
 
-/// What parsing gives: a command to run, or a text (help or a complaint) and the exit code.
+/// Result of parsing: a command to run, or a text (help or a complaint) and the exit code.
 struct ParsedLine {
   CommandLine line;
   std::optional<int> exit_code;

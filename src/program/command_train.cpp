@@ -92,7 +92,7 @@ void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inferen
   log_info("everything is in order; nothing was written");
 }
 
-/// What --check lets pass, because it may be run while the folder is in use.
+/// Warns of faults of the folder that --check lets pass, because it may be run while the folder is in use.
 void warn_of_run_folder(const CommandLine& line, const std::string& folder) {
   namespace fs = std::filesystem;
   if (line.overwrite || line.resume || !fs::exists(folder) || fs::is_empty(folder)) return;
@@ -233,7 +233,7 @@ StopRequest leave_evaluation(const Configuration& config, Task& task, const Repo
   return StopRequest::kNone;
 }
 
-/// What writes into the run folder while the training goes on: on rank 0.
+/// The listener that writes into the run folder while the training goes on: on rank 0.
 std::unique_ptr<TrainingListener> make_listener(const Configuration& config, const Task& task,
                                                 const RunIdentity& identity, Communicator& comm, int threads,
                                                 std::unique_ptr<MetricsLog> metrics, std::unique_ptr<MlLog> mllog) {

@@ -40,7 +40,7 @@ void say_binding(Communicator& comm, int threads);
 /// How convolutions multiply, where that is not plain f32: sentences without a full stop.
 std::vector<std::string> describe_products(const CommonOptions& options);
 
-/// What train.recompute saves of a pass's memory and costs, or that it saves none; "" where it is 1.
+/// Sentence on the share of a pass's memory that train.recompute saves and its cost, or that it saves none; "" at 1.
 /// @param network  of the graph, with these options
 std::string describe_recompute(const Graph& graph, const NetworkOptions& options, const Network& network);
 
@@ -55,7 +55,7 @@ std::int64_t pass_size(const CommonOptions& options, const Communicator& comm);
 std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,
                                  Communicator& comm, const Context& context, bool backward);
 
-/// What evaluate and predict share: the run's options are loaded, its network stands with its weights.
+/// The state that evaluate and predict share: the run's options are loaded, its network stands with its weights.
 struct TrainedNetwork {
   std::string path;        // of the checkpoint
   std::string provenance;  // who trained it, with what

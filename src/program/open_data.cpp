@@ -13,7 +13,7 @@
 namespace petaflow {
 namespace {
 
-/// What rank 0 finds in the files.
+/// Scans the files on rank 0; all ranks get what it finds.
 std::string scan(Communicator& comm, const Task& task, const std::vector<std::string>& files, const std::string& what,
                  DataRole role) {
   std::string found;

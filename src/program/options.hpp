@@ -53,17 +53,17 @@ struct CommonOptions {
 /// Binds options of input files to these, which must outlive the schema.
 void declare(Schema& schema, CommonOptions& options);
 
-/// What a module takes of them.
+/// Options of the network.
 /// @param batch  slots of a pass
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
-/// Of a network for predictions, which is in f32.
+/// Options of a network for predictions, which is in f32.
 NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);
 
 StepOptions step_options(const CommonOptions& options);
 /// @param metric  that training stops by
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
 
-/// What the checks of single options cannot see; throws user errors.
+/// Checks that those of single options cannot make; throw user errors.
 /// @param ranks that train together
 void check(const CommonOptions& options, int ranks);
 

@@ -76,8 +76,8 @@ void limit_finalize(double seconds) {
   alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
 }
 
-/// What all ranks know, rank 0 says.  What one rank alone knows ends all of them: the others wait in some operation and
-/// cannot be told.
+/// Runs the command.  Errors that all ranks know, rank 0 says; one that a rank alone knows ends them all: the others
+/// wait in some operation and cannot be told.
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given, Task& task,
                const Reporter& reporter, char* program) {
   const std::unique_ptr<Communicator> world = make_communicator();

@@ -1,4 +1,4 @@
-// What an application adds to the program: its options, its data, its network, its generator, and how its predictions
+// Interface of an application to the program: its options, its data, its network, its generator, and how predictions
 // are evaluated.  What its results look like is said by its Reporter.
 #pragma once
 
@@ -23,7 +23,7 @@
 
 namespace petaflow {
 
-/// What a data set is opened for.
+/// Purpose that a data set is opened for.
 enum class DataRole { kTrain, kEvaluate, kPredict };
 
 /// How much an evaluation may cost: between epochs, or with errors for a report.
@@ -36,7 +36,7 @@ struct PredictionColumn {
   std::int64_t width = 1;  // 1: without a second axis
 };
 
-/// What is written of some predictions, beside where each sample comes from.
+/// Columns written of some predictions, beside where each sample comes from.
 struct PredictionRows {
   std::vector<PredictionColumn> columns;
   std::map<std::string, std::string> attributes;  // of the file: what the columns mean; the same in every batch
@@ -51,7 +51,7 @@ class Task {
   /// Binds the application's options; their variables are members of it.
   virtual void declare(Schema& schema) = 0;
 
-  /// Of the network's input (n = 1), from the options alone.
+  /// Shape of the network's input (n = 1), from the options alone.
   virtual Shape sample_shape() const = 0;
   virtual Graph model(const Shape& sample) const = 0;
   /// The losses of the model's outputs, and the targets that they read.
@@ -62,7 +62,7 @@ class Task {
   /// The set that scan() found, on every rank; it is completed by others (dataset.hpp).  Opens no file.  Throws user
   /// errors; `what` names the list of files in them ("data.train").
   virtual std::unique_ptr<Dataset> open(const std::string& found, const std::string& what, DataRole role) const = 0;
-  /// What a training set fixes for all others (normalisation) goes into options, so that it is stored with the run.
+  /// Keeps what a training set fixes for all others (normalisation) in the options, so that it is stored with the run.
   virtual void keep(const Dataset& /*train*/) {}
   /// Changes training samples; empty: no augmentation.
   virtual Augmentation augmentation(const Dataset& train) const = 0;
@@ -74,10 +74,10 @@ class Task {
   virtual std::vector<std::string> metrics() const = 0;
   /// For one evaluation of `data`, which is what open() gave and must outlive it.
   virtual std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) = 0;
-  /// What is written of predictions for samples of `data`.
+  /// Rows to be written of predictions for samples of `data`.
   virtual PredictionRows rows(const Dataset& data, const PredictedBatch& batch) const = 0;
 
-  /// Of MLPerf HPC; none by default.
+  /// Names of the benchmark in MLPerf HPC; none by default.
   virtual MlperfBenchmark mlperf_benchmark() const { return {}; }
 
   /// On all ranks: writes a small valid data set, to the files that data.train, data.validation and data.test name

@@ -1,4 +1,4 @@
-// What train refuses or warns of before it begins.
+// Checks that let train refuse or warn before it begins.
 #pragma once
 
 #include <string>
@@ -32,11 +32,11 @@ std::string stop_metric(const StopOptions& options, const Task& task);
 void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
                   const Network& network);
 
-/// What is not as it was when the checkpoint was written.  Refused without resume.accept_changes where it changes what
+/// Changes since the checkpoint was written.  Refused without resume.accept_changes where they change what
 /// is learnt; otherwise the run goes on with the new values and says so.
 void check_changes(const Configuration& config, const ResumePoint& point);
 
-/// Of a learning rate of 0, and of one that the warm-up does not reach.
+/// Warns of a learning rate of 0, and of one that the warm-up does not reach.
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps);
 
 /// Metrics of samples that are learnt from say little.

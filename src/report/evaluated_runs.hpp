@@ -1,4 +1,4 @@
-// What reports of all applications say of the evaluations of runs.
+// The part on evaluations of runs that reports of all applications share.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,7 @@ namespace petaflow {
 /// json["auc"], json["auc_error"]: numbers or null; json["auc_reason"] where there is no value.
 void put(nlohmann::json& json, const std::string& name, const Metric& metric);
 
-/// What put() has written; without a value where there is none of that name.
+/// The metric that put() has written; without a value where there is none of that name.
 Metric metric_at(const nlohmann::json& json, const std::string& name);
 
 /// {"auc": 0.99, "auc_error": 0.001, ..., "at_background_rate": [{"background_rate": 0.01, "signal_efficiency": 0.9,

@@ -294,7 +294,7 @@ std::string Plot::svg(const std::string& description) const {
                           number(at + 4), html_escape(tick.label));
   }
   out += "<path class=\"grid\" d=\"" + grid + "\"/>\n";
-  // What lies outside of the axes is cut by an inner drawing of that size.
+  // Marks outside of the axes are cut by an inner drawing of that size.
   out += fmt::format("<svg x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{3}\" viewBox=\"{0} {1} {2} {3}\">\n", kLeft,
                      kTop, right - kLeft, bottom - kTop);
   for (const Mark& mark : marks_) out += draw(mark, x, y);

@@ -1,4 +1,4 @@
-// What an application's results look like.
+// The look of an application's results.
 #pragma once
 
 #include <string>
@@ -16,12 +16,12 @@ class Reporter {
  public:
   virtual ~Reporter() = default;
 
-  // Of an evaluator that the application's task made, on rank 0 after Evaluator::evaluate().
+  // All take an evaluator that the application's task made, on rank 0 after Evaluator::evaluate().
   /// For people, several lines.
   virtual std::string table(const Evaluator& evaluator) const = 0;
   /// All results: an object, kept in the run folder and printed by evaluate --json.
   virtual nlohmann::json results(const Evaluator& evaluator) const = 0;
-  /// What the report of a run shows beside them (curves, histograms, pictures): a compact object, kept in the run
+  /// Details that the report of a run shows besides (curves, histograms, pictures): a compact object, kept in the run
   /// folder.
   virtual nlohmann::json curves(const Evaluator& /*evaluator*/) const { return nlohmann::json::object(); }
 

@@ -1,4 +1,4 @@
-// What a run has left in its folder, for reports: whatever is there, of a finished run, one that goes on, or one that
+// The traces of a run in its folder, for reports: whatever is there, of a finished run, one that goes on, or one that
 // was killed.
 #pragma once
 

@@ -13,7 +13,7 @@
 
 namespace petaflow {
 
-/// What a command does with a folder.
+/// Purpose for which a command takes a folder.
 struct FolderUse {
   bool overwrite = false;  // files of another run may be replaced
   bool resume = false;     // they are gone on with

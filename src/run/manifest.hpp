@@ -12,7 +12,7 @@
 
 namespace petaflow {
 
-/// What the program was asked to do.
+/// The run that the program was asked for.
 struct RunIdentity {
   std::string application, run;
   std::string input;                   // input file, or run folder or checkpoint
@@ -20,7 +20,7 @@ struct RunIdentity {
   std::int64_t seed = 0;
 };
 
-/// What this process alone knows: program, build, libraries, command line, seed, host, time.
+/// Facts that this process alone knows: program, build, libraries, command line, seed, host, time.
 nlohmann::json describe_process(const RunIdentity& run, const Communicator& comm, int threads);
 /// The same as text, kept with results: who made them, with what.
 std::string provenance(const RunIdentity& run, const Communicator& comm, int threads);

@@ -9,7 +9,7 @@
 
 namespace petaflow {
 
-/// What MLPerf calls an application's benchmark.
+/// MLPerf's names for an application's benchmark.
 struct MlperfBenchmark {
   std::string name;    // "cosmoflow"; empty: it is none
   std::string metric;  // of Task::metrics()

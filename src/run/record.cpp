@@ -46,7 +46,7 @@ void read_metrics(const fs::path& path, RunRecord& run) {
       append(run.training,
              TrainingPoint{step->get<std::int64_t>(), epoch, number_at(line, "loss"), number_at(line, "lr"),
                            number_at(line, "samples_per_s"), number_at(line, "gflops")});
-      // What was validated at this or later steps is to be validated again.
+      // Validations at this or later steps are to be made again.
       while (!run.validation.empty() && run.validation.back().step >= run.training.back().step)
         run.validation.pop_back();
     }
@@ -72,7 +72,7 @@ RunRecord read_run(const std::string& folder) try {
   run.evaluation = read_json(path / kEvaluationFile);
   if (run.evaluation.contains("judgement")) run.evaluation["results"] = run.evaluation["judgement"];  // former name
   if (has_metrics) read_metrics(path / kMetricsFile, run);
-  // What an earlier part of a resumed run left at its end says nothing of this one.
+  // Results that an earlier part of a resumed run left at its end say nothing of this one.
   const std::int64_t last = run.training.empty() ? 0 : run.training.back().step;
   if (run.performance.is_object() && run.performance.value("last_step", std::int64_t{0}) < last) {
     run.performance = run.evaluation = nullptr;

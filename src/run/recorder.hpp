@@ -1,4 +1,4 @@
-// What a training writes into its run folder while it goes on: metrics, trace, MLPerf's log, checkpoints.
+// The files that a training writes into its run folder while it goes on: metrics, trace, MLPerf's log, checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct RecorderOptions {
   MlperfBenchmark benchmark;  // where there is a log for MLPerf
 };
 
-/// Of rank 0; the other ranks have a TrainingListener that does nothing.  What cannot be written is warned of.
+/// The listener of rank 0; the other ranks have one that does nothing.  Files that cannot be written are warned of.
 class RunRecorder final : public TrainingListener {
  public:
   /// @param metrics, mllog  may be null

@@ -1,4 +1,4 @@
-// What a run leaves in its folder when its training has ended, for reports.
+// The results that a run leaves in its folder when its training has ended, for reports.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What kernels.conv = "tune" has found out: where it is kept, for which machine, and how all ranks come to use it.
+// The findings of kernels.conv = "tune": where they are kept, for which machine, and how all ranks come to use them.
 #pragma once
 
 #include <map>
@@ -14,8 +14,8 @@
 
 namespace petaflow {
 
-/// What times depend on beside the layer: processor, instruction sets, cache, threads, the sources of the kernels and
-/// how they were compiled, and the libraries.
+/// Facts that times depend on beside the layer: processor, instruction sets, cache, threads, the sources of the kernels
+/// and how they were compiled, and the libraries.
 std::string machine_text(int threads);
 
 /// $XDG_CACHE_HOME/petaflow/tuning.json, or the same below ~/.cache; empty where neither variable is set.
@@ -50,7 +50,7 @@ struct TuningFiles {
 std::unique_ptr<ConvTuning> tune_convolutions(Communicator& comm, const Context& context, const Graph& graph,
                                               std::vector<NetworkOptions> networks, const TuningFiles& files);
 
-/// What the cache holds, on rank 0, without timing anything.
+/// Choices that the cache holds, on rank 0, without timing anything.
 std::unique_ptr<ConvTuning> look_up_tuning(const Communicator& comm, int threads);
 
 }  // namespace petaflow

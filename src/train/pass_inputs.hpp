@@ -1,4 +1,4 @@
-// What a pass through the network reads besides the weights: samples, and the step state with targets, weights,
+// Data that a pass through the network reads besides the weights: samples, and the step state with targets, weights,
 // indices.
 #pragma once
 

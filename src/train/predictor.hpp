@@ -39,7 +39,7 @@ class Predictor {
   /// The next batch of this rank, which may be empty where other ranks have the last samples; null after the last one,
   /// on all ranks at the same call.  Does not communicate.  Valid until the next call.
   const PredictedBatch* next();
-  /// Of this rank's batches since start(): sum of weight x loss, mean over views.
+  /// Loss of this rank's batches since start(): sum of weight x loss, mean over views.
   double loss() const;
 
  private:
@@ -62,7 +62,7 @@ class Predictor {
   PredictedBatch batch_;
 };
 
-/// What came of an evaluation, on all ranks.
+/// Outcome of an evaluation, on all ranks.
 struct EvaluationRun {
   double loss = 0;                           // mean of weight x loss
   StopRequest stopped = StopRequest::kNone;  // then nothing else is valid

@@ -12,7 +12,7 @@ void watch_stop_signals();
 /// From now on it is a request that the process has run for so many seconds; 0: never.
 void limit_wall_time(double seconds);
 
-/// What has been requested of this rank so far.
+/// The stop that has been requested of this rank so far.
 StopRequest stop_request();
 
 }  // namespace petaflow

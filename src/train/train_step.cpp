@@ -97,7 +97,7 @@ void TrainStep::reset_times() {
   network_->reset_times();
 }
 
-// What layers sum over ranks during a pass.
+// Sums over ranks for layers, during a pass.
 void TrainStep::sum_over_ranks(std::span<double> values) {
   const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
   const Activity activity("summing statistics of the batch");
@@ -149,7 +149,7 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
 StepResult TrainStep::run(Loader& loader, float learning_rate) {
   const Region region("petaflow::step"_label);
   const Activity activity("training", step_);
-  // What has gone wrong on this rank; it goes on communicating, so that all learn of it at the end of the step.
+  // The first failure of this rank; it goes on communicating, so that all learn of it at the end of the step.
   std::exception_ptr error;
   const auto attempt = [&](const auto& work) {
     if (error) return;

@@ -62,13 +62,13 @@ class TrainStep {
 
   Network& network() { return *network_; }
   const Network& network() const { return *network_; }
-  /// What it reads of a batch.
+  /// Targets that it reads of a batch.
   const std::vector<TargetSpec>& targets() const { return losses_.targets(); }
   const BatchShare& share() const { return share_; }
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   void reset_times();
-  /// What the next update depends on beside weights and steps(): "optimizer/<state>/<layer>/<name>".
+  /// Arrays that the next update depends on beside weights and steps(): "optimizer/<state>/<layer>/<name>".
   std::vector<NamedArray> optimizer_arrays() const;
   /// Goes on after `step` steps with these arrays.  Throws a user error naming `path` where they are of another network
   /// or optimizer.
@@ -96,7 +96,7 @@ class TrainStep {
   ObjectiveRun losses_;
   PassInputs inputs_;
   std::vector<Tensor> outputs_, output_gradients_;  // of the network
-  // Of a step: losses (BatchShare::parts); then the number of failed ranks, of those that got a signal, of those whose
+  // Sums of a step: losses (BatchShare::parts); then the number of failed ranks, of those with a signal, of those whose
   // wall time is up.
   std::vector<double> parts_;
   std::int64_t step_ = 0;

@@ -200,7 +200,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.interval_loss = interval_s_ = 0;
 }
 
-// Of the metric to stop by: value (NaN: none), whether higher is better.  On rank 0.
+// The metric to stop by: value (NaN: none), whether higher is better.  On rank 0.
 std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double loss) {
   evaluation.metrics.push_back({"loss", loss, false});
   std::string text;

@@ -9,7 +9,7 @@
 
 namespace petaflow {
 
-/// What a trainer evaluates its weights with.  All must outlive the trainer.
+/// Services that a trainer evaluates its weights with.  All must outlive the trainer.
 struct Validation {
   Inference& inference;
   Predictor& predictor;  // of the network of `inference`

@@ -1,4 +1,4 @@
-// What adam and adamw share: the moments of the gradient, and the change that follows from them.
+// The part that adam and adamw share: the moments of the gradient, and the change that follows from them.
 //
 // Kingma & Ba 2015 (arXiv:1412.6980), algorithm 1, with epsilon added to sqrt(v / (1 - beta2^t)) as PyTorch does.
 #pragma once

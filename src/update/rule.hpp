@@ -16,7 +16,7 @@ class OptimizerRule {
   virtual ~OptimizerRule() = default;
   /// PyTorch's names for the arrays that it keeps: f32, one element per element of a parameter, 0 at the start.
   virtual std::vector<const char*> states() const = 0;
-  /// What of weight_decay is added to the gradient (as weight_decay * w) before LARC takes its norm: all of it, or none
+  /// Share of weight_decay that is added to the gradient (as weight_decay * w) before LARC takes its norm: all, or none
   /// where the rule shrinks the weights itself.
   virtual float l2_decay() const = 0;
   /// One pass over the range: reads learning_rate and step of *context.step (t = step + 1: the caller counts steps

@@ -16,7 +16,7 @@
 
 namespace petaflow {
 
-/// What a rule sees of one parameter element, and changes.
+/// One parameter element as a rule sees and changes it.
 template <int kStates>
 struct RuleElement {
   float direction;  // gradient, clipped, with its L2 decay, times LARC's factor

@@ -189,7 +189,7 @@ thread_local std::vector<LaunchConfig> configs;
 }  // namespace
 
 extern "C" {
-// What nvcc's code calls.
+// Functions that nvcc's code calls.
 void** __cudaRegisterFatBinary(void*) {
   static void* handle[1];
   return handle;

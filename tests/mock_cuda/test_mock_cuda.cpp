@@ -66,7 +66,7 @@ class MockCudaHep : public MockCudaTraining {
   }
 };
 
-// What a step does is the difference between three steps and two.  docs/gpus.md names the figures; fewer are better.
+// Work of a step is the difference between three steps and two.  docs/gpus.md names the figures; fewer are better.
 TEST_F(MockCudaHep, BreaksNoRule) {
   Counts two = train(2, 1), three = train(3, 1);
   const auto in_a_step = [&](const std::string& call) { return three[call] - two[call]; };

@@ -41,7 +41,7 @@ struct ConvOptions {
   }
 };
 
-/// What nn.Conv and nn.ConvTranspose take behind the window.
+/// Arguments of nn.Conv and nn.ConvTranspose behind the window.
 inline std::string pytorch_arguments(const ConvOptions& options, int axes) {
   return pytorch_argument("stride", options.stride, {1, 1, 1}, axes) +
          pytorch_argument("padding", options.pad, {0, 0, 0}, axes) +

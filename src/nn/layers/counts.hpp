@@ -97,7 +97,7 @@ class Counts final : public Layer {
     CountScale scale_;
     DType type_ = DType::kF32;
     Logs logs_{"petaflow::counts::logs", 1024};  // of 0, 1, 2, ...: most counts are small
-    // Of a sample, exact in whatever order.  It stays where kernels are: the host need not wait for it.
+    // Sum of a sample's counts, exact in whatever order.  It stays where kernels are: the host need not wait for it.
     Kokkos::View<std::int64_t, MemorySpace> total_{"petaflow::counts::total"};
   };
 

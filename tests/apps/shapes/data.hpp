@@ -11,7 +11,7 @@
 namespace petaflow::shapes {
 
 inline constexpr std::array kKinds = {"disc", "ring", "cross"};
-/// Of the pixels of a map: 0 is the background, 1 + kind a shape.
+/// Number of classes of the pixels of a map: 0 is the background, 1 + kind a shape.
 inline constexpr auto kMapClasses = static_cast<std::int64_t>(kKinds.size()) + 1;
 
 /// All samples of some files: `image` f32 (N, edge, edge), `map` uint8 (N, edge, edge), `kind` int32 (N).

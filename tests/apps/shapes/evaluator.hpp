@@ -19,7 +19,7 @@ class ShapesEvaluator final : public Evaluator {
   Evaluation evaluate() override;
 
   // On rank 0, after evaluate().
-  /// Of a class of pixels; none where no pixel has or is given it.
+  /// Intersection over union of each class of pixels; none where no pixel has or is given it.
   const std::array<Metric, kMapClasses>& iou_of_class() const { return iou_of_class_; }
   const Metric& iou() const { return iou_; }
   const Metric& accuracy() const { return accuracy_; }
