@@ -134,7 +134,13 @@ add_library(fftw3::fftw3f UNKNOWN IMPORTED)
 set_target_properties(fftw3::fftw3f PROPERTIES IMPORTED_LOCATION ${FFTW3F_LIBRARY})
 target_include_directories(fftw3::fftw3f SYSTEM INTERFACE ${FFTW3_INCLUDE_DIR})
 
+# Ranks as fibers of one process: for tests of what ranks say to each other, and for simulations of many.
+find_package(Boost 1.70 CONFIG QUIET COMPONENTS context)
+
 if(PETAFLOW_TESTS)
+  if(NOT TARGET Boost::context)
+    message(FATAL_ERROR "Boost.Context was not found. ${how_to_install} Or build without tests: -DPETAFLOW_TESTS=OFF.")
+  endif()
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)
     message(FATAL_ERROR "GoogleTest was not found. ${how_to_install} Or build without tests: -DPETAFLOW_TESTS=OFF.")

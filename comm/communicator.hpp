@@ -1,76 +1,65 @@
-// The interface by which the ranks of one training run exchange data; the transports are in self.cpp and mpi.cpp.
+// The ranks of one training run and their collective operations, over any transport.
 // Source: the collective operations of the MPI standard 3.1, chapter 5.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "comm/reduction.hpp"
+#include "comm/transport.hpp"
 
 namespace petaflow {
-
-/// The transport itself fails: nothing can be agreed with the other ranks any more.
-class CommError : public Error {
- public:
-  explicit CommError(const std::string& message) : Error(ErrorKind::kFailure, message) {}
-};
-
-/// Limits and messages of ranks that wait for each other.
-struct HangOptions {
-  double limit_s = 0;  // a rank that waits so long ends all of them with kHangExitCode; 0: never
-  /// Whether this process has been told to end; a rank that goes on waiting then says for whom.  May be empty.
-  std::function<bool()> interrupted = {};
-  /// Takes one line on the rank that speaks.
-  std::function<void(const std::string&)> say = {};
-};
-inline constexpr int kHangExitCode = 2;
 
 /// A group of ranks.  Every collective is called by all ranks in the same order; arrays are host memory.
 /// Every function throws a CommError naming the call where the transport reports an error.
 class Communicator {
  public:
-  virtual ~Communicator() = default;
+  /// This rank alone.
+  Communicator() : Communicator(make_self_transport()) {}
+  explicit Communicator(std::unique_ptr<Transport> transport);
 
-  virtual std::string name() const = 0;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  std::string name() const { return transport_->name(); }
+  int rank() const { return transport_->rank(); }
+  int size() const { return transport_->size(); }
   /// Number of the ranks that share this machine's memory.
-  virtual int node_size() const = 0;
+  int node_size() const;
 
   /// values = sum over ranks, the same bits on all of them.
-  virtual void all_reduce_sum(std::span<float> values) = 0;
-  virtual void all_reduce_sum(std::span<double> values) = 0;
-  virtual void all_reduce_max(std::span<double> values) = 0;
+  void all_reduce_sum(std::span<float> values);
+  void all_reduce_sum(std::span<double> values);
+  void all_reduce_max(std::span<double> values);
 
-  /// Starts values = sum over ranks; the array is not touched until it has been waited for.
-  virtual void start_all_reduce_sum(std::span<float> values) = 0;
-  /// Lets started operations move on (MPI moves data only inside its calls); true when all of them are done.
-  virtual bool progress() = 0;
-  /// Completes the sum that was started first of those not waited for yet, that of `values`.
-  virtual void wait_all_reduce_sum(std::span<float> values) = 0;
-
-  /// Blocking transfer of one array between two ranks.
-  virtual void send(std::span<const float> values, int to) = 0;
-  virtual void receive(std::span<float> values, int from) = 0;
+  /// A sum of so many numbers that goes on beside other operations.  Collective.
+  std::unique_ptr<Reduction<double>> make_sum(std::int64_t elements);
 
   /// bytes of `root` to everyone.
-  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  void broadcast(std::span<std::byte> bytes, int root);
   /// The bytes of every rank, in order of rank, on rank 0; empty elsewhere.
-  virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) = 0;
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes);
 
   /// The ranks that call it with the same number, in the order of their ranks here, watched as these are.  Collective.
-  virtual std::unique_ptr<Communicator> split(int group) = 0;
+  std::unique_ptr<Communicator> split(int group);
 
-  virtual void barrier() = 0;
+  void barrier();
   /// From now on a rank that waits too long finds out who is missing, says so, and ends all ranks.
-  virtual void watch_hangs(HangOptions options) = 0;
+  void watch_hangs(HangOptions options) { transport_->watch_hangs(std::move(options)); }
   /// Ends all ranks at once, for a rank that fails where the others cannot be asked.
-  [[noreturn]] virtual void abort(int exit_code) = 0;
+  [[noreturn]] void abort(int exit_code);
+
+  Transport& transport() { return *transport_; }
+  /// A tag for operations that go on beside others, the same on all ranks that ask for as many.
+  int new_tag();
+
+ private:
+  template <class T>
+  void all_reduce(std::span<T> values, ReduceOp operation);
+
+  std::unique_ptr<Transport> transport_;
+  int tags_ = 0;
 };
 
 /// The texts of every rank on rank 0; empty elsewhere.

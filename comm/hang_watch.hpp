@@ -8,12 +8,13 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <mpi.h>
 
-#include "comm/communicator.hpp"
+#include "comm/transport.hpp"
 
 namespace petaflow {
 
@@ -30,9 +31,10 @@ class HangWatch {
 
   /// An operation of all ranks begins.
   void begin_collective() { ++operation_; }
-  /// Waits until the request is done, which leaves a null request.
+  /// Waits until over(), or until now_s() reaches `until_s`.
   /// @param call  "all-reduce"
-  void wait(MPI_Request& request, const char* call);
+  void wait(const std::function<bool()>& over, const char* call, double until_s);
+  static double now_s();
 
  private:
   struct Note {

@@ -1,9 +1,9 @@
 #include "comm/mpi.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include <mpi.h>
 
@@ -12,9 +12,6 @@
 
 namespace petaflow {
 namespace {
-
-// Elements per call: counts are int in MPI 3.
-constexpr std::size_t kLargestCount = std::size_t{1} << 30;
 
 /// Owns a communicator.
 class MpiComm {
@@ -32,114 +29,65 @@ class MpiComm {
   MPI_Comm value_ = MPI_COMM_NULL;
 };
 
-class MpiCommunicator final : public Communicator {
+class MpiTransport final : public Transport {
  public:
   /// The ranks of `all` with this number, in a communicator of their own.
-  MpiCommunicator(MPI_Comm all, int group) {
+  MpiTransport(MPI_Comm all, int group) {
     check_mpi(MPI_Comm_split(all, group, 0, comm_.address()), "MPI_Comm_split");
     // Errors come back as statuses instead of ending the program, so that they can be named.
     check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
-    MpiComm node;
-    check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, node.address()),
-              "MPI_Comm_split_type");
+    find_nodes();
     watch_ = std::make_unique<HangWatch>(comm_.get());
-    check_mpi(MPI_Comm_size(node.get(), &node_size_), "MPI_Comm_size");
   }
 
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  int node_size() const override { return node_size_; }
+  std::span<const int> nodes() const override { return nodes_; }
 
-  void all_reduce_sum(std::span<float> values) override { all_reduce(values, MPI_FLOAT, MPI_SUM); }
-  void all_reduce_sum(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_SUM); }
-  void all_reduce_max(std::span<double> values) override { all_reduce(values, MPI_DOUBLE, MPI_MAX); }
-
-  void start_all_reduce_sum(std::span<float> values) override {
-    for_each_part(values, [&](float* part, int count) {
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, part, count, MPI_FLOAT, MPI_SUM, comm_.get(), &requests_.emplace_back()),
-                "MPI_Iallreduce");
+  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+    return begin("MPI_Isend", [&](MPI_Request* request) {
+      return MPI_Isend(bytes.data(), count_of(bytes.size()), MPI_BYTE, to, tag, comm_.get(), request);
+    });
+  }
+  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+    return begin("MPI_Irecv", [&](MPI_Request* request) {
+      return MPI_Irecv(bytes.data(), count_of(bytes.size()), MPI_BYTE, from, tag, comm_.get(), request);
+    });
+  }
+  bool has_all_reduce() const override { return true; }
+  Message all_reduce(void* values, std::size_t count, Element element, ReduceOp operation) override {
+    const MPI_Datatype type = element == Element::kF32 ? MPI_FLOAT : MPI_DOUBLE;
+    const MPI_Op op = operation == ReduceOp::kSum ? MPI_SUM : MPI_MAX;
+    return begin("MPI_Iallreduce", [&](MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, values, count_of(count), type, op, comm_.get(), request);
     });
   }
 
-  bool progress() override {
-    if (requests_.empty()) return true;
-    int done = 0;
-    check_mpi(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    return done != 0;  // those that are done stay, as null requests, until they are waited for
+  bool done(Message& message) override {
+    if (message == kNone) return true;
+    int flag = 0;
+    check_mpi(MPI_Test(&requests_[message - 1], &flag, MPI_STATUS_IGNORE), "MPI_Test");
+    if (flag == 0) return false;
+    free_.push_back(message);
+    message = kNone;
+    return true;
   }
 
-  void wait_all_reduce_sum(std::span<float> values) override {
-    watch_->begin_collective();
-    for_each_part(values, [&](float*, int) {
-      PETAFLOW_REQUIRE(!requests_.empty(), "a sum of {} was not started", values.size());
-      watch_->wait(requests_.front(), "all-reduce");
-      requests_.erase(requests_.begin());
-    });
+  void wait(const std::function<bool()>& over, const char* call, double until_s) override {
+    watch_->wait(over, call, until_s);
   }
+  double now_s() const override { return HangWatch::now_s(); }
+  void begin_collective() override { watch_->begin_collective(); }
+  void watch_hangs(HangOptions options) override { watch_->set_options(std::move(options)); }
 
-  void send(std::span<const float> values, int to) override {
-    for_each_part(values, [&](const float* part, int count) {
-      complete("send",
-               [&](MPI_Request* request) { return MPI_Isend(part, count, MPI_FLOAT, to, 0, comm_.get(), request); });
-    });
-  }
-
-  void receive(std::span<float> values, int from) override {
-    for_each_part(values, [&](float* part, int count) {
-      complete("receive",
-               [&](MPI_Request* request) { return MPI_Irecv(part, count, MPI_FLOAT, from, 0, comm_.get(), request); });
-    });
-  }
-
-  void broadcast(std::span<std::byte> bytes, int root) override {
-    watch_->begin_collective();
-    for_each_part(bytes, [&](std::byte* part, int count) {
-      complete("broadcast",
-               [&](MPI_Request* request) { return MPI_Ibcast(part, count, MPI_BYTE, root, comm_.get(), request); });
-    });
-  }
-
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> bytes) override {
-    PETAFLOW_REQUIRE(bytes.size() <= kLargestCount, "{} bytes to gather from a rank", bytes.size());
-    const int count = static_cast<int>(bytes.size());
-    std::vector<int> counts(rank_ == 0 ? static_cast<std::size_t>(size_) : 0);
-    watch_->begin_collective();
-    complete("gather", [&](MPI_Request* request) {
-      return MPI_Igather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, 0, comm_.get(), request);
-    });
-    if (rank_ != 0) {
-      complete("gather", [&](MPI_Request* request) {
-        return MPI_Isend(bytes.data(), count, MPI_BYTE, 0, 1, comm_.get(), request);
-      });
-      return {};
-    }
-    std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size_));
-    all[0].assign(bytes.begin(), bytes.end());
-    for (std::size_t from = 1; from < all.size(); ++from) {  // one at a time: the sum of the counts may pass an int
-      all[from].resize(static_cast<std::size_t>(counts[from]));
-      complete("gather", [&](MPI_Request* request) {
-        return MPI_Irecv(all[from].data(), counts[from], MPI_BYTE, static_cast<int>(from), 1, comm_.get(), request);
-      });
-    }
-    return all;
-  }
-
-  std::unique_ptr<Communicator> split(int group) override {
-    auto part = std::make_unique<MpiCommunicator>(comm_.get(), group);
+  std::unique_ptr<Transport> split(int group) override {
+    auto part = std::make_unique<MpiTransport>(comm_.get(), group);
     part->watch_hangs(watch_->options());
     return part;
   }
-
-  void barrier() override {
-    watch_->begin_collective();
-    complete("barrier", [&](MPI_Request* request) { return MPI_Ibarrier(comm_.get(), request); });
-  }
-
-  void watch_hangs(HangOptions options) override { watch_->set_options(std::move(options)); }
 
   [[noreturn]] void abort(int exit_code) override {
     MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -147,34 +95,47 @@ class MpiCommunicator final : public Communicator {
   }
 
  private:
-  template <class T, class F>
-  static void for_each_part(std::span<T> values, F&& call) {
-    for (std::size_t first = 0; first < values.size(); first += kLargestCount) {
-      call(values.data() + first, static_cast<int>(std::min(kLargestCount, values.size() - first)));
+  static int count_of(std::size_t count) {
+    PETAFLOW_REQUIRE(count <= kLargestMessage, "a message of {}", count);
+    return static_cast<int>(count);
+  }
+
+  // A node is known by its first rank.
+  void find_nodes() {
+    MpiComm node;
+    check_mpi(MPI_Comm_split_type(comm_.get(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, node.address()),
+              "MPI_Comm_split_type");
+    int first = rank_;
+    check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node.get()), "MPI_Bcast");
+    std::vector<int> firsts(static_cast<std::size_t>(size_));
+    check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, comm_.get()), "MPI_Allgather");
+    std::vector<int> number(firsts.size());
+    int count = 0;
+    for (std::size_t r = 0; r < firsts.size(); ++r) {
+      if (firsts[r] == static_cast<int>(r)) number[r] = count++;
+      nodes_.push_back(number[static_cast<std::size_t>(firsts[r])]);
     }
   }
 
-  template <class T>
-  void all_reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
-    watch_->begin_collective();
-    for_each_part(values, [&](T* part, int count) {
-      complete("all-reduce", [&](MPI_Request* request) {
-        return MPI_Iallreduce(MPI_IN_PLACE, part, count, type, op, comm_.get(), request);
-      });
-    });
-  }
-
-  /// Starts one operation and waits for it.
   template <class Start>
-  void complete(const char* call, Start&& start) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    check_mpi(start(&request), call);
-    watch_->wait(request, call);
+  Message begin(const char* call, const Start& start) {
+    Message message = static_cast<Message>(requests_.size()) + 1;
+    if (free_.empty()) {
+      requests_.push_back(MPI_REQUEST_NULL);
+      free_.reserve(requests_.capacity());
+    } else {
+      message = free_.back();
+      free_.pop_back();
+    }
+    check_mpi(start(&requests_[message - 1]), call);
+    return message;
   }
 
   MpiComm comm_;
-  int rank_ = 0, size_ = 1, node_size_ = 1;
-  std::vector<MPI_Request> requests_;  // of sums that were started, the oldest first
+  int rank_ = 0, size_ = 1;
+  std::vector<int> nodes_;
+  std::vector<MPI_Request> requests_;  // by number - 1
+  std::vector<Message> free_;          // numbers that are over
   std::unique_ptr<HangWatch> watch_;
 };
 
@@ -209,7 +170,9 @@ std::string mpi_library() {
   return all.substr(0, all.find_first_of(",\n"));
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator() { return std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, 0); }
+std::unique_ptr<Communicator> make_mpi_communicator() {
+  return std::make_unique<Communicator>(std::make_unique<MpiTransport>(MPI_COMM_WORLD, 0));
+}
 
 MpiSession::MpiSession(int* argc, char*** argv) {
   if (mpi_is_running()) return;

@@ -1,4 +1,4 @@
-// The MPI transport; mpi.h is seen by mpi.cpp and the watch over it (hang_watch.hpp) only.
+// Ranks of MPI; mpi.h is seen by mpi.cpp and the watch over it (hang_watch.hpp) only.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/agree.hpp"
-#include "comm/self.hpp"
+#include "comm/communicator.hpp"
 #include "hep/task.hpp"
 #include "hep_files.hpp"
 #include "program/open_data.hpp"
@@ -71,7 +71,7 @@ void write_files(Communicator& comm, const SharedFolder& folder) {
 
 TEST(OpenData, GivesTheSamplesAndMaximaOfOneRank) {
   const auto all = make_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   const SharedFolder folder(*all);
   write_files(*all, folder);
   for (const char* cache : {"data.cache_gb=0", "data.cache_gb=1"}) {

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "comm/agree.hpp"
+#include "comm/communicator.hpp"
 #include "comm/mpi.hpp"
-#include "comm/self.hpp"
 #include "kernels/launch.hpp"
 #include "tiny_training.hpp"
 #include "train/predictor.hpp"
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Precisions, TrainerInPrecision, testing::Values("f32", 
 
 TEST_P(TrainerInPrecision, DeterministicTrainingIsTheSameOnAnyNumberOfRanks) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
   for (const char* optimizer : {"adam", "sgd"}) {
@@ -55,7 +55,7 @@ TEST_P(TrainerInPrecision, DeterministicTrainingIsTheSameOnAnyNumberOfRanks) {
 
 TEST_P(TrainerInPrecision, BatchNormOverShardsIsTheSameOnAnyNumberOfRanks) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
   deterministic.optimizer.larc = 0.002;
@@ -78,7 +78,7 @@ float largest_difference(const std::vector<float>& a, const std::vector<float>& 
 
 TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   CommonOptions plain = options();
   plain.comm.bucket_mb = 1e-4;
   plain.optimizer.name = "sgd";
@@ -97,7 +97,7 @@ TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
 // A group's share of the batch is a shard of one rank that takes statistics over shards.
 TEST(Trainer, BatchNormOverGroupsOfRanksIsThatOfShards) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   for (const int groups : {1, 2, 4}) {
     if (all->size() % groups != 0) continue;
     CommonOptions many = options(), one = options();
@@ -143,7 +143,7 @@ TEST(Trainer, BatchNormOverTheGlobalBatchNeedsOnePass) {
 
 TEST_P(TrainerInPrecision, PlainTrainingAgreesInGradientsAndLosses) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   CommonOptions plain = options();
   plain.comm.bucket_mb = 1e-4;  // several buckets
   // A sum in another order may be rounded to the next number of bf16.
@@ -190,6 +190,93 @@ TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
   }
 }
 
+/// The gradient that the training's next step has at these weights, which stay.
+std::vector<float> next_gradient(tiny::Training& training, const std::vector<float>& weights) {
+  training.set_weights(weights);
+  training.step.run(training.loader, 0);
+  return training.gradient();
+}
+
+// The definition is a loop on one rank that keeps gradients and has an optimizer of its own.
+TEST(Trainer, LagIsALoopThatKeepsGradients) {
+  const auto all = make_mpi_communicator();
+  Communicator alone;
+  CommonOptions common = options();
+  common.train.deterministic = true;
+  common.comm.bucket_mb = 1e-5;
+  CommonOptions source_options = common;
+  source_options.optimizer.name = "sgd";  // at a rate of 0
+  common.optimizer.weight_decay = 0.1;
+  for (const std::int64_t lag : {0, 1, 2, 3}) {
+    for (const auto& [name, larc, clip] :
+         {std::tuple("adam", 0.002, 0.0), std::tuple("adamw", 0.0, 0.0), std::tuple("sgd", 0.0, 0.1)}) {
+      common.update.lag = lag;
+      common.optimizer.name = name;
+      common.optimizer.larc = larc;
+      common.optimizer.clip_norm = clip;
+      tiny::Training lagged(*all, common, 43, 0.5F, true, BatchNormScope::kPass);
+      tiny::Training source(alone, source_options, 43, 0.5F, true, BatchNormScope::kPass);
+      Optimizer optimizer(common.optimizer, source.step.network().parameters());
+      const testing_support::DeviceArray<float> weights(lagged.weights());
+      testing_support::DeviceState device_state;
+      Context context;
+      context.step = device_state.data();
+      StepState state;
+      state.learning_rate = 0.01F;
+      std::vector<std::vector<float>> gradients;
+      for (std::int64_t step = 0; step < 9; ++step) {
+        for (tiny::Training* training : {&lagged, &source}) {
+          const std::int64_t per_epoch = training->loader.steps_per_epoch();
+          if (step % per_epoch == 0) training->loader.start_epoch(step / per_epoch);
+        }
+        lagged.step.run(lagged.loader, 0.01F);
+        gradients.push_back(next_gradient(source, weights.get()));
+        if (step < lag) {
+          EXPECT_EQ(lagged.weights(), weights.get());
+          continue;
+        }
+        state.step = step - lag;
+        device_state.set(state);
+        const testing_support::DeviceArray<float> due(gradients[static_cast<std::size_t>(step - lag)]);
+        optimizer.step(context, 0, source.step.network().parameter_elements(), due.data(), weights.data());
+        EXPECT_EQ(lagged.weights(), weights.get()) << name << ", lag " << lag << ", step " << step;
+      }
+      lagged.step.settle();
+    }
+  }
+}
+
+TEST(Trainer, LaggedGradientsSurviveACheckpoint) {
+  const auto all = make_mpi_communicator();
+  CommonOptions common = options();
+  common.train.deterministic = true;
+  for (const std::int64_t lag : {1, 3}) {
+    common.update.lag = lag;
+    constexpr std::int64_t kSteps = 8;  // two epochs
+    tiny::Training whole(*all, common, 43, 0.5F, true);
+    const std::vector<double> losses = whole.run(kSteps);
+    for (std::int64_t stop = 1; stop < kSteps; ++stop) {
+      tiny::Training first(*all, common, 43, 0.5F, true), second(*all, common, 43, 0.5F, true);
+      first.run(stop);
+      first.step.settle();
+      EXPECT_EQ(std::ssize(first.step.lagged()), std::min(lag, stop));
+      second.step.restore(stop, first.step.arrays(), first.step.lagged(), "first.h5");
+      second.set_weights(first.weights());
+      const std::int64_t per_epoch = second.loader.steps_per_epoch();
+      for (std::int64_t step = stop; step < kSteps; ++step) {
+        if (step == stop || step % per_epoch == 0) second.loader.start_epoch(step / per_epoch, step % per_epoch);
+        EXPECT_EQ(second.step.run(second.loader, 0.01F).loss.value_or(-1), losses[static_cast<std::size_t>(step)]);
+      }
+      EXPECT_EQ(second.weights(), whole.weights()) << "lag " << lag << ", stopped after " << stop;
+      EXPECT_THROW(tiny::Training(*all, options(), 43, 0.5F, true)
+                       .step.restore(stop, first.step.arrays(), first.step.lagged(), "first.h5"),
+                   Error);
+      second.step.settle();
+    }
+    whole.step.settle();
+  }
+}
+
 TEST(Trainer, PlainAndDeterministicModeComputeTheSame) {
   const auto all = make_mpi_communicator();
   CommonOptions deterministic = options();
@@ -221,7 +308,7 @@ class AllRows final : public Evaluator {
 
 TEST(Trainer, PredictionsAreMergedInTheOrderOfTheData) {
   const auto all = make_mpi_communicator();
-  SelfCommunicator alone;
+  Communicator alone;
   constexpr std::int64_t kSamples = 31;
   tiny::Training together(*all, options(), kSamples, 0.5F, true), single(alone, options(), kSamples, 0.5F, true);
   const DataOptions data;
@@ -297,6 +384,22 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
     }
     EXPECT_EQ(training.weights(), before);
   }
+}
+
+TEST(Trainer, ALaggedErrorIsThrownBeforeItsGradientIsUsed) {
+  const auto all = make_mpi_communicator();
+  CommonOptions common = options();
+  common.data.shuffle = false;
+  common.update.lag = 2;
+  tiny::Training training(*all, common, 48, 0, false);
+  const BadData bad;
+  Loader loader(bad, training.loader_options(common, false));
+  loader.start_epoch(0);
+  std::vector<float> before;
+  for (int step = 0; step < 3; ++step) training.step.run(loader, 0.01F);  // the second one fails
+  before = training.weights();
+  EXPECT_THROW(training.step.run(loader, 0.01F), AgreedError);
+  EXPECT_EQ(training.weights(), before);
 }
 
 /// A layer whose backward fails in the second step on the last rank.

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/self.hpp"
+#include "comm/communicator.hpp"
 #include "measure/binding.hpp"
 #include "measure/peak.hpp"
 #include "read_sample.hpp"
@@ -114,7 +114,7 @@ TEST(CheckOptions, NamesBothNumbers) {
 
 /// The gradient of one step over `count` samples without shuffling, in slots of a batch.
 std::vector<float> first_gradient(std::int64_t batch, std::int64_t count, bool deterministic, double* loss) {
-  SelfCommunicator comm;
+  Communicator comm;
   CommonOptions options;
   options.train.batch = batch;
   options.train.deterministic = deterministic;
@@ -139,7 +139,7 @@ TEST(TrainStep, PaddedSlotsCountForNothing) {
 
 TEST(TrainStep, LossIsTheWeightedMean) {
   // With weights zero the softmax is even: every sample's loss is log 2.
-  SelfCommunicator comm;
+  Communicator comm;
   CommonOptions options;
   options.train.batch = 6;
   options.data.shuffle = false;
@@ -153,7 +153,7 @@ TEST(TrainStep, LossIsTheWeightedMean) {
 }
 
 TEST(TrainStep, Learns) {
-  SelfCommunicator comm;
+  Communicator comm;
   CommonOptions options;
   options.train.batch = 16;
   tiny::Training training(comm, options, 64, 0, false);
@@ -205,7 +205,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     options.optimizer.name = name == "larc" ? "sgd" : name;
     options.optimizer.weight_decay = 0.1;
     options.optimizer.larc = name == "larc" ? 0.01 : 0;
-    SelfCommunicator comm;
+    Communicator comm;
     const Objective loss("class", std::make_shared<SoftmaxLoss>());
     TrainStep step(comm, Context(), step_options(options), graph, loss);
     Network& network = step.network();
@@ -228,7 +228,8 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
     const auto& expected = golden["norm_" + name];
     for (std::size_t s = 0; s < expected["losses"].size(); ++s) {
       if (s % 5 == 0) loader.start_epoch(static_cast<std::int64_t>(s) / 5);
-      const double found = step.run(loader, name[0] == 'a' ? 0.01F : 0.05F).loss, wanted = expected["losses"][s];
+      const double found = step.run(loader, name[0] == 'a' ? 0.01F : 0.05F).loss.value(),
+                   wanted = expected["losses"][s];
       EXPECT_NEAR(found, wanted, 1e-4 * wanted) << name << " step " << s;
     }
     for (const NamedArray& array : weights_of(network)) {
@@ -242,7 +243,7 @@ TEST(TrainStep, FollowsPyTorchWithBatchNorm) {
 }
 
 TEST(TrainStep, CheckpointsKeepRunningStatistics) {
-  SelfCommunicator comm;
+  Communicator comm;
   CommonOptions options;
   options.train.batch = 16;
   options.train.deterministic = true;
@@ -256,7 +257,7 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   const test::ScratchFolder folder;
   Checkpoint checkpoint;
   checkpoint.weights = weights_of(first->step.network());
-  checkpoint.training_arrays = first->step.optimizer_arrays();
+  checkpoint.training_arrays = first->step.arrays();
   save_checkpoint(folder / "first.h5", checkpoint);
   checkpoint = load_checkpoint(folder / "first.h5");
   const auto holds = [](const std::vector<NamedArray>& arrays, const std::string& name) {
@@ -267,7 +268,7 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   EXPECT_TRUE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/weight"));
   EXPECT_FALSE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/running_var"));
 
-  second->step.restore(4, checkpoint.training_arrays, "first.h5");
+  second->step.restore(4, checkpoint.training_arrays, {}, "first.h5");
   set_weights(second->step.network(), Context(), checkpoint.weights, "first.h5");
   second->loader.start_epoch(1);
   for (std::size_t step = 4; step < 8; ++step) EXPECT_EQ(second->step.run(second->loader, 0.01F).loss, losses[step]);

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/self.hpp"
+#include "comm/communicator.hpp"
 #include "program/options.hpp"
 #include "program/task.hpp"
 #include "scratch_folder.hpp"
@@ -45,7 +45,7 @@ struct Run {
   CommonOptions options;
   std::vector<double> skills;  // of each evaluation
   std::size_t evaluations = 0;
-  SelfCommunicator comm;
+  Communicator comm;
   Data train{16}, validation{8};
   Objective loss{"class", std::make_shared<SoftmaxLoss>()};
 };

@@ -80,12 +80,12 @@ struct Training {
     return loader_options;
   }
 
-  /// Steps on, from epoch to epoch; the losses.
+  /// Steps on, from epoch to epoch; the losses, -1 where none is known.
   std::vector<double> run(std::int64_t steps) {
     std::vector<double> losses;
     for (std::int64_t s = 0; s < steps; ++s) {
       if (s % loader.steps_per_epoch() == 0) loader.start_epoch(s / loader.steps_per_epoch());
-      losses.push_back(step.run(loader, 0.01F).loss);
+      losses.push_back(step.run(loader, 0.01F).loss.value_or(-1));
     }
     return losses;
   }

@@ -174,11 +174,14 @@ Stage& Network::enter(std::size_t moment) {
   return stage;
 }
 
-void Network::forward(const Context& context) {
+void Network::forward(const Context& context, const std::function<void()>& between) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
-    double other_s = 0;  // of predictions
-    const Stopwatch watch(context, context.training ? reports_[s].forward_s : other_s);
-    enter(s).forward(context);
+    {
+      double other_s = 0;  // of predictions
+      const Stopwatch watch(context, context.training ? reports_[s].forward_s : other_s);
+      enter(s).forward(context);
+    }
+    if (between) between();
   }
 }
 

@@ -66,6 +66,7 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   for (const StageReport& stage : step.network().report()) {
     for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
   }
+  if (const std::string exchange = step.describe_exchange(); !exchange.empty()) log_info("{}", exchange);
   const Network& network = step.network();
   const std::string recompute = describe_recompute(graph, network_options(options, network.batch()), network);
   if (!recompute.empty()) log_info("{}", recompute);

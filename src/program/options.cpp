@@ -1,9 +1,20 @@
 #include "program/options.hpp"
 
 #include "base/error.hpp"
+#include "comm/reduction.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
+namespace {
+
+std::vector<std::string> reductions() {
+  std::vector<std::string> names = {"auto"};
+  for (const ReductionImpl* impl : reduction_impls()) names.emplace_back(impl->name);
+  names.emplace_back("tree");
+  return names;
+}
+
+}  // namespace
 
 void declare(Schema& schema, CommonOptions& options) {
   schema.add("precision", options.precision, one_of({"f32", "bf16"}));
@@ -69,7 +80,13 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("resume.accept_changes", options.resume.accept_changes);
 
+  schema.add("update.lag", options.update.lag, in_range(0, 16));
+
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
+  schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
+  schema.add("comm.wire", options.comm.wire, {{"f32", Wire::kF32}, {"bf16", Wire::kBf16}, {"fp16", Wire::kFp16}});
+  schema.add("comm.order", options.comm.fixed_order, {{"any", false}, {"fixed", true}});
+  schema.add("comm.overlap", options.comm.overlap);
   schema.add("comm.norm_ranks", options.comm.norm_ranks, in_range(0, 1e7));
 
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
@@ -97,7 +114,7 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
 }
 
 StepOptions step_options(const CommonOptions& options) {
-  return {options.train, options.optimizer, options.comm, network_options(options, 0)};
+  return {options.train, options.optimizer, options.update, options.comm, network_options(options, 0)};
 }
 
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric) {
@@ -130,6 +147,11 @@ void check(const CommonOptions& options, int ranks) {
   } else if (train.batch < ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
+  }
+  const std::string& reduction = options.comm.reduction;
+  if ((train.deterministic || options.comm.fixed_order) && reduction != "auto" && reduction != "tree") {
+    user_error("comm.reduction = \"{}\" adds in no fixed order, which {} asks for; set it to \"tree\" or \"auto\"",
+               reduction, train.deterministic ? "train.deterministic" : "comm.order = \"fixed\"");
   }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
     user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",

@@ -44,6 +44,7 @@ struct CommonOptions {
   LogOptions log;
   CheckpointOptions checkpoint;
   ResumeOptions resume;
+  UpdateOptions update;
   CommOptions comm;
   std::string precision = "f32";  // or "bf16"
   bool mllog = false;             // event lines of MLPerf in the run folder

@@ -9,7 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "comm/agree.hpp"
-#include "comm/self.hpp"
+#include "comm/communicator.hpp"
 #include "config/document.hpp"
 #include "data/files.hpp"
 #include "io/log.hpp"
@@ -91,7 +91,7 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
     zeros.indices = {sample};
     evaluator->add(zeros);
   }
-  SelfCommunicator alone;
+  Communicator alone;
   evaluator->merge(alone);
   const auto undefined = evaluator->evaluate().undefined;
   if (const auto found = undefined.find(metric); found != undefined.end()) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/reduction.hpp"
+
 namespace petaflow {
 
 struct DataOptions {
@@ -48,8 +50,17 @@ struct StopOptions {
   bool needs_metric() const { return target != 0 || patience > 0 || keep_best; }
 };
 
+/// When gradients change the weights.
+struct UpdateOptions {
+  std::int64_t lag = 0;  // steps between a gradient and its update
+};
+
 struct CommOptions {
-  double bucket_mb = 1;         // smallest all-reduce that starts during the backward pass
+  double bucket_mb = 1;            // smallest all-reduce that starts during the backward pass
+  std::string reduction = "auto";  // name of a ReductionImpl, or "tree"
+  Wire wire = Wire::kF32;          // numbers of gradients between ranks
+  bool fixed_order = false;     // gradients of ranks are added in the order of a tree; train.deterministic: of shards
+  bool overlap = true;          // with the backward pass
   std::int64_t norm_ranks = 0;  // neighbouring ranks whose samples batch norm over ranks takes together; 0: all
 };
 

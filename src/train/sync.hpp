@@ -3,13 +3,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/gradient_sum.hpp"
 #include "nn/network.hpp"
 #include "train/options.hpp"
 
@@ -29,26 +30,33 @@ struct BatchShare {
 /// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
 
-/// The exchange of one step: begin_step(), then per pass the network overwrites gradient() and end_pass() follows, at
-/// last finish().
+/// The gradient of one step, on a device and in the host's memory, where it is summed: begin_step(), then per pass the
+/// network overwrites gradient() and end_pass() follows, at last finish().
 class GradientExchange {
  public:
-  virtual ~GradientExchange() = default;
-  virtual void begin_step() = 0;
+  GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
+                   const std::vector<Parameter>& parameters);
+  void begin_step();
   /// Flat, in MemorySpace: that of a pass; from finish() on the sum.
-  virtual float* gradient() = 0;
+  float* gradient() { return gradient_.data(); }
   /// In the running pass the elements from `first` to the end are final.
-  virtual void ready_from(std::int64_t first) = 0;
-  virtual void end_pass() = 0;
+  void ready_from(std::int64_t first);
+  void end_pass();
+  std::string describe() const { return sum_.describe(); }
+  /// Lets sums that are under way move on.
+  void progress() { sum_.advance(); }
   /// Makes gradient() the sum over all passes of all ranks, the same bits on every rank.  summed(begin, end) is called
   /// as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once.
-  virtual void finish(const std::function<void(std::int64_t, std::int64_t)>& summed) = 0;
-};
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed);
 
-/// deterministic: the passes are numbered shards, summed in a fixed tree: the same bits on any number of ranks.
-/// Otherwise: one pass per rank, summed in buckets of bucket_mb (MiB) or more while the
-/// backward pass goes on.
-std::unique_ptr<GradientExchange> make_gradient_exchange(Communicator& comm, const TrainOptions& options,
-                                                         double bucket_mb, const std::vector<Parameter>& parameters);
+ private:
+  using Array = Kokkos::View<float*, MemorySpace>;
+
+  Array gradient_;
+  Array::HostMirror host_;  // the array itself where MemorySpace is the host's
+  GradientSum sum_;
+  bool leaves_the_device_;
+  std::int64_t ready_ = 0;
+};
 
 }  // namespace petaflow

@@ -6,11 +6,13 @@
 #include <exception>
 #include <iterator>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/activity.hpp"
 #include "base/region.hpp"
 #include "comm/agree.hpp"
+#include "io/progress.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -43,6 +45,7 @@ std::vector<Parameter> trained(const std::vector<Parameter>& all) {
 }
 
 std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("optimizer/{}/", state.name); }
+std::string lag_prefix(std::int64_t i) { return fmt::format("lag/{}/", i); }
 
 }  // namespace
 
@@ -57,6 +60,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
                      const Objective& objective, ConvTuning* tuning)
     : comm_(comm),
       context_(context),
+      options_(options.comm),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
       losses_(objective, output_shapes(graph, share_.pass)),
@@ -68,7 +72,17 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   network_ = std::make_unique<Network>(graph, network, context_, tuning);
   network_->initialise(context_, seed_);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
-  exchange_ = make_gradient_exchange(comm, options.train, options.comm.bucket_mb, network_->parameters());
+  for (std::int64_t i = 0; i <= options.update.lag; ++i) {
+    Flight& flight = flights_.emplace_back();
+    flight.exchange = std::make_unique<GradientExchange>(comm, options.train, options.comm, network_->parameters());
+    flight.parts.resize(static_cast<std::size_t>(share_.parts + 3));
+    flight.agreement = comm.make_sum(std::ssize(flight.parts));
+  }
+  if (flights_.size() > 1 && comm.size() > 1) {
+    progress_ = [this] {
+      for (Flight& flight : flights_) flight.exchange->progress();
+    };
+  }
   rank_sums_ = network_->rank_sums();
   if (!rank_sums_.empty() && options.train.deterministic && options.train.shards > comm.size()) {
     user_error(
@@ -89,7 +103,17 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     outputs_.push_back(network_->output(i));
     output_gradients_.push_back(network_->output_gradient(i));
   }
-  parts_.resize(static_cast<std::size_t>(share_.parts + 3));
+}
+
+std::string TrainStep::describe_exchange() const {
+  if (comm_.size() == 1) return "";
+  constexpr std::array kWires = {"f32", "bf16", "fp16"};  // as Wire lists them
+  const std::size_t lag = flights_.size() - 1;
+  return fmt::format(
+      "gradients are summed over ranks in {}, sent as {}, {}{}", flights_.front().exchange->describe(),
+      kWires.at(static_cast<std::size_t>(options_.wire)),
+      options_.overlap ? "while backward goes on" : "after backward",
+      lag == 0 ? "" : fmt::format(", and used {} later (update.lag)", format_count(std::int64_t(lag), "step")));
 }
 
 void TrainStep::reset_times() {
@@ -110,10 +134,10 @@ void TrainStep::sum_over_ranks(std::span<double> values) {
 
 // On a rank whose pass failed: what the others go on to sum, and in between what they find ready to be exchanged, all
 // in their order.
-void TrainStep::finish_rank_sums() {
+void TrainStep::finish_rank_sums(Flight& flight) {
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
-    exchange_->ready_from(next.final_from);
+    flight.exchange->ready_from(next.final_from);
     std::vector<double> nothing(static_cast<std::size_t>(next.values), 0.0);
     sum_over_ranks(nothing);
   }
@@ -121,7 +145,7 @@ void TrainStep::finish_rank_sums() {
 }
 
 // Forward and backward of one pass; the sum of its losses.
-double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState state) {
+double TrainStep::run_pass(Flight& flight, const Batch& batch, std::int64_t pass, StepState state) {
   {
     const Stopwatch watch("petaflow::input"_label, context_, times_.input);
     inputs_.load(context_, batch, pass * share_.pass, network_->input(), state);
@@ -130,16 +154,17 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
   double communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::forward"_label, context_, times_.forward);
-    network_->forward(context_);
+    network_->forward(context_, progress_);
     for (const double slot : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_)) loss += slot;
   }
   times_.forward -= times_.communication - communicated;
   communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::backward"_label, context_, times_.backward);
-    network_->backward(context_, exchange_->gradient(), [this](std::int64_t begin, std::int64_t) {
+    network_->backward(context_, flight.exchange->gradient(), [&](std::int64_t begin, std::int64_t) {
       const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
-      exchange_->ready_from(begin);
+      flight.exchange->ready_from(begin);
+      if (progress_) progress_();
     });
   }
   times_.backward -= times_.communication - communicated;
@@ -149,16 +174,22 @@ double TrainStep::run_pass(const Batch& batch, std::int64_t pass, StepState stat
 StepResult TrainStep::run(Loader& loader, float learning_rate) {
   const Region region("petaflow::step"_label);
   const Activity activity("training", step_);
-  // The first failure of this rank; it goes on communicating, so that all learn of it at the end of the step.
-  std::exception_ptr error;
+  const auto lag = static_cast<std::int64_t>(flights_.size()) - 1;
+  Flight& flight = flight_of(step_);
+  flight.step = step_;
+  flight.summed = false;
+  flight.samples = 0;
+  flight.mine = 0;
+  // After the first failure of this rank it goes on communicating, so that all learn of it before the step's gradient
+  // would be used.
   const auto attempt = [&](const auto& work) {
-    if (error) return;
+    if (error_) return;
     try {
       work();
     } catch (const CommError&) {
       throw;
     } catch (...) {
-      error = std::current_exception();
+      error_ = std::current_exception();
     }
   };
 
@@ -169,92 +200,171 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   });
   StepState state;
   if (batch != nullptr) {
+    flight.samples = batch->valid_global;
     state.seed = seed_;
     state.epoch = batch->epoch;
-    state.step = step_;
+    state.step = std::max<std::int64_t>(0, step_ - lag);
     state.learning_rate = learning_rate;
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
 
-  std::ranges::fill(parts_, 0.0);
-  const std::span<double, 3> counts = std::span(parts_).last<3>();
-  double mine = 0;
-  exchange_->begin_step();
+  std::ranges::fill(flight.parts, 0.0);
+  flight.exchange->begin_step();
   for (std::int64_t pass = 0; pass < share_.passes; ++pass) {
     attempt([&] {
-      const double loss = run_pass(*batch, pass, state);
-      parts_[static_cast<std::size_t>(share_.first_part + pass)] = loss;
-      mine += loss;
+      const double loss = run_pass(flight, *batch, pass, state);
+      flight.parts[static_cast<std::size_t>(share_.first_part + pass)] = loss;
+      flight.mine += loss;
     });
-    finish_rank_sums();
+    finish_rank_sums(flight);
     const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
-    exchange_->end_pass();
+    flight.exchange->end_pass();
   }
-  const auto update = [this](std::int64_t begin, std::int64_t end) {
-    const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
-    optimizer_->step(context_, begin, end, exchange_->gradient(), network_->weights());
-  };
-  bool by_bucket = false;
-  const double updated = times_.optimizer;
+  const std::int64_t samples = flight.samples;
   {
     const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
-    const Activity summing("summing gradients");
+    const std::span<double, 3> counts = std::span(flight.parts).last<3>();
     const StopRequest request = stop_request();
-    counts[0] = error || !std::isfinite(mine) ? 1 : 0;
+    flight.error = error_;
+    counts[0] = error_ || !std::isfinite(flight.mine) ? 1 : 0;
     counts[1] = request == StopRequest::kSignal ? 1 : 0;
     counts[2] = request == StopRequest::kWallTime ? 1 : 0;
-    comm_.all_reduce_sum(std::span<double>(parts_));
-    // All ranks know now whether weights may change.  Sums that are under way end in any case.
-    by_bucket = counts[0] == 0 && !optimizer_->needs_whole_gradient();
-    exchange_->finish([&](std::int64_t begin, std::int64_t end) {
-      if (by_bucket) update(begin, end);
-    });
+    if (comm_.size() > 1) flight.agreement->start(std::array{flight.parts.data()});
+  }
+  step_ += 1;
+  if (step_ <= lag) return {std::nullopt, samples, StopRequest::kNone};
+
+  Flight& due = flight_of(step_ - 1 - lag);
+  const auto update = [&](std::int64_t begin, std::int64_t end) {
+    const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
+    optimizer_->step(context_, begin, end, due.exchange->gradient(), network_->weights());
+  };
+  const double updated = times_.optimizer;
+  bool by_bucket = false;
+  {
+    const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
+    const Activity summing("summing gradients", due.step);
+    if (!due.summed) {
+      agree_on(due);
+      by_bucket = !optimizer_->needs_whole_gradient();
+      due.exchange->finish([&](std::int64_t begin, std::int64_t end) {
+        if (by_bucket) update(begin, end);
+      });
+      due.summed = true;
+    }
   }
   times_.communication -= times_.optimizer - updated;
-  if (counts[0] > 0) {
-    attempt([&] {
-      if (!std::isfinite(mine)) {
-        failure(
-            "step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
-            step_, mine, comm_.rank());
-      }
-    });
-    throw_agreed(comm_, error);
-  }
-
   if (!by_bucket) update(0, network_->parameter_elements());
   const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
   network_->refresh(context_);
-  ++step_;
-  double sum = 0;
-  for (std::int64_t part = 0; part < share_.parts; ++part) sum += parts_[static_cast<std::size_t>(part)];
+  used_ = index_of(due.step);
+  const std::span<const double, 3> counts = std::span(std::as_const(due.parts)).last<3>();
   StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
   if (counts[1] > 0) stop = StopRequest::kSignal;
-  return {sum / static_cast<double>(batch->valid_global), batch->valid_global, stop};
+  return {loss_of(due), samples, stop};
 }
 
-std::vector<NamedArray> TrainStep::optimizer_arrays() const {
+double TrainStep::loss_of(const Flight& flight) const {
+  double sum = 0;
+  for (std::int64_t part = 0; part < share_.parts; ++part) sum += flight.parts[static_cast<std::size_t>(part)];
+  return sum / static_cast<double>(flight.samples);
+}
+
+// All ranks know then whether the gradient may be used.  Where it may not, sums that are under way end nevertheless.
+void TrainStep::agree_on(Flight& flight) {
+  Transport& transport = comm_.transport();
+  transport.begin_collective();
+  transport.wait([&] { return flight.agreement->advance(); }, "all-reduce");
+  if (flight.parts[static_cast<std::size_t>(share_.parts)] == 0) return;
+  for (Flight& other : flights_) {
+    if (other.step < 0 || other.summed) continue;
+    if (&other != &flight) transport.wait([&] { return other.agreement->advance(); }, "all-reduce");
+    other.exchange->finish([](std::int64_t, std::int64_t) {});
+    other.summed = true;
+  }
+  std::exception_ptr error = flight.error;
+  error_ = nullptr;
+  try {
+    if (!error && !std::isfinite(flight.mine)) {
+      failure(
+          "step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+          flight.step, flight.mine, comm_.rank());
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  throw_agreed(comm_, error);
+}
+
+void TrainStep::settle() {
+  const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
+  const Activity summing("summing gradients");
+  for (std::int64_t step = first_lagged(); step < step_; ++step) {
+    Flight& flight = flight_of(step);
+    if (flight.summed) continue;
+    agree_on(flight);
+    flight.exchange->finish([](std::int64_t, std::int64_t) {});
+    flight.summed = true;
+  }
+}
+
+// The steps whose gradients are still to be used: the last `lag`, or as many as there were.
+std::vector<NamedArray> TrainStep::arrays() const {
   std::vector<NamedArray> all;
   for (const OptimizerState& state : optimizer_->states()) {
     std::ranges::move(arrays_of(trained(network_->parameters()), state.values, optimizer_prefix(state)),
                       std::back_inserter(all));
   }
+  for (std::int64_t step = first_lagged(); step < step_; ++step) {
+    const Flight& flight = flight_of(step);
+    PETAFLOW_REQUIRE(flight.summed, "the gradient of step {} is under way", step);
+    std::ranges::move(arrays_of(network_->parameters(), flight.exchange->gradient(), lag_prefix(step - first_lagged())),
+                      std::back_inserter(all));
+  }
   return all;
 }
 
-void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& optimizer_arrays, const std::string& path) {
+std::vector<LaggedStep> TrainStep::lagged() const {
+  std::vector<LaggedStep> lagged;
+  for (std::int64_t step = first_lagged(); step < step_; ++step) lagged.push_back({loss_of(flight_of(step))});
+  return lagged;
+}
+
+void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
+                        const std::string& path) {
+  step_ = step;
   std::size_t used = 0;
+  const auto take = [&](const std::vector<Parameter>& parameters, const std::string& prefix, float* values) {
+    std::vector<NamedArray> these;
+    std::ranges::copy_if(arrays, std::back_inserter(these),
+                         [&](const NamedArray& array) { return array.name.starts_with(prefix); });
+    if (these.empty()) return false;
+    set_from_arrays(parameters, these, prefix, path, values);
+    used += these.size();
+    return true;
+  };
   for (const OptimizerState& state : optimizer_->states()) {
     const std::string prefix = optimizer_prefix(state);
-    std::vector<NamedArray> arrays;
-    std::ranges::copy_if(optimizer_arrays, std::back_inserter(arrays),
-                         [&](const NamedArray& array) { return array.name.starts_with(prefix); });
-    if (arrays.empty()) user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
-    set_from_arrays(trained(network_->parameters()), arrays, prefix, path, state.values);
-    used += arrays.size();
+    if (!take(trained(network_->parameters()), prefix, state.values)) {
+      user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
+    }
   }
-  if (used != optimizer_arrays.size()) user_error("{} is of a run with another optimizer", path);
-  step_ = step;
+  const auto wanted = static_cast<std::size_t>(step_ - first_lagged());
+  const auto other_lag = [&] {
+    user_error("{} is of a run with another update.lag: it keeps {}", path,
+               format_count(std::ssize(lagged), "gradient"));
+  };
+  if (lagged.size() != wanted) other_lag();
+  for (std::int64_t i = 0; i < std::ssize(lagged); ++i) {
+    Flight& flight = flight_of(first_lagged() + i);
+    if (!take(network_->parameters(), lag_prefix(i), flight.exchange->gradient())) other_lag();
+    std::ranges::fill(flight.parts, 0.0);
+    flight.parts[0] = lagged[static_cast<std::size_t>(i)].loss;
+    flight.samples = 1;
+    flight.step = first_lagged() + i;
+    flight.summed = true;
+  }
+  if (used != arrays.size()) user_error("{} is of a run with another optimizer", path);
 }
 
 }  // namespace petaflow

@@ -70,6 +70,7 @@ double Trainer::measure_step() {
     seconds[0] = timer.seconds();
     comm_.all_reduce_max(seconds);
   }
+  step_.settle();
   return seconds[0];
 }
 
@@ -81,11 +82,11 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
         "or start a new run from its weights (train.init)",
         path, state.steps_per_epoch, steps_per_epoch());
   }
-  std::vector<NamedArray> latest, optimizer;
+  std::vector<NamedArray> latest, arrays;
   for (const NamedArray& array : checkpoint.training_arrays) {
-    (array.name.starts_with(kLatest) ? latest : optimizer).push_back(array);
+    (array.name.starts_with(kLatest) ? latest : arrays).push_back(array);
   }
-  step_.restore(state.step, optimizer, path);
+  step_.restore(state.step, arrays, state.lagged, path);
   set_weights(step_.network(), context_, checkpoint.weights, path);
   if (!latest.empty()) {
     best_weights_ = checkpoint.weights;
@@ -144,7 +145,7 @@ StopRequest Trainer::train_epoch(Progress* progress) {
     after_step(step, timer.seconds());
     if (progress != nullptr) {
       progress->update(state_.step, result_.rates.samples,
-                       fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, step.loss));
+                       fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, state_.loss));
     }
     if (step.stop != StopRequest::kNone) return step.stop;
     if (!state_.validation_due) save_if_due();
@@ -175,7 +176,11 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.step += 1;
   state_.epoch_step += 1;
   state_.validation_due = state_.epoch_step == steps_per_epoch() || state_.step == total_steps_;
-  state_.loss = step.loss;
+  if (step.loss) {
+    state_.loss = *step.loss;
+    state_.interval_steps += 1;
+    state_.interval_loss += *step.loss;
+  }
   result_.rates.steps += 1;
   result_.rates.samples += step.samples;
   result_.rates.seconds += seconds;
@@ -183,8 +188,6 @@ void Trainer::after_step(const StepResult& step, double seconds) {
     first_step_s_ = seconds;
     first_step_samples_ = step.samples;
   }
-  state_.interval_steps += 1;
-  state_.interval_loss += step.loss;
   interval_samples_ += step.samples;
   interval_s_ += seconds;
   if (state_.step % options_.log_interval != 0 && state_.step != total_steps_) return;
@@ -194,6 +197,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   if (!has_first || interval_samples_ > step.samples) {
     result_.rates.peak_gflops = std::max(result_.rates.peak_gflops, gflops);
   }
+  if (state_.interval_steps == 0) return;  // no loss is known yet
   listener_->interval({state_.step, state_.epoch, state_.interval_loss / static_cast<double>(state_.interval_steps),
                        static_cast<double>(schedule_.rate(state_.step - 1)), rate, gflops});
   state_.interval_steps = interval_samples_ = 0;
@@ -259,7 +263,7 @@ Checkpoint Trainer::checkpoint() const {
   const Network& network = step_.network();
   Checkpoint checkpoint;
   checkpoint.training = to_text(state_);
-  checkpoint.training_arrays = step_.optimizer_arrays();
+  checkpoint.training_arrays = step_.arrays();
   for (const NamedArray& array : arrays_of(network.parameters(), network.weights())) {
     if (!std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) {
       failure("after step {} {} is not finite; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
@@ -276,10 +280,17 @@ Checkpoint Trainer::checkpoint() const {
   return checkpoint;
 }
 
+void Trainer::settle() {
+  step_.settle();
+  state_.lagged = step_.lagged();
+}
+
 // A run is not lost because a checkpoint cannot be written: it goes on, and tries again at the next one.
 void Trainer::save_if_due() {
   const std::int64_t interval = options_.checkpoint_interval;
-  if (interval == 0 || state_.step % interval != 0 || finished() || comm_.rank() != 0) return;
+  if (interval == 0 || state_.step % interval != 0 || finished()) return;
+  settle();
+  if (comm_.rank() != 0) return;
   const Region region("petaflow::checkpoint");
   try {
     listener_->save(state_.step, checkpoint());
@@ -291,6 +302,7 @@ void Trainer::save_if_due() {
 
 void Trainer::save_at_end() {
   const Activity activity("writing the last checkpoint");
+  settle();
   agree(comm_, [&] {
     if (comm_.rank() != 0 || saved_ == to_text(state_)) return;
     const std::string path = listener_->save(state_.step, checkpoint());

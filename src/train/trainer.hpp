@@ -89,6 +89,7 @@ class Trainer {
   StopRequest validate();
   std::array<double, 2> decisive_metric(Evaluation& evaluation, double loss);
   Checkpoint checkpoint() const;
+  void settle();
   void save_if_due();
   void save_at_end();
 

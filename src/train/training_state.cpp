@@ -18,6 +18,7 @@ std::string to_text(const TrainingState& state) {
                          {"interval_steps", state.interval_steps},
                          {"interval_loss", state.interval_loss}};
   if (state.best) json["best"] = *state.best;
+  for (const LaggedStep& step : state.lagged) json["lagged"].push_back(step.loss);
   return json.dump();
 }
 
@@ -35,6 +36,9 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
     json.at("loss").get_to(state.loss);
     json.at("interval_steps").get_to(state.interval_steps);
     json.at("interval_loss").get_to(state.interval_loss);
+    if (json.contains("lagged")) {
+      for (const double loss : json.at("lagged")) state.lagged.push_back({loss});
+    }
     if (json.contains("best")) state.best = json.at("best").get<double>();
     return state;
   } catch (const nlohmann::json::exception& error) {

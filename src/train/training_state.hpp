@@ -7,8 +7,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace petaflow {
+
+/// A step whose gradient is still to be used (update.lag).
+struct LaggedStep {
+  double loss = 0;
+};
 
 struct TrainingState {
   std::int64_t step = 0;             // steps done
@@ -20,7 +26,8 @@ struct TrainingState {
   std::optional<double> best;        // of the metric to stop by
   std::int64_t since_best = 0;       // validations
 
-  double loss = 0;  // of the last step
+  double loss = 0;                 // of the last step that it is known of
+  std::vector<LaggedStep> lagged;  // steps whose gradients are still to be used
 
   // Since the last line of metrics.
   std::int64_t interval_steps = 0;

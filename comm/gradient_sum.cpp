@@ -1,0 +1,172 @@
+#include "comm/gradient_sum.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+/// The reduction of that name, or the one that suits a vector of this size.
+const ReductionImpl& choose(const std::string& name, const Transport& transport, Wire wire, std::int64_t elements) {
+  if (name != "auto") {
+    const ReductionImpl* impl = find_reduction(name);
+    PETAFLOW_REQUIRE(impl != nullptr, "no reduction is called {}", name);
+    if (const std::string reason = impl->why_not(transport, wire); !reason.empty()) {
+      user_error("comm.reduction = {} cannot be used here: {}", name, reason);
+    }
+    return *impl;
+  }
+  const ReductionImpl& mpi = *find_reduction("mpi");
+  if (mpi.why_not(transport, wire).empty()) return mpi;
+  constexpr std::int64_t kShort = 4096;  // below, the number of messages decides, not their size
+  return *find_reduction(elements < kShort ? "doubling" : "halving");
+}
+
+}  // namespace
+
+GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
+    : comm_(comm), overlap_(options.overlap), passes_{Pass{}} {
+  cut(ends, options.bucket);
+  for (const Slice& bucket : buckets_) {
+    const ReductionImpl& impl = choose(options.reduction, comm.transport(), options.wire, bucket.size());
+    names_.emplace_back(impl.name);
+    sums_.push_back(impl.plan == nullptr ? std::make_unique<Reduction<float>>(comm.transport(), bucket.size())
+                                         : std::make_unique<Reduction<float>>(
+                                               comm.transport(), impl.plan(comm.transport(), bucket.size()),
+                                               comm.new_tag(), ReduceOp::kSum, options.wire));
+  }
+}
+
+GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
+                         std::span<const ShardRange> shards)
+    : comm_(comm), overlap_(options.overlap) {
+  PETAFLOW_REQUIRE(options.reduction == "auto" || options.reduction == "tree", "{} has no fixed order",
+                   options.reduction);
+  PETAFLOW_REQUIRE(static_cast<int>(shards.size()) == comm.size() && shards[0].count() > 0,
+                   "{} ranges of shards for {} ranks", shards.size(), comm.size());
+  cut(ends, options.bucket);
+  plan_passes(shards[static_cast<std::size_t>(comm.rank())], ends.back());
+  for (const Slice& bucket : buckets_) {
+    names_.emplace_back("tree");
+    sums_.push_back(std::make_unique<Reduction<float>>(comm.transport(), tree_plan(comm.rank(), shards, bucket.size()),
+                                                       comm.new_tag(), ReduceOp::kSum, options.wire));
+  }
+}
+
+void GradientSum::cut(std::span<const std::int64_t> ends, std::int64_t bucket) {
+  PETAFLOW_REQUIRE(!ends.empty() && bucket > 0, "{} arrays, buckets of {}", ends.size(), bucket);
+  std::int64_t end = ends.back();
+  for (std::size_t i = ends.size(); i-- > 0;) {
+    const std::int64_t begin = i == 0 ? 0 : ends[i - 1];
+    PETAFLOW_REQUIRE(begin <= ends[i], "array {} ends at {}, the one before at {}", i, ends[i], begin);
+    if (i > 0 && end - begin < bucket) continue;
+    if (end > begin) buckets_.push_back({begin, end});
+    end = begin;
+  }
+}
+
+void GradientSum::plan_passes(const ShardRange& mine, std::int64_t elements) {
+  std::size_t most = 1, before = 0;
+  for (int s = mine.begin; s < mine.end; ++s) {
+    const std::size_t after = local_nodes({mine.begin, s + 1}).size();
+    Pass pass;
+    pass.adds = after <= before;  // it is the right child of the last node
+    pass.to = static_cast<int>(pass.adds ? before - 1 : before);
+    pass.merges = static_cast<int>(pass.adds ? before - after : 0);
+    passes_.push_back(pass);
+    most = std::max(most, after);
+    before = after;
+  }
+  if (mine.count() <= 1) return;
+  for (std::size_t piece = 0; piece < most; ++piece) {
+    memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(elements)));
+  }
+}
+
+std::string GradientSum::describe() const {
+  std::map<std::string, std::vector<std::int64_t>> sizes;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) sizes[names_[i]].push_back(buckets_[i].size());
+  std::string text;
+  for (const auto& [name, elements] : sizes) {
+    const auto [least, most] = std::ranges::minmax(elements);
+    constexpr double kMib = 1.0 / (1 << 18);
+    const double low = kMib * static_cast<double>(least), high = kMib * static_cast<double>(most);
+    text += fmt::format("{}{} {} of {} MiB by {}", text.empty() ? "" : ", ", elements.size(),
+                        elements.size() == 1 ? "bucket" : "buckets",
+                        least == most ? fmt::format("{:.2f}", high) : fmt::format("{:.2f} to {:.2f}", low, high), name);
+  }
+  return text;
+}
+
+void GradientSum::begin(float* buffer) {
+  buffer_ = buffer;
+  pass_ = taken_ = started_ = over_ = 0;
+}
+
+// Adds a bucket of the running pass to what is there.
+void GradientSum::take_pass(const Slice& bucket) {
+  if (memory_.empty()) return;
+  const Pass& pass = passes_[pass_];
+  const auto add = [&](float* to, const float* from) {
+    for (std::int64_t i = bucket.begin; i < bucket.end; ++i) to[i] += from[i];
+  };
+  float* const to = memory_[static_cast<std::size_t>(pass.to)].get();
+  if (pass.adds) {
+    add(to, buffer_);
+  } else {
+    std::copy(buffer_ + bucket.begin, buffer_ + bucket.end, to + bucket.begin);
+  }
+  for (int merge = 0; merge < pass.merges; ++merge) {
+    const auto last = static_cast<std::size_t>(pass.to - merge);
+    add(memory_[last - 1].get(), memory_[last].get());
+  }
+}
+
+void GradientSum::ready_from(std::int64_t first) {
+  for (; taken_ < buckets_.size() && buckets_[taken_].begin >= first; ++taken_) {
+    if (pass_ < passes_.size()) take_pass(buckets_[taken_]);
+  }
+  const bool last = pass_ + 1 >= passes_.size();
+  if (last && (overlap_ || first == 0)) {
+    for (; started_ < taken_; ++started_) {
+      const std::int64_t begin = buckets_[started_].begin;
+      pieces_.clear();
+      for (const auto& piece : memory_) pieces_.push_back(piece.get() + begin);
+      if (memory_.empty()) pieces_.push_back(buffer_ + begin);
+      sums_[started_]->start(pieces_);
+    }
+  }
+  advance();
+}
+
+void GradientSum::end_pass() {
+  ready_from(0);
+  pass_ += 1;
+  if (pass_ < passes_.size()) taken_ = 0;
+}
+
+bool GradientSum::advance() {
+  bool first_is_over = true;
+  for (std::size_t i = over_; i < started_; ++i) {
+    const bool is_over = sums_[i]->advance();
+    if (i == over_) first_is_over = is_over;
+  }
+  return first_is_over;
+}
+
+void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed) {
+  if (passes_.empty()) ready_from(0);  // this rank has no shard
+  Transport& transport = comm_.transport();
+  transport.begin_collective();
+  for (; over_ < buckets_.size(); ++over_) {
+    const Slice& bucket = buckets_[over_];
+    if (!advance()) transport.wait([this] { return advance(); }, "all-reduce");
+    if (!memory_.empty())
+      std::copy(memory_[0].get() + bucket.begin, memory_[0].get() + bucket.end, buffer_ + bucket.begin);
+    summed(bucket.begin, bucket.end);
+  }
+}
+
+}  // namespace petaflow

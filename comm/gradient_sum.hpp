@@ -1,0 +1,82 @@
+// The sum of a flat gradient over passes and ranks, sent in buckets while the backward pass still works on earlier
+// layers.
+// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/reduction.hpp"
+#include "comm/reduction_plan.hpp"
+
+namespace petaflow {
+
+struct GradientSumOptions {
+  std::int64_t bucket = 1 << 18;   // smallest size of a bucket but the last, elements
+  std::string reduction = "auto";  // name of a ReductionImpl; in a fixed order "auto" or "tree"
+  Wire wire = Wire::kF32;
+  bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the last pass
+};
+
+/// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
+class GradientSum {
+ public:
+  /// In any order: each rank has one pass.
+  /// @param ends  where arrays end in the flat buffer, rising; a bucket ends at one of them
+  GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options);
+  /// In a fixed order, that of tree_plan(): every pass is a shard.
+  /// @param shards  of all ranks
+  GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
+              std::span<const ShardRange> shards);
+
+  /// Begins a step.
+  void begin(float* buffer);
+  /// In the running pass the elements from `first` to the end of the buffer are final: adds them to those of earlier
+  /// passes; in the last one starts the sums of the buckets that lie there, and lets those under way move on.
+  void ready_from(std::int64_t first);
+  /// The pass is over: the next one may overwrite the buffer.
+  void end_pass();
+  /// Lets all sums move on; whether the first that was not waited for yet is over.
+  bool advance();
+  /// After the last pass.  Bucket by bucket, in the order in which they are sent: waits until
+  /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed);
+
+  /// Buckets in the order in which they are sent.
+  const std::vector<Slice>& buckets() const { return buckets_; }
+  /// "7 buckets of 0.1 to 4.0 MiB by mpi": for the log.
+  std::string describe() const;
+
+ private:
+  /// Where the gradient of a pass goes: a stack of nodes of the tree, the last of which are added as they become
+  /// siblings.
+  struct Pass {
+    int to = 0;         // piece that takes it
+    bool adds = false;  // or is it
+    int merges = 0;     // so often the last piece is added to the one before it
+  };
+  void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
+  void plan_passes(const ShardRange& mine, std::int64_t elements);
+  void take_pass(const Slice& bucket);
+
+  Communicator& comm_;
+  bool overlap_;
+  std::vector<Slice> buckets_;
+  std::vector<std::string> names_;
+  std::vector<std::unique_ptr<Reduction<float>>> sums_;  // of each bucket
+  std::vector<Pass> passes_;
+  std::vector<std::unique_ptr<float[]>> memory_;  // of pieces; none where the only one is the buffer
+  std::vector<float*> pieces_;                    // of the bucket that is started
+
+  float* buffer_ = nullptr;
+  std::size_t pass_ = 0;
+  std::size_t taken_ = 0;               // buckets of the running pass
+  std::size_t started_ = 0, over_ = 0;  // sums
+};
+
+}  // namespace petaflow

@@ -1,0 +1,313 @@
+#include "comm/reduction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "base/dtype.hpp"
+
+namespace petaflow {
+namespace {
+
+/// IEEE 754 binary16 of an f32, to nearest even; beyond 65,504 infinity.
+struct Fp16 {
+  std::uint16_t bits = 0;
+  Fp16() = default;
+  explicit Fp16(float value);
+  explicit operator float() const;
+};
+
+float float_of(std::uint32_t word) {
+  float value;
+  std::memcpy(&value, &word, sizeof value);
+  return value;
+}
+std::uint32_t word_of(float value) {
+  std::uint32_t word;
+  std::memcpy(&word, &value, sizeof word);
+  return word;
+}
+
+Fp16::Fp16(float value) {
+  const std::uint32_t word = word_of(value), sign = word >> 16 & 0x8000U;
+  std::uint32_t rest = word & 0x7FFFFFFFU;
+  std::uint32_t half = 0;
+  if (rest >= 0x47800000U) {  // 65,536 and more, infinity, NaN
+    half = rest > 0x7F800000U ? 0x7E00U : 0x7C00U;
+  } else if (rest <
+             0x38800000U) {  // below the normal ones: adding 0.5 shifts the last bits out, rounded by the hardware
+    half = word_of(float_of(rest) + 0.5F) - 0x3F000000U;
+  } else {
+    rest += 0xFFFU + (rest >> 13 & 1U);
+    half = (rest - 0x38000000U) >> 13;
+  }
+  bits = static_cast<std::uint16_t>(sign | half);
+}
+
+Fp16::operator float() const {
+  const std::uint32_t sign = std::uint32_t{bits} << 16 & 0x80000000U, rest = bits & 0x7FFFU;
+  std::uint32_t word = 0;
+  if (rest >= 0x7C00U) {
+    word = 0x7F800000U | rest << 13;
+  } else if (rest >= 0x0400U) {
+    word = (rest << 13) + 0x38000000U;
+  } else {
+    word = word_of(static_cast<float>(rest) * 0x1p-24F);
+  }
+  return float_of(word | sign);
+}
+
+template <class Narrow>
+void narrow(float* values, std::size_t count, std::byte* to) {
+  auto* out = reinterpret_cast<Narrow*>(to);
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = Narrow(values[i]);
+    values[i] = static_cast<float>(out[i]);
+  }
+}
+
+template <class Narrow>
+void widen(const std::byte* from, std::size_t count, float* values) {
+  const auto* in = reinterpret_cast<const Narrow*>(from);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(in[i]);
+}
+
+template <class T, class From>
+void combine(T* values, const From* other, std::size_t count, ReduceOp operation) {
+  if (operation == ReduceOp::kSum) {
+    for (std::size_t i = 0; i < count; ++i) values[i] += static_cast<T>(other[i]);
+  } else {
+    for (std::size_t i = 0; i < count; ++i) values[i] = std::max(values[i], static_cast<T>(other[i]));
+  }
+}
+
+/// Steps whose messages are not larger than a medium takes.
+ReductionPlan in_messages(const ReductionPlan& plan, std::size_t bytes_of_element) {
+  const auto most = static_cast<std::int64_t>(kLargestMessage / bytes_of_element);
+  ReductionPlan pieces;
+  for (const Step& step : plan) {
+    for (std::int64_t begin = step.slice.begin; begin < step.slice.end; begin += most) {
+      Step piece = step;
+      piece.slice = {begin, std::min(begin + most, step.slice.end)};
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+std::string always(const Transport&, Wire) { return ""; }
+
+ReductionPlan ring(const Transport& t, std::int64_t elements) { return ring_plan(t.rank(), t.size(), elements); }
+ReductionPlan doubling(const Transport& t, std::int64_t elements) {
+  return doubling_plan(t.rank(), t.size(), elements);
+}
+ReductionPlan halving(const Transport& t, std::int64_t elements) {
+  std::vector<ShardRange> shards;
+  for (int rank = 0; rank < t.size(); ++rank) shards.push_back({rank, rank + 1});
+  return tree_plan(t.rank(), shards, elements);
+}
+ReductionPlan two_level(const Transport& t, std::int64_t elements) {
+  return two_level_plan(t.rank(), t.nodes(), elements);
+}
+
+const ReductionImpl kMpi = {"mpi",
+                            [](const Transport& transport, Wire wire) -> std::string {
+                              if (!transport.has_all_reduce()) return "there is no MPI";
+                              return wire == Wire::kF32 ? "" : "MPI knows no such numbers";
+                            },
+                            nullptr};
+const ReductionImpl kRing = {"ring",
+                             [](const Transport&, Wire wire) -> std::string {
+                               return wire == Wire::kF32 ? "" : "it would round every sum once for each rank";
+                             },
+                             ring};
+const ReductionImpl kDoubling = {"doubling", always, doubling};
+const ReductionImpl kHalving = {"halving", always, halving};
+const ReductionImpl kTwoLevel = {"two_level",
+                                 [](const Transport& transport, Wire) -> std::string {
+                                   std::vector<int> counts;
+                                   for (const int node : transport.nodes()) {
+                                     const auto n = static_cast<std::size_t>(node);
+                                     counts.resize(std::max(counts.size(), n + 1));
+                                     counts[n] += 1;
+                                   }
+                                   const auto [least, most] = std::ranges::minmax(counts);
+                                   if (least == most) return "";
+                                   return fmt::format("nodes have {} to {} ranks", least, most);
+                                 },
+                                 two_level};
+
+}  // namespace
+
+std::span<const ReductionImpl* const> reduction_impls() {
+  static constexpr std::array kAll = {&kMpi, &kRing, &kDoubling, &kHalving, &kTwoLevel};
+  return kAll;
+}
+
+const ReductionImpl* find_reduction(const std::string& name) {
+  for (const ReductionImpl* impl : reduction_impls()) {
+    if (impl->name == name) return impl;
+  }
+  return nullptr;
+}
+
+template <class T>
+Reduction<T>::Reduction(Transport& transport, const ReductionPlan& plan, int tag, ReduceOp operation, Wire wire)
+    : transport_(transport), plan_(in_messages(plan, sizeof(T))), tag_(tag), operation_(operation), wire_(wire) {
+  PETAFLOW_REQUIRE(wire == Wire::kF32 || (std::is_same_v<T, float> && operation == ReduceOp::kSum),
+                   "only sums of f32 have narrow messages");
+  // Memory for the largest round, so that no step allocates.
+  std::size_t messages = 0, most = 0;
+  for (std::size_t begin = 0; begin < plan_.size();) {
+    std::size_t end = begin, bytes = 0;
+    for (; end < plan_.size() && plan_[end].round == plan_[begin].round; ++end) {
+      const bool received = plan_[end].kind == Step::Kind::kCombine;
+      if (received || wire_ != Wire::kF32) bytes += padded(wire_bytes(plan_[end]));
+      messages = std::max(messages, end - begin + 1);
+    }
+    most = std::max(most, bytes);
+    begin = end;
+  }
+  staging_.resize(most);
+  pending_.reserve(messages);
+}
+
+template <class T>
+Reduction<T>::Reduction(Transport& transport, std::int64_t elements, ReduceOp operation)
+    : transport_(transport), operation_(operation), native_(true), elements_(static_cast<std::size_t>(elements)) {
+  pending_.reserve(1 + elements_ * sizeof(T) / kLargestMessage);
+}
+
+template <class T>
+std::size_t Reduction<T>::wire_bytes(const Step& step) const {
+  return static_cast<std::size_t>(step.slice.size()) * (wire_ == Wire::kF32 ? sizeof(T) : 2);
+}
+
+template <class T>
+std::byte* Reduction<T>::stage(std::size_t bytes) {
+  std::byte* const at = staging_.data() + staged_;
+  staged_ += padded(bytes);
+  return at;
+}
+
+template <class T>
+void Reduction<T>::start(std::span<T* const> pieces) {
+  PETAFLOW_REQUIRE(!running_, "a reduction is started while it goes on");
+  pieces_.assign(pieces.begin(), pieces.end());
+  begin_ = end_ = 0;
+  posted_ = false;
+  running_ = true;
+  if (native_) {
+    constexpr std::size_t kMost = kLargestMessage / sizeof(T);
+    for (std::size_t first = 0; first < elements_; first += kMost) {
+      pending_.push_back({transport_.all_reduce(pieces_[0] + first, std::min(kMost, elements_ - first),
+                                                std::is_same_v<T, float> ? Element::kF32 : Element::kF64, operation_),
+                          0, 0});
+    }
+    return;
+  }
+  advance();
+}
+
+// Receives are posted first: a message that finds its receive is not copied.
+template <class T>
+void Reduction<T>::post_round() {
+  staged_ = 0;
+  begin_ = end_;
+  while (end_ < plan_.size() && plan_[end_].round == plan_[begin_].round) ++end_;
+  const bool narrows = wire_ != Wire::kF32;
+  for (std::size_t i = begin_; i < end_; ++i) {
+    const Step& step = plan_[i];
+    const bool combines = step.kind == Step::Kind::kCombine;
+    if (!combines && step.kind != Step::Kind::kReceive) continue;
+    std::byte* const to =
+        combines || narrows
+            ? stage(wire_bytes(step))
+            : reinterpret_cast<std::byte*>(pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin);
+    const auto offset = static_cast<std::size_t>(combines || narrows ? to - staging_.data() : 0);
+    pending_.push_back({transport_.receive({to, wire_bytes(step)}, step.peer, tag_), i, offset});
+  }
+  for (std::size_t i = begin_; i < end_; ++i) {
+    const Step& step = plan_[i];
+    const bool sends = step.kind == Step::Kind::kSend;
+    if (!sends && step.kind != Step::Kind::kRound) continue;
+    T* const values = pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin;
+    auto* bytes = reinterpret_cast<std::byte*>(values);
+    if constexpr (std::is_same_v<T, float>) {
+      // The sender's own numbers become those that it sends: all ranks are to have the same.
+      const auto count = static_cast<std::size_t>(step.slice.size());
+      if (narrows) bytes = stage(wire_bytes(step));
+      if (wire_ == Wire::kBf16) narrow<Bf16>(values, count, bytes);
+      if (wire_ == Wire::kFp16) narrow<Fp16>(values, count, bytes);
+    }
+    if (sends) pending_.push_back({transport_.send({bytes, wire_bytes(step)}, step.peer, tag_), i, 0});
+  }
+}
+
+template <class T>
+void Reduction<T>::finish_round() {
+  std::size_t received = 0;  // receives were posted in the order of their steps
+  for (std::size_t i = begin_; i < end_; ++i) {
+    const Step& step = plan_[i];
+    T* const values = pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin;
+    const T* const other = pieces_[static_cast<std::size_t>(step.other)] + step.slice.begin;
+    const auto count = static_cast<std::size_t>(step.slice.size());
+    switch (step.kind) {
+      case Step::Kind::kSend:
+      case Step::Kind::kRound:
+        break;
+      case Step::Kind::kAdd:
+        combine(values, other, count, operation_);
+        break;
+      case Step::Kind::kCopy:
+        std::copy_n(other, count, values);
+        break;
+      case Step::Kind::kCombine:
+      case Step::Kind::kReceive: {
+        const std::byte* const from = staging_.data() + pending_[received++].offset;
+        const bool combines = step.kind == Step::Kind::kCombine;
+        if constexpr (std::is_same_v<T, float>) {
+          if (wire_ == Wire::kBf16) {
+            combines ? combine(values, reinterpret_cast<const Bf16*>(from), count, operation_)
+                     : widen<Bf16>(from, count, values);
+            break;
+          }
+          if (wire_ == Wire::kFp16) {
+            combines ? combine(values, reinterpret_cast<const Fp16*>(from), count, operation_)
+                     : widen<Fp16>(from, count, values);
+            break;
+          }
+        }
+        if (combines) combine(values, reinterpret_cast<const T*>(from), count, operation_);
+        break;
+      }
+    }
+  }
+  pending_.clear();
+}
+
+template <class T>
+bool Reduction<T>::advance() {
+  if (!running_) return true;
+  while (true) {
+    bool all = true;
+    for (Pending& pending : pending_)
+      all = (pending.message == Transport::kNone || transport_.done(pending.message)) && all;
+    if (!all) return false;
+    if (native_) break;
+    if (posted_) finish_round();
+    if (end_ == plan_.size()) break;
+    post_round();
+    posted_ = true;
+  }
+  pending_.clear();
+  running_ = false;
+  return true;
+}
+
+template class Reduction<float>;
+template class Reduction<double>;
+
+}  // namespace petaflow

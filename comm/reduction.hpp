@@ -1,0 +1,76 @@
+// All-reduces that go on while a rank computes: the steps of a plan, taken whenever somebody asks how far they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/reduction_plan.hpp"
+#include "comm/transport.hpp"
+
+namespace petaflow {
+
+/// What numbers of f32 are between ranks.  Sums are made in f32; every number is rounded once for each message.
+enum class Wire : std::uint8_t { kF32, kBf16, kFp16 };
+
+/// A way of summing a vector of f32 over ranks.
+struct ReductionImpl {
+  const char* name;
+  /// Empty where it can do it, otherwise the reason in a few words.
+  std::string (*why_not)(const Transport& transport, Wire wire);
+  /// Null: the medium's own operation.
+  ReductionPlan (*plan)(const Transport& transport, std::int64_t elements);
+};
+
+/// mpi, ring, doubling, halving, two_level; "tree" is made by tree_plan() for shards of its own.
+std::span<const ReductionImpl* const> reduction_impls();
+/// The one of that name; nullptr: there is none.
+const ReductionImpl* find_reduction(const std::string& name);
+
+/// One all-reduce, done again and again; memory is kept.  T: float or double.
+template <class T>
+class Reduction {
+ public:
+  /// Of a plan.
+  /// @param tag  no other operation between these ranks that is under way has it
+  Reduction(Transport& transport, const ReductionPlan& plan, int tag, ReduceOp operation = ReduceOp::kSum,
+            Wire wire = Wire::kF32);
+  /// The medium's own, of one piece.
+  Reduction(Transport& transport, std::int64_t elements, ReduceOp operation = ReduceOp::kSum);
+
+  /// Begins; the pieces, whole vectors, are not touched until advance() says that it is over: then piece 0 is the
+  /// result and the others hold anything.
+  void start(std::span<T* const> pieces);
+  /// Goes on as far as messages allow without waiting; whether it is over.
+  bool advance();
+
+ private:
+  struct Pending {
+    Transport::Message message;
+    std::size_t step;
+    std::size_t offset;  // in staging_, of what is received there
+  };
+  void post_round();
+  void finish_round();
+  std::byte* stage(std::size_t bytes);
+  std::size_t wire_bytes(const Step& step) const;
+
+  Transport& transport_;
+  ReductionPlan plan_;
+  int tag_ = 0;
+  ReduceOp operation_;
+  Wire wire_ = Wire::kF32;
+  bool native_ = false;
+  std::size_t elements_ = 0;  // of the medium's own
+  std::vector<T*> pieces_;
+  std::size_t begin_ = 0, end_ = 0;  // steps of the running round
+  bool posted_ = false, running_ = false;
+  std::vector<Pending> pending_;
+  std::vector<std::byte> staging_;
+  std::size_t staged_ = 0;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,302 @@
+#include "comm/reduction_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+namespace {
+
+using Kind = Step::Kind;
+
+/// Steps of one rank in the making; empty slices give none.
+class Builder {
+ public:
+  void add(Kind kind, const Slice& slice, int peer, int piece = 0, int other = 0) {
+    if (slice.size() > 0) steps_.push_back({kind, round_, peer, piece, other, slice});
+  }
+  void next_round() { ++round_; }
+  ReductionPlan take() { return std::move(steps_); }
+
+ private:
+  ReductionPlan steps_;
+  int round_ = 0;
+};
+
+int log2_up(int n) { return n <= 1 ? 0 : std::bit_width(static_cast<unsigned>(n - 1)); }
+
+/// Where a node of the tree is while it is summed: on which rank, in which of its pieces.
+struct Place {
+  int rank = -1, piece = 0;
+  bool operator==(const Place&) const = default;
+};
+
+/// A message of the tree, which goes back the same way with the sum.
+struct Merge {
+  Place from, to;
+  Slice slice;
+};
+
+/// All messages and additions of the tree, on all ranks, level by level.
+struct TreeSteps {
+  struct Addition {
+    int rank = 0, piece = 0, other = 0;
+    Slice slice;
+  };
+  struct Level {
+    std::vector<Merge> merges;
+    std::vector<Addition> additions;
+  };
+  std::vector<Level> levels;
+  std::vector<std::pair<Place, Slice>> roots;
+};
+
+/// Adds a message to those of a level; neighbouring slices that go the same way are one.
+void add_merge(std::vector<Merge>& merges, std::size_t first, const Place& from, const Place& to, const Slice& slice) {
+  for (std::size_t i = merges.size(); i-- > first;) {
+    Merge& merge = merges[i];
+    if (merge.from == from && merge.to == to && merge.slice.end == slice.begin) {
+      merge.slice.end = slice.end;
+      return;
+    }
+  }
+  merges.push_back({from, to, slice});
+}
+
+TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) {
+  const int count = shards.back().end, levels = log2_up(count);
+  // The nodes of a level by their first shard, slice by slice; empty inside of a rank's own nodes.
+  std::vector<std::vector<Place>> nodes(static_cast<std::size_t>(count));
+  int active = 0, deepest = levels;  // ranks with shards; the lowest level with a merge between ranks
+  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+    const ShardRange& range = shards[rank];
+    if (range.count() > 0) ++active;
+    if (range.end < count) {  // the border to the next rank lies inside of a node of this level
+      deepest = std::min(deepest, std::countr_zero(static_cast<unsigned>(range.end)));
+    }
+  }
+  // Shorter slices than this cost more in messages than they save in additions.
+  constexpr std::int64_t kShortest = 256;
+  int bits = std::min(levels - deepest, log2_up(active));
+  while (bits > 0 && elements >> bits < kShortest) --bits;
+  const std::int64_t slices = std::int64_t{1} << bits;
+
+  // A rank's pieces are its largest own nodes, from left to right.
+  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
+    const std::vector<TreeNode> own = local_nodes(shards[rank]);
+    for (std::size_t piece = 0; piece < own.size(); ++piece) {
+      const int first = own[piece].number << own[piece].level;
+      nodes[static_cast<std::size_t>(first)].assign(static_cast<std::size_t>(slices),
+                                                    {static_cast<int>(rank), static_cast<int>(piece)});
+    }
+  }
+
+  TreeSteps steps;
+  steps.levels.resize(static_cast<std::size_t>(levels));
+  for (int l = 0; l < levels; ++l) {
+    TreeSteps::Level& level = steps.levels[static_cast<std::size_t>(l)];
+    for (int left = 0; left + (1 << l) < count; left += 2 << l) {
+      const int right = left + (1 << l);
+      std::vector<Place>&a = nodes[static_cast<std::size_t>(left)], &b = nodes[static_cast<std::size_t>(right)];
+      if (a.empty() || b.empty()) continue;
+      const std::size_t first_merge = level.merges.size();
+      for (std::int64_t s = 0; s < slices; ++s) {
+        const Slice slice = share_of({0, elements}, s, slices);
+        Place &pa = a[static_cast<std::size_t>(s)], pb = b[static_cast<std::size_t>(s)];
+        if (slice.size() == 0) continue;
+        if (pa.rank == pb.rank) {
+          if (pa.piece != pb.piece) level.additions.push_back({pa.rank, pa.piece, pb.piece, slice});
+          continue;
+        }
+        // Bit j of a slice's number, from the highest on, says which side receives at the j-th level that has merges
+        // between ranks: so what a rank receives at the first are neighbours, one message.
+        const int turn = l - deepest;
+        const bool right_receives = turn < bits && (s >> (bits - 1 - turn) & 1) != 0;
+        add_merge(level.merges, first_merge, right_receives ? pa : pb, right_receives ? pb : pa, slice);
+        if (right_receives) pa = pb;
+      }
+    }
+  }
+  for (std::int64_t s = 0; s < slices; ++s) {
+    steps.roots.emplace_back(nodes[0][static_cast<std::size_t>(s)], share_of({0, elements}, s, slices));
+  }
+  return steps;
+}
+
+/// The parts of a slice that lie in none of the others.
+std::vector<Slice> without(const Slice& all, std::span<const Slice> others) {
+  std::vector<Slice> parts = {all};
+  for (const Slice& other : others) {
+    std::vector<Slice> left;
+    for (const Slice& part : parts) {
+      if (part.begin < std::min(part.end, other.begin)) left.push_back({part.begin, std::min(part.end, other.begin)});
+      if (std::max(part.begin, other.end) < part.end) left.push_back({std::max(part.begin, other.end), part.end});
+    }
+    parts = std::move(left);
+  }
+  return parts;
+}
+
+/// The steps of one rank of the tree, whose ranks are members of a larger group.
+void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, std::span<const int> members,
+              const Slice& all) {
+  const TreeSteps tree = tree_steps(shards, all.size());
+  const auto shifted = [&](const Slice& slice) { return Slice{all.begin + slice.begin, all.begin + slice.end}; };
+  const auto member = [&](int index) { return members[static_cast<std::size_t>(index)]; };
+  for (const TreeSteps::Level& level : tree.levels) {
+    for (const Merge& merge : level.merges) {
+      const Slice slice = shifted(merge.slice);
+      if (merge.from.rank == rank) builder.add(Kind::kSend, slice, member(merge.to.rank), merge.from.piece);
+      if (merge.to.rank == rank) builder.add(Kind::kCombine, slice, member(merge.from.rank), merge.to.piece);
+    }
+    for (const TreeSteps::Addition& addition : level.additions) {
+      if (addition.rank == rank) {
+        builder.add(Kind::kAdd, shifted(addition.slice), member(rank), addition.piece, addition.other);
+      }
+    }
+    builder.next_round();
+  }
+  for (const auto& [place, slice] : tree.roots) {
+    if (place.rank == rank && place.piece != 0) builder.add(Kind::kCopy, shifted(slice), member(rank), 0, place.piece);
+  }
+  builder.next_round();
+  // Back from the highest level on.  A rank that gave several nodes of a slice away gets the sum once.
+  std::vector<std::vector<Slice>> received(shards.size());
+  for (std::size_t l = tree.levels.size(); l-- > 0;) {
+    for (const Merge& merge : tree.levels[l].merges) {
+      std::vector<Slice>& there = received[static_cast<std::size_t>(merge.from.rank)];
+      for (const Slice& missing : without(merge.slice, there)) {
+        there.push_back(missing);
+        if (merge.to.rank == rank) builder.add(Kind::kSend, shifted(missing), member(merge.from.rank));
+        if (merge.from.rank == rank) builder.add(Kind::kReceive, shifted(missing), member(merge.to.rank));
+      }
+    }
+    builder.next_round();
+  }
+  // A rank without shards gets the sum from the next one before it that has some.
+  int last = 0;
+  for (int r = 0; r < static_cast<int>(shards.size()); ++r) {
+    if (shards[static_cast<std::size_t>(r)].count() > 0) {
+      last = r;
+    } else {
+      if (rank == last) builder.add(Kind::kSend, all, member(r));
+      if (rank == r) builder.add(Kind::kReceive, all, member(last));
+    }
+  }
+  builder.next_round();
+}
+
+}  // namespace
+
+Slice share_of(const Slice& all, std::int64_t i, std::int64_t n) {
+  return {all.begin + all.size() * i / n, all.begin + all.size() * (i + 1) / n};
+}
+
+ShardRange shards_of(int rank, int ranks, int shards) {
+  const auto first = [&](std::int64_t r) { return static_cast<int>(r * shards / ranks); };
+  return {first(rank), first(rank + 1)};
+}
+
+ReductionPlan ring_plan(int rank, int ranks, std::int64_t elements) {
+  Builder builder;
+  const auto share = [&](int i) { return share_of({0, elements}, ((i % ranks) + ranks) % ranks, ranks); };
+  const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+  for (int round = 0; round < ranks - 1; ++round) {  // at the end share rank + 1 is summed here
+    builder.add(Kind::kSend, share(rank - round), next);
+    builder.add(Kind::kCombine, share(rank - round - 1), before);
+    builder.next_round();
+  }
+  for (int round = 0; round < ranks - 1; ++round) {
+    builder.add(Kind::kSend, share(rank + 1 - round), next);
+    builder.add(Kind::kReceive, share(rank - round), before);
+    builder.next_round();
+  }
+  return builder.take();
+}
+
+ReductionPlan doubling_plan(int rank, int ranks, std::int64_t elements) {
+  Builder builder;
+  const Slice all{0, elements};
+  const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks))), rest = ranks - power;
+  // Of the first 2 rest ranks each odd one gives its vector to the one before it and gets the sum from it.
+  const bool folded = rank < 2 * rest;
+  if (folded && rank % 2 == 1) {
+    builder.add(Kind::kSend, all, rank - 1);
+    builder.next_round();
+    builder.add(Kind::kReceive, all, rank - 1);
+    return builder.take();
+  }
+  if (folded) {
+    builder.add(Kind::kCombine, all, rank + 1);
+    builder.next_round();
+  }
+  const int number = folded ? rank / 2 : rank - rest;
+  for (int distance = 1; distance < power; distance *= 2) {
+    const int other = number ^ distance, peer = other < rest ? 2 * other : other + rest;
+    builder.add(Kind::kSend, all, peer);
+    builder.add(Kind::kCombine, all, peer);
+    builder.next_round();
+  }
+  if (rest > 0) builder.add(folded ? Kind::kSend : Kind::kRound, all, rank + 1);
+  return builder.take();
+}
+
+std::vector<TreeNode> local_nodes(const ShardRange& mine) {
+  std::vector<TreeNode> nodes;
+  for (int s = mine.begin; s < mine.end; ++s) {
+    nodes.push_back({0, s});
+    while (nodes.size() > 1) {
+      const TreeNode &right = nodes.back(), &left = nodes[nodes.size() - 2];
+      if (right.number % 2 == 0 || left.level != right.level || left.number != right.number - 1) break;
+      nodes.pop_back();
+      nodes.back() = {left.level + 1, left.number / 2};
+    }
+  }
+  return nodes;
+}
+
+ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64_t elements) {
+  std::vector<int> members(shards.size());
+  for (std::size_t r = 0; r < members.size(); ++r) members[r] = static_cast<int>(r);
+  Builder builder;
+  add_tree(builder, rank, shards, members, {0, elements});
+  return builder.take();
+}
+
+ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements) {
+  const int mine = nodes[static_cast<std::size_t>(rank)], count = *std::ranges::max_element(nodes) + 1;
+  std::vector<std::vector<int>> ranks(static_cast<std::size_t>(count));
+  for (std::size_t r = 0; r < nodes.size(); ++r) {
+    ranks[static_cast<std::size_t>(nodes[r])].push_back(static_cast<int>(r));
+  }
+  const std::vector<int>& here = ranks[static_cast<std::size_t>(mine)];
+  const int local = static_cast<int>(std::ranges::find(here, rank) - here.begin()), all = static_cast<int>(here.size());
+  const auto share = [&](int i) { return share_of({0, elements}, i, all); };
+
+  Builder builder;
+  for (int distance = 1; distance < all; ++distance) {
+    const int to = (local + distance) % all, from = (local + all - distance) % all;
+    builder.add(Kind::kSend, share(to), here[static_cast<std::size_t>(to)]);
+    builder.add(Kind::kCombine, share(local), here[static_cast<std::size_t>(from)]);
+  }
+  builder.next_round();
+  std::vector<int> members;  // with the same number on their nodes
+  std::vector<ShardRange> shards;
+  for (int node = 0; node < count; ++node) {
+    PETAFLOW_REQUIRE(static_cast<int>(ranks[static_cast<std::size_t>(node)].size()) == all,
+                     "node {} has {} ranks, not {}", node, ranks[static_cast<std::size_t>(node)].size(), all);
+    members.push_back(ranks[static_cast<std::size_t>(node)][static_cast<std::size_t>(local)]);
+    shards.push_back({node, node + 1});
+  }
+  add_tree(builder, mine, shards, members, share(local));
+  for (int distance = 1; distance < all; ++distance) {
+    const int to = (local + distance) % all, from = (local + all - distance) % all;
+    builder.add(Kind::kSend, share(local), here[static_cast<std::size_t>(to)]);
+    builder.add(Kind::kReceive, share(from), here[static_cast<std::size_t>(from)]);
+  }
+  return builder.take();
+}
+
+}  // namespace petaflow

@@ -1,0 +1,97 @@
+// allreduce: the time of a sum over ranks by every reduction of the list, beside MPI's own.
+//   mpirun -n 2 build/host/bin/allreduce --to 64e6
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "base/error.hpp"
+#include "comm/communicator.hpp"
+#include "comm/reduction.hpp"
+
+namespace petaflow::perf {
+namespace {
+
+struct Sizes {
+  double from = 1e3, to = 256e6;  // bytes
+  double seconds = 0.2;           // of each figure
+};
+
+/// Median seconds of a sum, of the slowest rank.
+double seconds_of_sum(Communicator& comm, const ReductionImpl& impl, std::vector<float>& values, double seconds) {
+  Transport& transport = comm.transport();
+  const auto elements = static_cast<std::int64_t>(values.size());
+  Reduction<float> sum = impl.plan == nullptr ? Reduction<float>(transport, elements)
+                                              : Reduction<float>(transport, impl.plan(transport, elements), 1);
+  std::vector<double> times;
+  double spent = 0;
+  for (int time = 0; time < 3 || spent < seconds; ++time) {
+    comm.barrier();
+    const double start = transport.now_s();
+    sum.start(std::array{values.data()});
+    transport.wait([&] { return sum.advance(); }, "all-reduce");
+    double took = transport.now_s() - start;
+    comm.all_reduce_max(std::span(&took, 1));
+    spent += took;
+    if (time > 0) times.push_back(took);  // the first finds memory that was never touched
+    std::ranges::fill(values, 1.0F);
+  }
+  std::ranges::sort(times);
+  return times[times.size() / 2];
+}
+
+void run(Communicator& comm, const Sizes& sizes) {
+  const auto say = [&](const std::string& text) {
+    if (comm.rank() == 0) std::printf("%s\n", text.c_str()), std::fflush(stdout);
+  };
+  say(fmt::format("{} ranks, {} on this node, {}: milliseconds, and times as fast as MPI's own", comm.size(),
+                  comm.node_size(), comm.name() == "mpi" ? mpi_library() : comm.name()));
+  std::vector<const ReductionImpl*> impls;
+  std::string head = fmt::format("{:>12}", "bytes");
+  for (const ReductionImpl* impl : reduction_impls()) {
+    const std::string reason = impl->why_not(comm.transport(), Wire::kF32);
+    if (!reason.empty()) {
+      say(fmt::format("{} is left out: {}", impl->name, reason));
+      continue;
+    }
+    impls.push_back(impl);
+    head += fmt::format("{:>20}", impl->name);
+  }
+  say(head);
+  for (double bytes = sizes.from; bytes <= sizes.to * 1.001; bytes *= 4) {
+    std::vector<float> values(static_cast<std::size_t>(bytes / sizeof(float)), 1.0F);
+    std::string line = fmt::format("{:>12}", values.size() * sizeof(float));
+    double mpi = 0;
+    for (const ReductionImpl* impl : impls) {
+      const double s = seconds_of_sum(comm, *impl, values, sizes.seconds);
+      if (impl->plan == nullptr) mpi = s;
+      line += fmt::format("{:>12.4f}{:>8}", 1e3 * s, mpi > 0 ? fmt::format("{:.2f}", mpi / s) : "");
+    }
+    say(line);
+  }
+}
+
+}  // namespace
+}  // namespace petaflow::perf
+
+int main(int argc, char** argv) {
+  using namespace petaflow;
+  perf::Sizes sizes;
+  CLI::App program("Times sums over ranks by every reduction of the list, beside MPI's own.");
+  program.add_option("--from", sizes.from, "smallest vector, bytes")->capture_default_str();
+  program.add_option("--to", sizes.to, "largest vector, bytes; sizes grow by 4")->capture_default_str();
+  program.add_option("--time", sizes.seconds, "seconds for each figure, at least three sums")->capture_default_str();
+  CLI11_PARSE(program, argc, argv);
+  try {
+    const MpiSession mpi(&argc, &argv);
+    perf::run(*make_communicator(), sizes);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "allreduce: %s\n", error.what());
+    return error.kind() == ErrorKind::kUser ? 1 : 2;
+  }
+  return 0;
+}

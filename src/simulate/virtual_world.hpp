@@ -1,0 +1,53 @@
+// The ranks of a run as fibers of one process, on virtual time: the same communication code as under MPI, in an order
+// of events that a seed decides.  A rank's own computation takes no time but what it says by Transport::work().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "comm/transport.hpp"
+
+namespace petaflow {
+
+/// Times of messages.
+class NetworkModel {
+ public:
+  virtual ~NetworkModel() = default;
+  /// When a message that leaves rank `from` at start_s has arrived at rank `to`.
+  virtual double arrival_s(int from, int to, std::size_t bytes, double start_s) = 0;
+};
+
+struct VirtualOptions {
+  std::size_t eager_bytes = 4096;  // a send up to this size is over at once; of a larger one its receive must be posted
+  int ranks_per_node = 1;
+  std::uint64_t seed = 0;                // order of events at the same time
+  std::size_t stack_bytes = 256 * 1024;  // of a rank
+};
+
+class VirtualWorld {
+ public:
+  /// @param network  must outlive the world
+  VirtualWorld(int ranks, NetworkModel& network, const VirtualOptions& options);
+  ~VirtualWorld();
+  VirtualWorld(const VirtualWorld&) = delete;
+  VirtualWorld& operator=(const VirtualWorld&) = delete;
+
+  /// Calls rank_main on each rank, until all have returned.  Throws the first exception of any of them, or a failure
+  /// that names who waits where all wait for messages that nobody sends.
+  void run(const std::function<void(std::unique_ptr<Transport>)>& rank_main);
+
+  double now_s() const;
+  /// Messages that have been sent, and never received: 0 after a run where every send has its receive.
+  std::int64_t messages_left() const;
+  /// The most bytes at any time of messages to one rank that had come before their receive was posted.
+  std::size_t most_unexpected_bytes() const;
+
+ private:
+  friend class VirtualTransport;
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace petaflow
