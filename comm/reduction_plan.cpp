@@ -70,8 +70,7 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) 
   // The nodes of a level by their first shard, slice by slice; empty inside of a rank's own nodes.
   std::vector<std::vector<Place>> nodes(static_cast<std::size_t>(count));
   int active = 0, deepest = levels;  // ranks with shards; the lowest level with a merge between ranks
-  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-    const ShardRange& range = shards[rank];
+  for (const ShardRange& range : shards) {
     if (range.count() > 0) ++active;
     if (range.end < count) {  // the border to the next rank lies inside of a node of this level
       deepest = std::min(deepest, std::countr_zero(static_cast<unsigned>(range.end)));
