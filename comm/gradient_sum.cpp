@@ -14,7 +14,7 @@ const ReductionImpl& choose(const std::string& name, const Transport& transport,
     const ReductionImpl* impl = find_reduction(name);
     PETAFLOW_REQUIRE(impl != nullptr, "no reduction is called {}", name);
     if (const std::string reason = impl->why_not(transport, wire); !reason.empty()) {
-      user_error("comm.reduction = {} cannot be used here: {}", name, reason);
+      user_error("comm.reduction = \"{}\" cannot be used here: {}", name, reason);
     }
     return *impl;
   }

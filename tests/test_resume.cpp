@@ -137,6 +137,19 @@ TEST_F(Resume, TheNumberOfRanksMayChange) {
   expect_same_end("part");
 }
 
+TEST_F(Resume, GradientsThatAreStillToBeUsedAreKept) {
+  ASSERT_EQ(run(training("whole", "update.lag=2")).code, 0);
+  ASSERT_EQ(run(training("part", "update.lag=2 run.wall_time=0.001")).code, 3);
+  const Outcome other = run(training("part", "update.lag=1") + " --resume");
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("keeps 2 gradients still to be used; go on with update.lag = 2"), std::string::npos)
+      << other.err;
+  const Outcome rest = run(training("part", "update.lag=2") + " --resume", 2);
+  EXPECT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find("and used 2 steps later (update.lag)"), std::string::npos) << rest.out;
+  expect_same_end("part");
+}
+
 /// In f32 and bf16.
 class ResumeInPrecision : public Resume, public testing::WithParamInterface<std::string> {
  protected:

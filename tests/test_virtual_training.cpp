@@ -91,7 +91,7 @@ TEST(VirtualRanks, AReductionThatCannotBeUsedIsRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
     EXPECT_STREQ(error.what(),
-                 "comm.reduction = ring cannot be used here: it would round every sum once for each rank");
+                 "comm.reduction = \"ring\" cannot be used here: it would round every sum once for each rank");
   }
 }
 

@@ -26,7 +26,7 @@ bool changes_what_is_learnt(const std::string& option) {
                                                  "data.cache_gb", "data.validation", "data.test",
                                                  "data.source"};
   if (harmless.contains(option)) return false;
-  return option == "precision" || option == "kernels.f32" || option.starts_with("data.") ||
+  return option == "precision" || option == "kernels.f32" || option == "comm.wire" || option.starts_with("data.") ||
          option.starts_with("model.") || option.starts_with("augment.");
 }
 

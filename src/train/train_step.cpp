@@ -351,8 +351,8 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays
   }
   const auto wanted = static_cast<std::size_t>(step_ - first_lagged());
   const auto other_lag = [&] {
-    user_error("{} is of a run with another update.lag: it keeps {}", path,
-               format_count(std::ssize(lagged), "gradient"));
+    user_error("{} keeps {} still to be used; go on with update.lag = {}", path,
+               format_count(std::ssize(lagged), "gradient"), lagged.size());
   };
   if (lagged.size() != wanted) other_lag();
   for (std::int64_t i = 0; i < std::ssize(lagged); ++i) {
