@@ -220,19 +220,9 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
     flight.exchange->end_pass();
   }
-  const std::int64_t samples = flight.samples;
-  {
-    const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
-    const std::span<double, 3> counts = std::span(flight.parts).last<3>();
-    const StopRequest request = stop_request();
-    flight.error = error_;
-    counts[0] = error_ || !std::isfinite(flight.mine) ? 1 : 0;
-    counts[1] = request == StopRequest::kSignal ? 1 : 0;
-    counts[2] = request == StopRequest::kWallTime ? 1 : 0;
-    if (comm_.size() > 1) flight.agreement->start(std::array{flight.parts.data()});
-  }
+  start_agreement(flight);
   step_ += 1;
-  if (step_ <= lag) return {std::nullopt, samples, StopRequest::kNone};
+  if (step_ <= lag) return {std::nullopt, flight.samples, StopRequest::kNone};
 
   Flight& due = flight_of(step_ - 1 - lag);
   const auto update = [&](std::int64_t begin, std::int64_t end) {
@@ -261,13 +251,24 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   const std::span<const double, 3> counts = std::span(std::as_const(due.parts)).last<3>();
   StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
   if (counts[1] > 0) stop = StopRequest::kSignal;
-  return {loss_of(due), samples, stop};
+  return {loss_of(due), flight.samples, stop};
 }
 
 double TrainStep::loss_of(const Flight& flight) const {
   double sum = 0;
   for (std::int64_t part = 0; part < share_.parts; ++part) sum += flight.parts[static_cast<std::size_t>(part)];
   return sum / static_cast<double>(flight.samples);
+}
+
+// Starts telling the other ranks how this one fared; a few numbers, whose start is not worth a stopwatch.
+void TrainStep::start_agreement(Flight& flight) {
+  const std::span<double, 3> counts = std::span(flight.parts).last<3>();
+  const StopRequest request = stop_request();
+  flight.error = error_;
+  counts[0] = error_ || !std::isfinite(flight.mine) ? 1 : 0;
+  counts[1] = request == StopRequest::kSignal ? 1 : 0;
+  counts[2] = request == StopRequest::kWallTime ? 1 : 0;
+  if (comm_.size() > 1) flight.agreement->start(std::array{flight.parts.data()});
 }
 
 // All ranks know then whether the gradient may be used.  Where it may not, sums that are under way end nevertheless.

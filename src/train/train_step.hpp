@@ -118,6 +118,7 @@ class TrainStep {
   double run_pass(Flight& flight, const Batch& batch, std::int64_t pass, StepState state);
   void sum_over_ranks(std::span<double> values);
   void finish_rank_sums(Flight& flight);
+  void start_agreement(Flight& flight);
   void agree_on(Flight& flight);
   double loss_of(const Flight& flight) const;
 
