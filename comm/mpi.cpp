@@ -38,6 +38,10 @@ class MpiTransport final : public Transport {
     check_mpi(MPI_Comm_set_errhandler(comm_.get(), MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank");
     check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size");
+    // How many messages are under way at a time depends on the others: room for all of a step, so that none allocates.
+    constexpr std::size_t kUsual = 1024;
+    requests_.reserve(kUsual);
+    free_.reserve(kUsual);
     find_nodes();
     watch_ = std::make_unique<HangWatch>(comm_.get());
   }

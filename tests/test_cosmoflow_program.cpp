@@ -373,7 +373,7 @@ TEST_F(CosmoflowProgram, LearnsPublishedRecordsByHeart) {
          "loss = \"mse\"\n[train]\nepochs = 30\nbatch = 2\nvalidate_epochs = 3\n"
          "[optimizer]\nname = \"adam\"\nlr = 2e-3\n[schedule]\nname = \"cosine\"\n"
          "[stop]\ntarget = 0.01\n[evaluate]\nbaseline_samples = 0\n";
-  const Outcome train = run("train real.toml");
+  const Outcome train = run("train real.toml", 1, "timeout 300");  // 40 s on an idle machine
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_NE(train.out.find("target 0.01 reached"), std::string::npos) << train.out;
   for (const char* files : {"*.tfrecord", "*.hdf5"}) {

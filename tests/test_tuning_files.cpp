@@ -164,7 +164,8 @@ TEST_F(TuningProgram, KeepsItsChoicesForLaterRunsAndShowsThem) {
   EXPECT_EQ(count(train.out, "(timed now)"), 8U) << train.out;  // of three layers, the first without backward data
   EXPECT_HOLDS(train.out, "conv1 backward_weights: ");
   EXPECT_HOLDS(train.out, "kept in " + cache());
-  EXPECT_EQ(train.err.find("warning: "), std::string::npos) << train.err;  // MPI may have its own words
+  // None but that the machine is busy, which it may be; MPI may have its own words.
+  EXPECT_EQ(count(train.err, "warning: "), count(train.err, "warning: the machine was busy")) << train.err;
   const nlohmann::json kept = nlohmann::json::parse(text_of(folder_ / "runs/small/tuning.json"));
   EXPECT_EQ(kept["machines"].begin()->size(), 8U);
 
