@@ -1,6 +1,7 @@
 #include "comm/gradient_sum.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.hpp"
@@ -29,7 +30,10 @@ const ReductionImpl& choose(const std::string& name, const Transport& transport,
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
     : comm_(comm), overlap_(options.overlap), passes_{Pass{}} {
   cut(ends, options.bucket);
+  PETAFLOW_REQUIRE(!options.owners, "owners without shards");
+  own_ = buckets_;
   for (const Slice& bucket : buckets_) {
+    own_end_.push_back(own_end_.size() + 1);
     const ReductionImpl& impl = choose(options.reduction, comm.transport(), options.wire, bucket.size());
     names_.emplace_back(impl.name);
     sums_.push_back(impl.plan == nullptr ? std::make_unique<Reduction<float>>(comm.transport(), bucket.size())
@@ -42,16 +46,33 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
                          std::span<const ShardRange> shards)
     : comm_(comm), overlap_(options.overlap) {
-  PETAFLOW_REQUIRE(options.reduction == "auto" || options.reduction == "tree", "{} has no fixed order",
-                   options.reduction);
+  PETAFLOW_REQUIRE(
+      options.reduction == "auto" || options.reduction == "tree" || (options.owners && options.reduction == "halving"),
+      "{} has no fixed order", options.reduction);
   PETAFLOW_REQUIRE(static_cast<int>(shards.size()) == comm.size() && shards[0].count() > 0,
                    "{} ranges of shards for {} ranks", shards.size(), comm.size());
   cut(ends, options.bucket);
   plan_passes(shards[static_cast<std::size_t>(comm.rank())], ends.back());
+  const auto add = [&](const ReductionPlan& plan, Wire wire) {
+    return std::make_unique<Reduction<float>>(comm.transport(), plan, comm.new_tag(), ReduceOp::kSum, wire);
+  };
   for (const Slice& bucket : buckets_) {
-    names_.emplace_back("tree");
-    sums_.push_back(std::make_unique<Reduction<float>>(comm.transport(), tree_plan(comm.rank(), shards, bucket.size()),
-                                                       comm.new_tag(), ReduceOp::kSum, options.wire));
+    if (!options.owners) {
+      names_.emplace_back("tree");
+      own_.push_back(bucket);
+      sums_.push_back(add(tree_plan(comm.rank(), shards, bucket.size()), options.wire));
+    } else {
+      std::vector<std::int64_t> cuts;
+      for (const std::int64_t cut : options.cuts) {
+        if (bucket.begin <= cut && cut < bucket.end) cuts.push_back(cut - bucket.begin);
+      }
+      const OwnerPlans plans = owner_plans(comm.rank(), shards, bucket.size(), cuts);
+      names_.emplace_back("tree, each slice to its owner");
+      for (const Slice& slice : plans.own) own_.push_back({bucket.begin + slice.begin, bucket.begin + slice.end});
+      sums_.push_back(add(plans.sum, options.wire));
+      spreads_.push_back(add(plans.spread, Wire::kF32));
+    }
+    own_end_.push_back(own_.size());
   }
 }
 
@@ -102,7 +123,7 @@ std::string GradientSum::describe() const {
 
 void GradientSum::begin(float* buffer) {
   buffer_ = buffer;
-  pass_ = taken_ = started_ = over_ = 0;
+  pass_ = taken_ = started_ = over_ = spread_ = 0;
 }
 
 // Adds a bucket of the running pass to what is there.
@@ -153,20 +174,46 @@ bool GradientSum::advance() {
     const bool is_over = sums_[i]->advance();
     if (i == over_) first_is_over = is_over;
   }
+  for (std::size_t i = 0; i < spread_; ++i) spreads_[i]->advance();
   return first_is_over;
 }
 
-void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed) {
+void GradientSum::start_spread(std::size_t bucket, float* values) {
+  spreads_[bucket]->start(std::array{values + buckets_[bucket].begin});
+  spread_ = bucket + 1;
+}
+
+void GradientSum::finish_spreads() {
+  comm_.transport().wait(
+      [this] {
+        bool over = true;
+        for (std::size_t i = 0; i < spread_; ++i) over = spreads_[i]->advance() && over;
+        return over;
+      },
+      "all-gather");
+}
+
+void GradientSum::spread(float* values) {
+  comm_.transport().begin_collective();
+  for (std::size_t bucket = 0; bucket < spreads_.size(); ++bucket) start_spread(bucket, values);
+  finish_spreads();
+}
+
+void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values) {
   if (passes_.empty()) ready_from(0);  // this rank has no shard
   Transport& transport = comm_.transport();
   transport.begin_collective();
   for (; over_ < buckets_.size(); ++over_) {
-    const Slice& bucket = buckets_[over_];
     if (!advance()) transport.wait([this] { return advance(); }, "all-reduce");
-    if (!memory_.empty())
-      std::copy(memory_[0].get() + bucket.begin, memory_[0].get() + bucket.end, buffer_ + bucket.begin);
-    summed(bucket.begin, bucket.end);
+    for (std::size_t i = over_ == 0 ? 0 : own_end_[over_ - 1]; i < own_end_[over_]; ++i) {
+      const Slice& slice = own_[i];
+      if (!memory_.empty())
+        std::copy(memory_[0].get() + slice.begin, memory_[0].get() + slice.end, buffer_ + slice.begin);
+      summed(slice.begin, slice.end);
+    }
+    if (values != nullptr && !spreads_.empty()) start_spread(over_, values);
   }
+  if (spread_ > 0) finish_spreads();
 }
 
 }  // namespace petaflow

@@ -1,6 +1,7 @@
 // The sum of a flat gradient over passes and ranks, sent in buckets while the backward pass still works on earlier
-// layers.
-// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.
+// layers: to all ranks, or each slice to one rank that owns it.
+// Sources: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
+// section 3.2; Rajbhandari et al., "ZeRO", SC20, section 5 (owners).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ struct GradientSumOptions {
   std::string reduction = "auto";  // name of a ReductionImpl; in a fixed order "auto" or "tree"
   Wire wire = Wire::kF32;
   bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the last pass
+  bool owners = false;  // the sum of a slice goes to its owner alone; the order is that of a tree
+  std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
 };
 
 /// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
@@ -29,7 +32,7 @@ class GradientSum {
   /// In any order: each rank has one pass.
   /// @param ends  where arrays end in the flat buffer, rising; a bucket ends at one of them
   GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options);
-  /// In a fixed order, that of tree_plan(): every pass is a shard.
+  /// In a fixed order, that of tree_plan(): every pass is a shard.  The only one for owners.
   /// @param shards  of all ranks
   GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
               std::span<const ShardRange> shards);
@@ -44,8 +47,16 @@ class GradientSum {
   /// Lets all sums move on; whether the first that was not waited for yet is over.
   bool advance();
   /// After the last pass.  Bucket by bucket, in the order in which they are sent: waits until
-  /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.
-  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed);
+  /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.  With owners
+  /// [begin, end) are the slices of own(), after which the bucket of `values` begins to go from owners to all, and all
+  /// of it is there at the end.
+  /// @param values  as long as the buffer; null: nothing goes to all
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values = nullptr);
+  /// With owners: all values from their owners to all ranks.  Collective.
+  void spread(float* values);
+
+  /// Slices whose sum this rank gets, bucket by bucket; everything where there are no owners.
+  const std::vector<Slice>& own() const { return own_; }
 
   /// Buckets in the order in which they are sent.
   const std::vector<Slice>& buckets() const { return buckets_; }
@@ -63,12 +74,17 @@ class GradientSum {
   void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
   void plan_passes(const ShardRange& mine, std::int64_t elements);
   void take_pass(const Slice& bucket);
+  void start_spread(std::size_t bucket, float* values);
+  void finish_spreads();
 
   Communicator& comm_;
   bool overlap_;
   std::vector<Slice> buckets_;
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Reduction<float>>> sums_;  // of each bucket
+  std::vector<std::unique_ptr<Reduction<float>>> sums_;     // of each bucket
+  std::vector<std::unique_ptr<Reduction<float>>> spreads_;  // likewise, from its owners to all; empty: there are none
+  std::vector<Slice> own_;
+  std::vector<std::size_t> own_end_;  // of each bucket: its slices end there in own_
   std::vector<Pass> passes_;
   std::vector<std::unique_ptr<float[]>> memory_;  // of pieces; none where the only one is the buffer
   std::vector<float*> pieces_;                    // of the bucket that is started
@@ -77,6 +93,7 @@ class GradientSum {
   std::size_t pass_ = 0;
   std::size_t taken_ = 0;               // buckets of the running pass
   std::size_t started_ = 0, over_ = 0;  // sums
+  std::size_t spread_ = 0;              // spreads that were started
 };
 
 }  // namespace petaflow

@@ -65,7 +65,9 @@ void add_merge(std::vector<Merge>& merges, std::size_t first, const Place& from,
   merges.push_back({from, to, slice});
 }
 
-TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) {
+/// @param cuts  as in owner_plans()
+TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements,
+                     std::span<const std::int64_t> cuts = {}) {
   const int count = shards.back().end, levels = log2_up(count);
   // The nodes of a level by their first shard, slice by slice; empty inside of a rank's own nodes.
   std::vector<std::vector<Place>> nodes(static_cast<std::size_t>(count));
@@ -81,6 +83,13 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) 
   int bits = std::min(levels - deepest, log2_up(active));
   while (bits > 0 && elements >> bits < kShortest) --bits;
   const std::int64_t slices = std::int64_t{1} << bits;
+  const auto border = [&](std::int64_t s) {
+    const std::int64_t even = elements * s / slices;
+    if (cuts.empty() || s == slices) return even;
+    const auto next = std::ranges::lower_bound(cuts, even);
+    return next == cuts.end() ? elements : std::min(*next, elements);
+  };
+  const auto slice_at = [&](std::int64_t s) { return Slice{border(s), border(s + 1)}; };
 
   // A rank's pieces are its largest own nodes, from left to right.
   for (std::size_t rank = 0; rank < shards.size(); ++rank) {
@@ -102,7 +111,7 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) 
       if (a.empty() || b.empty()) continue;
       const std::size_t first_merge = level.merges.size();
       for (std::int64_t s = 0; s < slices; ++s) {
-        const Slice slice = share_of({0, elements}, s, slices);
+        const Slice slice = slice_at(s);
         Place &pa = a[static_cast<std::size_t>(s)], pb = b[static_cast<std::size_t>(s)];
         if (slice.size() == 0) continue;
         if (pa.rank == pb.rank) {
@@ -119,7 +128,7 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements) 
     }
   }
   for (std::int64_t s = 0; s < slices; ++s) {
-    steps.roots.emplace_back(nodes[0][static_cast<std::size_t>(s)], share_of({0, elements}, s, slices));
+    steps.roots.emplace_back(nodes[0][static_cast<std::size_t>(s)], slice_at(s));
   }
   return steps;
 }
@@ -138,38 +147,50 @@ std::vector<Slice> without(const Slice& all, std::span<const Slice> others) {
   return parts;
 }
 
-/// The steps of one rank of the tree, whose ranks are members of a larger group.
-void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, std::span<const int> members,
-              const Slice& all) {
-  const TreeSteps tree = tree_steps(shards, all.size());
-  const auto shifted = [&](const Slice& slice) { return Slice{all.begin + slice.begin, all.begin + slice.end}; };
-  const auto member = [&](int index) { return members[static_cast<std::size_t>(index)]; };
+/// Ranks of a tree that are members of a larger group, and the part of the vector that they sum.
+struct TreeGroup {
+  std::span<const int> members;
+  Slice all;
+
+  int member(int index) const { return members[static_cast<std::size_t>(index)]; }
+  Slice shifted(const Slice& slice) const { return {all.begin + slice.begin, all.begin + slice.end}; }
+};
+
+/// The steps of one rank up the tree, after which piece 0 of the roots holds the sum.
+void add_sum(Builder& builder, int rank, const TreeSteps& tree, const TreeGroup& group) {
   for (const TreeSteps::Level& level : tree.levels) {
     for (const Merge& merge : level.merges) {
-      const Slice slice = shifted(merge.slice);
-      if (merge.from.rank == rank) builder.add(Kind::kSend, slice, member(merge.to.rank), merge.from.piece);
-      if (merge.to.rank == rank) builder.add(Kind::kCombine, slice, member(merge.from.rank), merge.to.piece);
+      const Slice slice = group.shifted(merge.slice);
+      if (merge.from.rank == rank) builder.add(Kind::kSend, slice, group.member(merge.to.rank), merge.from.piece);
+      if (merge.to.rank == rank) builder.add(Kind::kCombine, slice, group.member(merge.from.rank), merge.to.piece);
     }
     for (const TreeSteps::Addition& addition : level.additions) {
       if (addition.rank == rank) {
-        builder.add(Kind::kAdd, shifted(addition.slice), member(rank), addition.piece, addition.other);
+        builder.add(Kind::kAdd, group.shifted(addition.slice), group.member(rank), addition.piece, addition.other);
       }
     }
     builder.next_round();
   }
   for (const auto& [place, slice] : tree.roots) {
-    if (place.rank == rank && place.piece != 0) builder.add(Kind::kCopy, shifted(slice), member(rank), 0, place.piece);
+    if (place.rank == rank && place.piece != 0) {
+      builder.add(Kind::kCopy, group.shifted(slice), group.member(rank), 0, place.piece);
+    }
   }
   builder.next_round();
-  // Back from the highest level on.  A rank that gave several nodes of a slice away gets the sum once.
+}
+
+/// Back from the roots, from the highest level on.  A rank that gave several nodes of a slice away gets the sum once.
+void add_spread(Builder& builder, int rank, const TreeSteps& tree, std::span<const ShardRange> shards,
+                const TreeGroup& group) {
   std::vector<std::vector<Slice>> received(shards.size());
   for (std::size_t l = tree.levels.size(); l-- > 0;) {
     for (const Merge& merge : tree.levels[l].merges) {
       std::vector<Slice>& there = received[static_cast<std::size_t>(merge.from.rank)];
       for (const Slice& missing : without(merge.slice, there)) {
         there.push_back(missing);
-        if (merge.to.rank == rank) builder.add(Kind::kSend, shifted(missing), member(merge.from.rank));
-        if (merge.from.rank == rank) builder.add(Kind::kReceive, shifted(missing), member(merge.to.rank));
+        const Slice slice = group.shifted(missing);
+        if (merge.to.rank == rank) builder.add(Kind::kSend, slice, group.member(merge.from.rank));
+        if (merge.from.rank == rank) builder.add(Kind::kReceive, slice, group.member(merge.to.rank));
       }
     }
     builder.next_round();
@@ -180,11 +201,25 @@ void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, st
     if (shards[static_cast<std::size_t>(r)].count() > 0) {
       last = r;
     } else {
-      if (rank == last) builder.add(Kind::kSend, all, member(r));
-      if (rank == r) builder.add(Kind::kReceive, all, member(last));
+      if (rank == last) builder.add(Kind::kSend, group.all, group.member(r));
+      if (rank == r) builder.add(Kind::kReceive, group.all, group.member(last));
     }
   }
   builder.next_round();
+}
+
+/// All steps of one rank of the tree.
+void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, const TreeGroup& group) {
+  const TreeSteps tree = tree_steps(shards, group.all.size());
+  add_sum(builder, rank, tree, group);
+  add_spread(builder, rank, tree, shards, group);
+}
+
+/// 0, 1, ... count - 1
+std::vector<int> ranks_up_to(std::size_t count) {
+  std::vector<int> ranks(count);
+  for (std::size_t r = 0; r < count; ++r) ranks[r] = static_cast<int>(r);
+  return ranks;
 }
 
 }  // namespace
@@ -257,11 +292,25 @@ std::vector<TreeNode> local_nodes(const ShardRange& mine) {
 }
 
 ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64_t elements) {
-  std::vector<int> members(shards.size());
-  for (std::size_t r = 0; r < members.size(); ++r) members[r] = static_cast<int>(r);
   Builder builder;
-  add_tree(builder, rank, shards, members, {0, elements});
+  const std::vector<int> members = ranks_up_to(shards.size());
+  add_tree(builder, rank, shards, {members, {0, elements}});
   return builder.take();
+}
+
+OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
+                       std::span<const std::int64_t> cuts) {
+  const std::vector<int> members = ranks_up_to(shards.size());
+  const TreeGroup group{members, {0, elements}};
+  const TreeSteps tree = tree_steps(shards, elements, cuts);
+  Builder sum, spread;
+  add_sum(sum, rank, tree, group);
+  add_spread(spread, rank, tree, shards, group);
+  OwnerPlans plans{sum.take(), spread.take(), {}};
+  for (const auto& [place, slice] : tree.roots) {
+    if (place.rank == rank && slice.size() > 0) plans.own.push_back(slice);
+  }
+  return plans;
 }
 
 ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements) {
@@ -289,7 +338,7 @@ ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t 
     members.push_back(ranks[static_cast<std::size_t>(node)][static_cast<std::size_t>(local)]);
     shards.push_back({node, node + 1});
   }
-  add_tree(builder, mine, shards, members, share(local));
+  add_tree(builder, mine, shards, {members, share(local)});
   for (int distance = 1; distance < all; ++distance) {
     const int to = (local + distance) % all, from = (local + all - distance) % all;
     builder.add(Kind::kSend, share(local), here[static_cast<std::size_t>(to)]);

@@ -11,14 +11,9 @@
 #include <span>
 #include <vector>
 
-namespace petaflow {
+#include "base/slice.hpp"
 
-/// Elements [begin, end) of a vector.
-struct Slice {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-  bool operator==(const Slice&) const = default;
-};
+namespace petaflow {
 
 /// Share number i of n shares of a slice, as even as possible.
 Slice share_of(const Slice& all, std::int64_t i, std::int64_t n);
@@ -70,6 +65,19 @@ ReductionPlan doubling_plan(int rank, int ranks, std::int64_t elements);
 /// @param shards  of all ranks: contiguous, in order; may be empty but rank 0's
 /// The pieces of a rank are its local_nodes().
 ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64_t elements);
+
+/// tree_plan() in two halves, between which every slice of the sum is with one rank, its owner.  Each of 2^n ranks
+/// with one shard owns 1 / 2^n of the vector; of other numbers of ranks the last ones own more, up to a half, and a
+/// rank without shards owns nothing.
+/// Source: Rajbhandari et al., "ZeRO", SC20, section 5 (reduce-scatter of gradients, all-gather of weights).
+struct OwnerPlans {
+  ReductionPlan sum;       // of all pieces; afterwards piece 0 of the owner holds it
+  ReductionPlan spread;    // of piece 0 from the owners to all
+  std::vector<Slice> own;  // of this rank, rising
+};
+/// @param cuts  where slices may begin, rising; empty: anywhere
+OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
+                       std::span<const std::int64_t> cuts);
 
 /// The largest nodes of the tree whose shards are all this rank's, from left to right: {level, number}.
 struct TreeNode {

@@ -9,11 +9,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/slice.hpp"
 #include "kernels/optimizer_step.hpp"
 
 namespace petaflow {
@@ -44,15 +47,29 @@ class GradientFactors {
   void compute(const Context& context, std::int64_t begin, std::int64_t end, const float* gradients,
                const float* weights);
 
+  /// The factors of all tensors, where each rank has the sum of its own slices of the gradient only: the same bits.
+  /// Collective.
+  /// @param own  in slices that begin at cuts()
+  /// @param sum_over_ranks  replaces the values, in host memory, by their sum
+  void compute_shared(const Context& context, std::span<const Slice> own, const float* gradients, const float* weights,
+                      const std::function<void(std::span<double>)>& sum_over_ranks);
+  /// The elements between which a sum of squares is cut, rising.
+  static std::vector<std::int64_t> cuts(const std::vector<ParameterRange>& tensors);
+
   /// Values in MemorySpace, where the update kernels read them.
   const float* clip() const { return factors_.data(); }
   const float* trust(std::size_t tensor) const { return factors_.data() + 1 + tensor; }
 
  private:
+  void sum_squares(const Context& context, std::int64_t first, std::int64_t last, const float* gradients,
+                   const float* weights);
+  void make_factors(const Context& context, std::int64_t first_tensor, std::int64_t tensors);
+
   GradientFactorOptions options_;
   Kokkos::View<Part*, MemorySpace> parts_;
   Kokkos::View<Tensor*, MemorySpace> tensors_;
   std::vector<Tensor> host_tensors_;            // the same
+  std::vector<Part> host_parts_;                // likewise
   Kokkos::View<double*, MemorySpace> squares_;  // of the gradient and of the weights of each part
   Kokkos::View<float*, MemorySpace> factors_;   // of clipping, then of each tensor
 };

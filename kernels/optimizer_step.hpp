@@ -1,6 +1,8 @@
 // Ranges of flat f32 parameters, and the update of those that are not trained.
 #pragma once
 
+#include <cstdint>
+
 #include "base/context.hpp"
 
 namespace petaflow {
@@ -11,6 +13,7 @@ struct ParameterRange {
   bool decays = true;            // weight decay applies
   const float* clip = nullptr;   // in MemorySpace: multiplies the gradient first; null: 1
   const float* trust = nullptr;  // in MemorySpace: multiplies the gradient with its L2 decay; null: 1
+  std::int64_t state = 0;        // place of element 0 in the arrays of a rule; negative where these begin later
 };
 
 /// Running statistics, in PyTorch's convention: running += momentum (batch - running) in [begin, end).

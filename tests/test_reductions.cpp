@@ -1,5 +1,6 @@
 // Every reduction on virtual ranks, in a thousand orders of arrival: sums against f64, bits against a serial tree.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -270,6 +271,52 @@ TEST(FixedOrder, SharesTheWork) {
     EXPECT_EQ(added, kElements - kElements / kRanks);
     EXPECT_EQ(sent, 2 * (kElements - kElements / kRanks));
   }
+}
+
+// Halves of the same tree: the slices of all owners are the vector, and after the second half every rank has all of it.
+TEST(Owners, HaveTheBitsOfTheTreeAndShareTheVector) {
+  for_each_case(4, [&](const Case& c) {
+    std::vector<ShardRange> ranges;
+    std::vector<std::vector<float>> shards;
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      ranges.push_back({rank, rank + 1});
+      shards.push_back(vector_of(c.seed, rank, c.elements));
+    }
+    std::vector<std::int64_t> cuts;
+    for (std::int64_t cut = 0; c.seed % 2 == 0 && cut < c.elements; cut += 1 + c.elements / 40) cuts.push_back(cut);
+    std::vector<int> owners(static_cast<std::size_t>(c.elements));
+    for (int rank = 0; rank < c.ranks; ++rank) {
+      std::int64_t last = 0, sum = 0;
+      for (const Slice& slice : owner_plans(rank, ranges, c.elements, cuts).own) {
+        EXPECT_LE(last, slice.begin);
+        last = slice.end;
+        sum += slice.size();
+        EXPECT_TRUE(cuts.empty() || std::ranges::binary_search(cuts, slice.begin)) << slice.begin;
+        for (std::int64_t i = slice.begin; i < slice.end; ++i) owners[static_cast<std::size_t>(i)] += 1;
+      }
+      const bool even = std::has_single_bit(static_cast<unsigned>(c.ranks)) && cuts.empty() && c.elements >= 1 << 14;
+      EXPECT_TRUE(!even || sum <= c.elements / c.ranks + 1) << c.text();
+    }
+    EXPECT_EQ(std::ranges::count(owners, 1), c.elements) << c.text();
+    const auto results = run(c, [&](Communicator& comm) {
+      Transport& transport = comm.transport();
+      const OwnerPlans plans = owner_plans(comm.rank(), ranges, c.elements, cuts);
+      Reduction<float> sum(transport, plans.sum, comm.new_tag()), spread(transport, plans.spread, comm.new_tag());
+      std::vector<float> gradient = shards[static_cast<std::size_t>(comm.rank())];
+      sum.start(std::array{gradient.data()});
+      transport.wait([&] { return sum.advance(); }, "test");
+      std::vector<float> values(gradient.size(), 0.5F);
+      for (const Slice& slice : plans.own) {
+        for (auto i = static_cast<std::size_t>(slice.begin); i < static_cast<std::size_t>(slice.end); ++i) {
+          values[i] = gradient[i];
+        }
+      }
+      spread.start(std::array{values.data()});
+      transport.wait([&] { return spread.advance(); }, "test");
+      return values;
+    });
+    expect_same_bits(results, whole_tree(shards), c);
+  });
 }
 
 // ---- Communicators ----

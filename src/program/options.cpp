@@ -81,6 +81,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("resume.accept_changes", options.resume.accept_changes);
 
   schema.add("update.lag", options.update.lag, in_range(0, 16));
+  schema.add("update.sharded", options.update.sharded);
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
   schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
@@ -152,6 +153,12 @@ void check(const CommonOptions& options, int ranks) {
   if ((train.deterministic || options.comm.fixed_order) && reduction != "auto" && reduction != "tree") {
     user_error("comm.reduction = \"{}\" adds in no fixed order, which {} asks for; set it to \"tree\" or \"auto\"",
                reduction, train.deterministic ? "train.deterministic" : "comm.order = \"fixed\"");
+  }
+  if (options.update.sharded && reduction != "auto" && reduction != "tree" && reduction != "halving") {
+    user_error(
+        "comm.reduction = \"{}\" gives all ranks the whole sum, but with update.sharded every slice of it goes to its "
+        "owner alone; set comm.reduction to \"auto\", \"halving\" or \"tree\", or update.sharded to false",
+        reduction);
   }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
     user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",

@@ -53,6 +53,8 @@ struct StopOptions {
 /// When gradients change the weights.
 struct UpdateOptions {
   std::int64_t lag = 0;  // steps between a gradient and its update
+  bool sharded =
+      false;  // each rank updates its own slices of the weights and keeps the optimizer's state of these alone
 };
 
 struct CommOptions {

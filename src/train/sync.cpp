@@ -16,13 +16,16 @@ std::vector<std::int64_t> ends_of(const std::vector<Parameter>& parameters) {
 
 /// In a fixed order every pass is a shard of the batch.
 GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
-                     const std::vector<Parameter>& parameters) {
+                     const UpdateOptions& update, const std::vector<Parameter>& parameters,
+                     std::vector<std::int64_t> cuts) {
   GradientSumOptions sum;
   sum.bucket = std::max<std::int64_t>(1, static_cast<std::int64_t>(options.bucket_mb * (1 << 18)));
   sum.reduction = options.reduction;
   sum.wire = options.wire;
   sum.overlap = options.overlap;
-  if (!train.deterministic && !options.fixed_order && options.reduction != "tree") {
+  sum.owners = update.sharded;
+  sum.cuts = std::move(cuts);
+  if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !update.sharded) {
     return {comm, ends_of(parameters), sum};
   }
   const int count = train.deterministic ? static_cast<int>(train.shards) : comm.size();
@@ -30,6 +33,8 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   for (int rank = 0; rank < comm.size(); ++rank) shards.push_back(shards_of(rank, comm.size(), count));
   return {comm, ends_of(parameters), sum, shards};
 }
+
+using Flat = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
 
 template <class From, class To>
 void copy(const From& from, const To& to, std::int64_t begin, std::int64_t end) {
@@ -40,11 +45,13 @@ void copy(const From& from, const To& to, std::int64_t begin, std::int64_t end) 
 }  // namespace
 
 GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
-                                   const std::vector<Parameter>& parameters)
+                                   const UpdateOptions& update, const std::vector<Parameter>& parameters,
+                                   std::vector<std::int64_t> cuts)
     : gradient_("petaflow::gradient", static_cast<std::size_t>(elements_of(parameters))),
       host_(Kokkos::create_mirror_view(gradient_)),
-      sum_(make_sum(comm, train, options, parameters)),
-      leaves_the_device_(comm.size() > 1 || train.deterministic) {}
+      sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
+      leaves_the_device_(comm.size() > 1 || train.deterministic),
+      sharded_(update.sharded) {}
 
 void GradientExchange::begin_step() {
   sum_.begin(host_.data());
@@ -64,11 +71,32 @@ void GradientExchange::end_pass() {
   ready_ = static_cast<std::int64_t>(gradient_.extent(0));
 }
 
-void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed) {
-  sum_.finish([&](std::int64_t begin, std::int64_t end) {
-    if (leaves_the_device_) copy(host_, gradient_, begin, end);
-    summed(begin, end);
-  });
+void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights) {
+  const bool spreads = sharded_ && weights != nullptr;
+  // Weights leave the device through the memory in which their gradients were summed.
+  const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
+  const bool on_device = spreads && !kOnHost;
+  const Flat device(weights, gradient_.extent(0));
+  sum_.finish(
+      [&](std::int64_t begin, std::int64_t end) {
+        if (leaves_the_device_) copy(host_, gradient_, begin, end);
+        summed(begin, end);
+        if (on_device) copy(device, host_, begin, end);
+      },
+      !spreads ? nullptr : (on_device ? host_.data() : weights));
+  if (on_device) copy(host_, device, 0, elements);
+}
+
+void GradientExchange::spread(float* values) {
+  const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
+  if constexpr (kOnHost) {
+    sum_.spread(values);
+  } else {
+    const Flat device(values, gradient_.extent(0));
+    copy(device, host_, 0, elements);
+    sum_.spread(host_.data());
+    copy(host_, device, 0, elements);
+  }
 }
 
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {

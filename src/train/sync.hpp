@@ -34,8 +34,10 @@ BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
 /// network overwrites gradient() and end_pass() follows, at last finish().
 class GradientExchange {
  public:
+  /// @param cuts  with update.sharded: optimizer_cuts()
   GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
-                   const std::vector<Parameter>& parameters);
+                   const UpdateOptions& update, const std::vector<Parameter>& parameters,
+                   std::vector<std::int64_t> cuts);
   void begin_step();
   /// Flat, in MemorySpace: that of a pass; from finish() on the sum.
   float* gradient() { return gradient_.data(); }
@@ -46,8 +48,15 @@ class GradientExchange {
   /// Lets sums that are under way move on.
   void progress() { sum_.advance(); }
   /// Makes gradient() the sum over all passes of all ranks, the same bits on every rank.  summed(begin, end) is called
-  /// as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once.
-  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed);
+  /// as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once.  With
+  /// update.sharded it is the sum for the slices of own() alone, for which summed() is called.
+  /// @param weights  flat, in MemorySpace.  With update.sharded and where not null: those of own() go to the other
+  ///                 ranks as soon as summed() has returned, and all are there in the end
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights = nullptr);
+  /// Of this rank; everything without update.sharded.
+  const std::vector<Slice>& own() const { return sum_.own(); }
+  /// With update.sharded: values of own(), flat, in MemorySpace, to all ranks.  Collective.
+  void spread(float* values);
 
  private:
   using Array = Kokkos::View<float*, MemorySpace>;
@@ -55,7 +64,7 @@ class GradientExchange {
   Array gradient_;
   Array::HostMirror host_;  // the array itself where MemorySpace is the host's
   GradientSum sum_;
-  bool leaves_the_device_;
+  bool leaves_the_device_, sharded_;
   std::int64_t ready_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <span>
@@ -44,6 +45,12 @@ std::vector<Parameter> trained(const std::vector<Parameter>& all) {
   return trained;
 }
 
+std::int64_t elements_of(std::span<const Slice> slices) {
+  std::int64_t elements = 0;
+  for (const Slice& slice : slices) elements += slice.size();
+  return elements;
+}
+
 std::string optimizer_prefix(const OptimizerState& state) { return fmt::format("optimizer/{}/", state.name); }
 std::string lag_prefix(std::int64_t i) { return fmt::format("lag/{}/", i); }
 
@@ -61,6 +68,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     : comm_(comm),
       context_(context),
       options_(options.comm),
+      sharded_(options.update.sharded),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
       losses_(objective, output_shapes(graph, share_.pass)),
@@ -71,13 +79,17 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   network.batch = share_.pass;
   network_ = std::make_unique<Network>(graph, network, context_, tuning);
   network_->initialise(context_, seed_);
-  optimizer_ = std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
-    flight.exchange = std::make_unique<GradientExchange>(comm, options.train, options.comm, network_->parameters());
+    flight.exchange =
+        std::make_unique<GradientExchange>(comm, options.train, options.comm, options.update, network_->parameters(),
+                                           optimizer_cuts(options.optimizer, network_->parameters()));
     flight.parts.resize(static_cast<std::size_t>(share_.parts + 3));
     flight.agreement = comm.make_sum(std::ssize(flight.parts));
   }
+  optimizer_ = sharded_ ? std::make_unique<Optimizer>(options.optimizer, network_->parameters(),
+                                                      flights_.front().exchange->own())
+                        : std::make_unique<Optimizer>(options.optimizer, network_->parameters());
   if (flights_.size() > 1 && comm.size() > 1) {
     progress_ = [this] {
       for (Flight& flight : flights_) flight.exchange->progress();
@@ -110,10 +122,13 @@ std::string TrainStep::describe_exchange() const {
   constexpr std::array kWires = {"f32", "bf16", "fp16"};  // as Wire lists them
   const std::size_t lag = flights_.size() - 1;
   return fmt::format(
-      "gradients are summed over ranks in {}, sent as {}, {}{}", flights_.front().exchange->describe(),
+      "gradients are summed over ranks in {}, sent as {}, {}{}{}", flights_.front().exchange->describe(),
       kWires.at(static_cast<std::size_t>(options_.wire)),
       options_.overlap ? "while backward goes on" : "after backward",
-      lag == 0 ? "" : fmt::format(", and used {} later (update.lag)", format_count(std::int64_t(lag), "step")));
+      lag == 0 ? "" : fmt::format(", and used {} later (update.lag)", format_count(std::int64_t(lag), "step")),
+      !sharded_ ? ""
+                : fmt::format("; every rank updates its own weights (update.sharded): rank 0 {} of {}",
+                              elements_of(std::span(optimizer_->own())), network_->parameter_elements()));
 }
 
 void TrainStep::reset_times() {
@@ -237,14 +252,16 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     if (!due.summed) {
       agree_on(due);
       by_bucket = !optimizer_->needs_whole_gradient();
-      due.exchange->finish([&](std::int64_t begin, std::int64_t end) {
-        if (by_bucket) update(begin, end);
-      });
+      due.exchange->finish(
+          [&](std::int64_t begin, std::int64_t end) {
+            if (by_bucket) update(begin, end);
+          },
+          by_bucket ? network_->weights() : nullptr);
       due.summed = true;
     }
   }
   times_.communication -= times_.optimizer - updated;
-  if (!by_bucket) update(0, network_->parameter_elements());
+  if (!by_bucket) update_at_once(due);
   const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
   network_->refresh(context_);
   used_ = index_of(due.step);
@@ -252,6 +269,22 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
   if (counts[1] > 0) stop = StopRequest::kSignal;
   return {loss_of(due), flight.samples, stop};
+}
+
+// The update by a gradient that is summed as a whole.
+void TrainStep::update_at_once(const Flight& flight) {
+  const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
+  float* const weights = network_->weights();
+  if (!sharded_) {
+    optimizer_->step(context_, 0, network_->parameter_elements(), flight.exchange->gradient(), weights);
+    return;
+  }
+  optimizer_->share_factors(context_, flight.exchange->gradient(), weights,
+                            [this](std::span<double> values) { comm_.all_reduce_sum(values); });
+  for (const Slice& slice : optimizer_->own()) {
+    optimizer_->step(context_, slice.begin, slice.end, flight.exchange->gradient(), weights);
+  }
+  flight.exchange->spread(weights);
 }
 
 double TrainStep::loss_of(const Flight& flight) const {
@@ -307,13 +340,48 @@ void TrainStep::settle() {
     flight.exchange->finish([](std::int64_t, std::int64_t) {});
     flight.summed = true;
   }
+  if (!sharded_) return;
+  for (std::int64_t step = first_lagged(); step < step_; ++step) {
+    GradientExchange& exchange = *flight_of(step).exchange;
+    exchange.spread(exchange.gradient());
+  }
+  gather_states();
+}
+
+// To rank 0, for a checkpoint.
+void TrainStep::gather_states() {
+  const std::vector<Slice>& own = optimizer_->own();
+  const std::vector<std::vector<std::byte>> slices = comm_.gather(std::as_bytes(std::span(own)));
+  gathered_.clear();
+  for (const OptimizerState& state : optimizer_->states()) {
+    const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> mine(
+        state.values, static_cast<std::size_t>(elements_of(std::span(own))));
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), mine);
+    const std::vector<std::vector<std::byte>> all = comm_.gather(std::as_bytes(std::span(host.data(), host.size())));
+    if (comm_.rank() != 0) continue;
+    std::vector<float>& whole = gathered_.emplace_back(static_cast<std::size_t>(network_->parameter_elements()));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::byte* next = all[rank].data();
+      for (std::size_t i = 0; i < slices[rank].size() / sizeof(Slice); ++i) {
+        Slice slice;
+        std::memcpy(&slice, slices[rank].data() + i * sizeof slice, sizeof slice);
+        const std::size_t bytes = static_cast<std::size_t>(slice.size()) * sizeof(float);
+        if (bytes > 0) std::memcpy(whole.data() + slice.begin, next, bytes);
+        next += bytes;
+      }
+    }
+  }
 }
 
 // The steps whose gradients are still to be used: the last `lag`, or as many as there were.
 std::vector<NamedArray> TrainStep::arrays() const {
   std::vector<NamedArray> all;
-  for (const OptimizerState& state : optimizer_->states()) {
-    std::ranges::move(arrays_of(trained(network_->parameters()), state.values, optimizer_prefix(state)),
+  const std::vector<OptimizerState> states = optimizer_->states();
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const std::vector<Parameter> parameters = trained(network_->parameters());
+    const std::string prefix = optimizer_prefix(states[i]);
+    std::ranges::move(sharded_ ? host_arrays_of(parameters, gathered_.at(i), prefix)
+                               : arrays_of(parameters, states[i].values, prefix),
                       std::back_inserter(all));
   }
   for (std::int64_t step = first_lagged(); step < step_; ++step) {
@@ -346,8 +414,18 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays
   };
   for (const OptimizerState& state : optimizer_->states()) {
     const std::string prefix = optimizer_prefix(state);
-    if (!take(trained(network_->parameters()), prefix, state.values)) {
+    // Arrays of all parameters, of which the own slices are kept.
+    const Kokkos::View<float*, MemorySpace> whole("petaflow::optimizer::restored",
+                                                  static_cast<std::size_t>(network_->parameter_elements()));
+    if (!take(trained(network_->parameters()), prefix, whole.data())) {
       user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
+    }
+    float* to = state.values;
+    for (const Slice& slice : optimizer_->own()) {
+      const auto size = static_cast<std::size_t>(slice.size());
+      using Part = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+      Kokkos::deep_copy(Part(to, size), Part(whole.data() + slice.begin, size));
+      to += size;
     }
   }
   const auto wanted = static_cast<std::size_t>(step_ - first_lagged());

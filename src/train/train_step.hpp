@@ -69,7 +69,8 @@ class TrainStep {
   /// by zeros). Throws on all ranks, with weights as they were, where one failed in the step whose gradient it is; a
   /// failure where its loss is not finite, naming step and rank.
   StepResult run(Loader& loader, float learning_rate);
-  /// Waits for the gradients that are still to be used, so that nothing is under way.  Throws as run().
+  /// Waits for the gradients that are still to be used, so that nothing is under way; with update.sharded rank 0 gets
+  /// what the others keep.  Throws as run().
   void settle();
 
   Network& network() { return *network_; }
@@ -80,8 +81,8 @@ class TrainStep {
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   void reset_times();
-  /// After settle(): arrays that the next updates depend on beside weights and steps(),
-  /// "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
+  /// After settle(), with update.sharded on rank 0 alone: arrays that the next updates depend on beside weights and
+  /// steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
   /// next>/<layer>/<name>".
   std::vector<NamedArray> arrays() const;
   /// After settle(): the steps of those gradients.
@@ -90,7 +91,7 @@ class TrainStep {
   /// optimizer or lag.
   void restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
                const std::string& path);
-  /// The sum of gradients that the last update used, flat, in MemorySpace.
+  /// The sum of gradients that the last update used, flat, in MemorySpace; with update.sharded of own slices alone.
   const float* gradient() const { return flights_[used_].exchange->gradient(); }
   /// How gradients come together, for the log; "" on one rank.
   std::string describe_exchange() const;
@@ -115,20 +116,24 @@ class TrainStep {
   const Flight& flight_of(std::int64_t step) const { return flights_[index_of(step)]; }
   /// The first step whose gradient is still to be used; steps(): there is none.
   std::int64_t first_lagged() const { return std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)); }
+  void update_at_once(const Flight& flight);
   double run_pass(Flight& flight, const Batch& batch, std::int64_t pass, StepState state);
   void sum_over_ranks(std::span<double> values);
   void finish_rank_sums(Flight& flight);
   void start_agreement(Flight& flight);
   void agree_on(Flight& flight);
   double loss_of(const Flight& flight) const;
+  void gather_states();
 
   Communicator& comm_;
   Context context_;
   CommOptions options_;
+  bool sharded_;
   std::uint64_t seed_;
   BatchShare share_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::vector<std::vector<float>> gathered_;  // rank 0 with update.sharded: each state of all parameters, from settle()
   std::unique_ptr<Communicator> norm_group_;  // the ranks that layers sum over; null: all
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a pass

@@ -78,9 +78,14 @@ std::vector<NamedArray> arrays_of(const std::vector<Parameter>& parameters, cons
   using Device = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   const Device device(flat, static_cast<std::size_t>(elements_of(parameters)));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+  return host_arrays_of(parameters, {host.data(), host.size()}, prefix);
+}
+
+std::vector<NamedArray> host_arrays_of(const std::vector<Parameter>& parameters, std::span<const float> flat,
+                                       const std::string& prefix) {
   std::vector<NamedArray> arrays;
   for (const Parameter& parameter : parameters) {
-    const float* begin = host.data() + parameter.offset;
+    const float* begin = flat.data() + parameter.offset;
     arrays.push_back({prefix + parameter.name, parameter.spec.dims, {begin, begin + parameter.spec.elements()}});
   }
   return arrays;

@@ -1,6 +1,7 @@
 // Flat arrays of a network's parameters (weights, moments of the optimizer) between memory and checkpoints.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ std::int64_t elements_of(const std::vector<Parameter>& parameters);
 /// A flat array (parameter elements, in MemorySpace) cut into one array per parameter, named prefix + its name.
 std::vector<NamedArray> arrays_of(const std::vector<Parameter>& parameters, const float* flat,
                                   const std::string& prefix = "");
+/// The same of an array in the host's memory.
+std::vector<NamedArray> host_arrays_of(const std::vector<Parameter>& parameters, std::span<const float> flat,
+                                       const std::string& prefix);
 /// The reverse.  Throws user errors naming `path` where names or shapes differ.
 void set_from_arrays(const std::vector<Parameter>& parameters, const std::vector<NamedArray>& arrays,
                      const std::string& prefix, const std::string& path, float* flat);

@@ -1,12 +1,16 @@
 // The optimizers: which state they keep, and the update of all parameters of a network.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/slice.hpp"
 #include "kernels/gradient_factors.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "nn/network.hpp"
@@ -15,7 +19,7 @@
 
 namespace petaflow {
 
-/// An array that an optimizer keeps, one element per parameter element, under PyTorch's name for it.
+/// An array that an optimizer keeps, one element per parameter element of its own slices, under PyTorch's name for it.
 struct OptimizerState {
   const char* name;  // "exp_avg"
   float* values;     // in MemorySpace
@@ -25,15 +29,24 @@ struct OptimizerState {
 /// those of the batches, whatever the rule.
 class Optimizer {
  public:
+  /// Of all parameters.
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
+  /// Of this rank's own slices, which begin at optimizer_cuts(); state is kept for these alone, one after the other.
+  Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::vector<Slice> own);
 
-  /// The step of the parameters in [begin, end), which end where parameters do.  Reads learning_rate and step of the
-  /// context's step state; weights are updated in place.
+  /// The step of the parameters in [begin, end), which end where parameters do, or of an own slice.  Reads
+  /// learning_rate and step of the context's step state; weights are updated in place.
   /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read
   void step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient, float* weights);
-  /// Steps take all parameters at once.
-  bool needs_whole_gradient() const { return options_.clip_norm > 0; }
+  /// Steps take all parameters at once; with own slices share_factors() comes before them.
+  bool needs_whole_gradient() const { return options_.clip_norm > 0 || (shared_ && factors_); }
+  /// With own slices: what clipping and LARC need to know of the other ranks' slices.  Collective.
+  /// @param sum_over_ranks  replaces the values, in host memory, by their sum
+  void share_factors(const Context& context, const float* gradient, const float* weights,
+                     const std::function<void(std::span<double>)>& sum_over_ranks);
 
+  /// Slices that states() hold, one after the other.
+  const std::vector<Slice>& own() const { return own_; }
   std::vector<OptimizerState> states() const;
   std::size_t state_bytes() const;
 
@@ -45,11 +58,16 @@ class Optimizer {
 
   OptimizerOptions options_;
   std::unique_ptr<OptimizerRule> rule_;
+  std::vector<Slice> own_;
+  bool shared_ = false;                 // other ranks have other slices
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
   std::vector<Kokkos::View<float*, MemorySpace>> arrays_;  // of the rule
   std::vector<float*> states_;                             // the same
 };
+
+/// Where slices of an optimizer may begin, rising; empty: anywhere.
+std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
 
 }  // namespace petaflow

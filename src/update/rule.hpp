@@ -21,7 +21,7 @@ class OptimizerRule {
   virtual float l2_decay() const = 0;
   /// One pass over the range: reads learning_rate and step of *context.step (t = step + 1: the caller counts steps
   /// after the update).  Gradients are read; weights and states, one array each, are updated in place.  All flat, in
-  /// MemorySpace, indexed by the range.
+  /// MemorySpace, indexed by the range, states from range.state on.
   virtual void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
                     const std::vector<float*>& states) const = 0;
 };

@@ -52,13 +52,13 @@ class RuleKernel {
     const auto rule = rule_.at(*step_, range_.decays);
     const float clip = range_.clip == nullptr ? 1.0F : *range_.clip;
     const float trust = range_.trust == nullptr ? 1.0F : *range_.trust;
-    const float* const gradient = gradients_;
-    float* const weight = weights_;
-    const Kokkos::Array<float*, kArrays> states = states_;
     const std::int64_t begin = range_.begin + static_cast<std::int64_t>(team.league_rank()) * kChunk;
+    const float* const gradient = gradients_ + begin;
+    float* const weight = weights_ + begin;
+    Kokkos::Array<float*, kArrays> states = states_;
+    for (int k = 0; k < Rule::kStates; ++k) states[k] += begin + range_.state;
     const std::int64_t left = range_.end - begin, count = left < kChunk ? left : std::int64_t{kChunk};
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), [=](const std::int64_t at) {
-      const std::int64_t i = begin + at;
+    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), [=](const std::int64_t i) {
       RuleElement<Rule::kStates> element{(gradient[i] * clip + rule.l2_decay * weight[i]) * trust, weight[i], {}};
       for (int k = 0; k < Rule::kStates; ++k) element.state[k] = states[k][i];
       rule.apply(element);
