@@ -80,10 +80,24 @@ struct Factors {
     const GradientFactors::Tensor& tensor = tensors[item];
     const double g = clip * norm(tensor.first_part, tensor.last_part, 0);
     const double w = norm(tensor.first_part, tensor.last_part, 1);
-    const double rate = static_cast<double>(step->learning_rate);
-    double local = 1.0 / 16000;
+    const double rate = static_cast<double>(step->learning_rate), ranks = options.ranks;
+    double local = options.form == TrustForm::kLars ? 1 : 1.0 / 16000;
     if (w > 0 && g > 0) local = static_cast<double>(options.larc) * w / (g + static_cast<double>(tensor.decay) * w);
-    trust[item] = local < rate ? static_cast<float>(local / rate) : 1.0F;
+    double factor = local;
+    switch (options.form) {
+      case TrustForm::kLarc:
+        factor = local < rate ? local / rate : 1;
+        break;
+      case TrustForm::kLars:
+        break;
+      case TrustForm::kCosmoFlow:
+        factor = local < 1 ? local : 1;
+        break;
+      case TrustForm::kSc18:
+        factor = local < ranks * ranks ? local / (ranks * ranks) : 1;
+        break;
+    }
+    trust[item] = static_cast<float>(factor);
   }
 };
 

@@ -2,10 +2,10 @@
 // LARC by the norms of each.
 //
 // Clipping: Pascanu et al. 2013 (arXiv:1211.5063), algorithm 1.
-// LARC: You et al. 2017 (arXiv:1708.03888) with the rate of LARS as an upper bound, as in Kurth et al. 2018
-// (arXiv:1810.01993), section V-B: the rate of a tensor is min(eta |w| / |g|, rate), or min(1/16000, rate) where a norm
-// is 0.  L2 weight decay d enters as in NVIDIA Apex (apex/parallel/LARC.py): eta |w| / (|g| + d |w|) multiplies g + d
-// w.
+// LARS: You et al. 2017 (arXiv:1708.03888), equation 6; LARC: the rate of LARS as an upper bound, Kurth et al. 2018
+// (arXiv:1810.01993), section V-B.  Both take eta |w| / (|g| + d |w|) of a tensor, with the L2 weight decay d as in
+// NVIDIA Apex (apex/parallel/LARC.py), or 1/16000 (LARS: 1) where a norm is 0, and multiply g + d w by a factor that
+// follows from it (TrustForm).
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,21 @@
 
 namespace petaflow {
 
+/// The factor of a tensor, from local = eta |w| / (|g| + d |w|), where g is the mean over samples.
+enum class TrustForm : std::uint8_t {
+  kLarc,       // min(local / rate, 1): no tensor moves at a higher rate than local
+  kLars,       // local
+  kCosmoFlow,  // min(local, 1): the code of CosmoFlow (CosmoNet.py), which compares with 1 instead of the rate
+  kSc18        // min(local / ranks^2, 1): that of SC18 (climseg_helpers.py), which took the norm of the sum over ranks
+               // for that of the mean, and divided by the number of ranks instead of multiplying
+};
+
 struct GradientFactorOptions {
   float clip_norm = 0;     // longest gradient of all tensors together; 0: any
   float larc = 0;          // eta, the trust coefficient; 0: no LARC
   float weight_decay = 0;  // L2, of tensors that decay
+  TrustForm form = TrustForm::kLarc;
+  int ranks = 1;  // kSc18
 };
 
 class GradientFactors {

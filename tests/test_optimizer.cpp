@@ -76,13 +76,22 @@ class Replay {
         for (std::size_t i = begin; i < end; ++i) w[i] = 0.9 * w[i] + 0.1 * g[i];
         continue;
       }
-      const bool adamw = o_.name == "adamw";
-      const double decay = p.spec.decays && !adamw ? o_.weight_decay : 0;
+      const bool adamw = o_.name == "adamw", lamb = o_.name == "lamb";
+      std::vector<double> update(w.size());
+      const double decay = p.spec.decays && !adamw && !lamb ? o_.weight_decay : 0;
       double trust = 1;
       if (o_.larc > 0) {
         const double wn = norm(w, p), gn = clip * norm(g, p);
-        const double local = wn > 0 && gn > 0 ? o_.larc * wn / (gn + decay * wn) : 1.0 / 16000;
+        const double none = o_.larc_form == TrustForm::kLars ? 1 : 1.0 / 16000;
+        const double local = wn > 0 && gn > 0 ? o_.larc * wn / (gn + decay * wn) : none;
         trust = std::min(local, rate) / rate;
+        if (o_.larc_form == TrustForm::kLars) trust = local;
+        if (o_.larc_form == TrustForm::kCosmoFlow) trust = std::min(local, 1.0);
+        // The gradients here are means over ranks; SC18's norm was that of the sum.
+        if (o_.larc_form == TrustForm::kSc18) {
+          trust = wn > 0 && gn > 0 ? std::min(o_.larc / o_.ranks * wn / (o_.ranks * gn + o_.ranks * decay * wn), 1.0)
+                                   : none / (o_.ranks * o_.ranks);
+        }
         clipped_by_larc += trust < 1;
         let_through += trust == 1;
       }
@@ -90,7 +99,15 @@ class Replay {
         const double d = (clip * g[i] + decay * w[i]) * trust;
         if (o_.name == "sgd") {
           m_[i] = o_.momentum * m_[i] + d;
-          w[i] -= rate * m_[i];
+          w[i] -= rate * (o_.nesterov ? d + o_.momentum * m_[i] : m_[i]);
+          continue;
+        }
+        if (lamb) {
+          m_[i] = o_.beta1 * m_[i] + (1 - o_.beta1) * d;
+          v_[i] = o_.beta2 * v_[i] + (1 - o_.beta2) * d * d;
+          update[i] =
+              m_[i] / (1 - std::pow(o_.beta1, t)) / (std::sqrt(v_[i] / (1 - std::pow(o_.beta2, t))) + o_.epsilon) +
+              (p.spec.decays ? o_.weight_decay * w[i] : 0);
           continue;
         }
         if (adamw && p.spec.decays) w[i] -= rate * o_.weight_decay * w[i];
@@ -99,6 +116,9 @@ class Replay {
         const double root = std::sqrt(v_[i] / (1 - std::pow(o_.beta2, t))) + o_.epsilon;
         w[i] -= rate * m_[i] / (1 - std::pow(o_.beta1, t)) / root;
       }
+      if (!lamb) continue;
+      const double wn = norm(w, p), un = norm(update, p), ratio = wn > 0 && un > 0 ? wn / un : 1;
+      for (std::size_t i = begin; i < end; ++i) w[i] -= rate * ratio * update[i];
     }
   }
 
@@ -147,7 +167,7 @@ void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, in
 }
 
 TEST(Optimizer, AllTensorsFollowTheReplay) {
-  for (const char* name : {"adam", "adamw", "sgd"}) {
+  for (const char* name : {"adam", "adamw", "lamb", "sgd"}) {
     for (const double clip : {0.0, 3.0}) {
       for (const double decay : {0.0, 0.3}) {
         OptimizerOptions options;
@@ -177,6 +197,34 @@ TEST(Optimizer, LarcBoundsTheRateOfEveryTensor) {
         EXPECT_GT(let_through, 0);
       }
     }
+  }
+}
+
+TEST(Optimizer, EveryFormOfTrustFollowsTheReplay) {
+  for (const TrustForm form : {TrustForm::kLars, TrustForm::kCosmoFlow, TrustForm::kSc18}) {
+    for (const char* name : {"adam", "sgd"}) {
+      OptimizerOptions options;
+      options.name = name;
+      options.larc = form == TrustForm::kSc18 ? 20 : 0.7;
+      options.larc_form = form;
+      options.ranks = 5;
+      options.weight_decay = 0.1;
+      options.epsilon = 1e-3;
+      int clipped = 0, let_through = 0;
+      expect_replayed(options, &clipped, &let_through);
+      EXPECT_GT(clipped, 0) << name;
+    }
+  }
+}
+
+TEST(Optimizer, NesterovsMomentumFollowsTheReplay) {
+  OptimizerOptions options;
+  options.name = "sgd";
+  options.nesterov = true;
+  for (const double larc : {0.0, 0.005}) {
+    options.larc = larc;
+    options.weight_decay = 0.3;
+    expect_replayed(options);
   }
 }
 

@@ -108,6 +108,33 @@ TEST(CheckOptions, NamesBothNumbers) {
   options = {};
   options.stop.patience = 3;
   EXPECT_NE(message(options, 1).find("data.validation"), std::string::npos);
+  options = {};
+  options.optimizer.nesterov = true;
+  EXPECT_NE(message(options, 1).find("it needs optimizer.name = \"sgd\""), std::string::npos);
+  options = {};
+  options.optimizer.larc_form = TrustForm::kSc18;
+  EXPECT_NE(message(options, 1).find("set that too"), std::string::npos);
+  options.optimizer.larc = 0.002;
+  EXPECT_EQ(message(options, 1), "");
+  options.train.deterministic = true;
+  EXPECT_NE(message(options, 1).find("depends on the number of ranks"), std::string::npos);
+  options = {};
+  options.update.sharded = true;
+  options.comm.reduction = "ring";
+  EXPECT_NE(message(options, 1).find("set comm.reduction to \"auto\", \"halving\" or \"tree\""), std::string::npos);
+}
+
+TEST(ScaledRate, FollowsTheBatch) {
+  CommonOptions options;
+  options.optimizer.lr = 0.1;
+  options.train.batch = 1024;
+  EXPECT_DOUBLE_EQ(scaled_rate(options), 0.1);
+  options.schedule.scaling = RateScaling::kLinear;
+  EXPECT_DOUBLE_EQ(scaled_rate(options), 0.4);
+  options.schedule.scaling = RateScaling::kSqrt;
+  EXPECT_DOUBLE_EQ(scaled_rate(options), 0.2);
+  options.schedule.base_batch = 4096;
+  EXPECT_DOUBLE_EQ(trainer_options(options, "loss").learning_rate, 0.05);
 }
 
 // ---- The step ----

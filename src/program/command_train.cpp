@@ -177,7 +177,7 @@ void write_mllog_settings(MlLog* log, const std::string& path, const std::string
         {"train_samples", train_samples},
         {"eval_samples", validation->size()},
         {"opt_name", optimizer.name},
-        {"opt_base_learning_rate", optimizer.lr},
+        {"opt_base_learning_rate", scaled_rate(options)},
         {"opt_weight_decay", optimizer.weight_decay},
         {"opt_learning_rate_warmup_epochs", warmup},
         {"opt_learning_rate_warmup_factor", 0},  // of the base rate, where the warm-up begins

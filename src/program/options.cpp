@@ -1,5 +1,7 @@
 #include "program/options.hpp"
 
+#include <cmath>
+
 #include "base/error.hpp"
 #include "comm/reduction.hpp"
 #include "update/rule.hpp"
@@ -56,11 +58,20 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("optimizer.weight_decay", optimizer.weight_decay, in_range(0, 1e30));
   schema.add("optimizer.clip_norm", optimizer.clip_norm, at_least(0));
   schema.add("optimizer.larc", optimizer.larc, in_range(0, 1e30));
+  schema.add("optimizer.larc_form", optimizer.larc_form,
+             {{"larc", TrustForm::kLarc},
+              {"lars", TrustForm::kLars},
+              {"cosmoflow", TrustForm::kCosmoFlow},
+              {"sc18", TrustForm::kSc18}});
+  schema.add("optimizer.nesterov", optimizer.nesterov);
 
   ScheduleOptions& schedule = options.schedule;
   schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));
   schema.add("schedule.warmup_steps", schedule.warmup_steps, in_range(0, 1e12));
   schema.add("schedule.warmup_epochs", schedule.warmup_epochs, at_least(0));
+  schema.add("schedule.scaling", schedule.scaling,
+             {{"none", RateScaling::kNone}, {"linear", RateScaling::kLinear}, {"sqrt", RateScaling::kSqrt}});
+  schema.add("schedule.base_batch", schedule.base_batch, in_range(1, 1e7));
   schema.add("schedule.end_factor", schedule.end_factor, in_range(0, 1));
   schema.add("schedule.power", schedule.power, positive());
   schema.add("schedule.step_epochs", schedule.step_epochs, positive());
@@ -118,8 +129,21 @@ StepOptions step_options(const CommonOptions& options) {
   return {options.train, options.optimizer, options.update, options.comm, network_options(options, 0)};
 }
 
+double scaled_rate(const CommonOptions& options) {
+  const double factor = static_cast<double>(options.train.batch) / static_cast<double>(options.schedule.base_batch);
+  switch (options.schedule.scaling) {
+    case RateScaling::kLinear:
+      return options.optimizer.lr * factor;
+    case RateScaling::kSqrt:
+      return options.optimizer.lr * std::sqrt(factor);
+    case RateScaling::kNone:
+      break;
+  }
+  return options.optimizer.lr;
+}
+
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric) {
-  TrainerOptions trainer{options.train, options.data, options.schedule, options.stop, options.optimizer.lr};
+  TrainerOptions trainer{options.train, options.data, options.schedule, options.stop, scaled_rate(options)};
   trainer.stop.metric = metric;
   trainer.log_interval = options.log.interval;
   trainer.checkpoint_interval = options.checkpoint.interval;
@@ -148,6 +172,20 @@ void check(const CommonOptions& options, int ranks) {
   } else if (train.batch < ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
+  }
+  const OptimizerOptions& optimizer = options.optimizer;
+  if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0)) {
+    user_error(
+        "optimizer.nesterov is a form of momentum: it needs optimizer.name = \"sgd\" with optimizer.momentum > 0");
+  }
+  if (optimizer.larc_form != TrustForm::kLarc && optimizer.larc == 0) {
+    user_error(
+        "optimizer.larc_form says what optimizer.larc does, which is 0: set that too (0.002 in CosmoFlow and SC18)");
+  }
+  if (optimizer.larc_form == TrustForm::kSc18 && train.deterministic) {
+    user_error(
+        "optimizer.larc_form = \"sc18\" depends on the number of ranks, and train.deterministic promises the same bits "
+        "on any; set train.deterministic to false, or optimizer.larc_form to \"larc\"");
   }
   const std::string& reduction = options.comm.reduction;
   if ((train.deterministic || options.comm.fixed_order) && reduction != "auto" && reduction != "tree") {

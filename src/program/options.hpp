@@ -60,6 +60,8 @@ NetworkOptions network_options(const CommonOptions& options, std::int64_t batch)
 /// Options of a network for predictions, which is in f32.
 NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);
 
+/// optimizer.lr, scaled to train.batch as schedule.scaling says.
+double scaled_rate(const CommonOptions& options);
 StepOptions step_options(const CommonOptions& options);
 /// @param metric  that training stops by
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);

@@ -30,10 +30,16 @@ struct TrainOptions {
   std::int64_t validate_epochs = 1;  // epochs between validations; 0: only at the end
 };
 
+/// What a larger batch does to the learning rate: nothing; batch / base_batch (Goyal et al. 2017, section 2.1); the
+/// root of that (Krizhevsky 2014, arXiv:1404.5997, section 5).
+enum class RateScaling : std::uint8_t { kNone, kLinear, kSqrt };
+
 struct ScheduleOptions {
   std::string name = "constant";
   std::int64_t warmup_steps = 0;
-  double warmup_epochs = 0;         // added to warmup_steps
+  double warmup_epochs = 0;  // added to warmup_steps
+  RateScaling scaling = RateScaling::kNone;
+  std::int64_t base_batch = 256;    // scaling: train.batch for which optimizer.lr is meant
   double end_factor = 0;            // cosine, polynomial: lr at the end / optimizer.lr
   double power = 1;                 // polynomial
   std::vector<double> step_epochs;  // step: epochs after which the rate is multiplied

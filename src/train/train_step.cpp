@@ -87,9 +87,11 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     flight.parts.resize(static_cast<std::size_t>(share_.parts + 3));
     flight.agreement = comm.make_sum(std::ssize(flight.parts));
   }
-  optimizer_ = sharded_ ? std::make_unique<Optimizer>(options.optimizer, network_->parameters(),
+  OptimizerOptions optimizer = options.optimizer;
+  optimizer.ranks = comm.size();
+  optimizer_ = sharded_ ? std::make_unique<Optimizer>(optimizer, network_->parameters(),
                                                       flights_.front().exchange->own())
-                        : std::make_unique<Optimizer>(options.optimizer, network_->parameters());
+                        : std::make_unique<Optimizer>(optimizer, network_->parameters());
   if (flights_.size() > 1 && comm.size() > 1) {
     progress_ = [this] {
       for (Flight& flight : flights_) flight.exchange->progress();

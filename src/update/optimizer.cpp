@@ -10,6 +10,31 @@ float f32(double value) { return static_cast<float>(value); }
 
 bool has_factors(const OptimizerOptions& options) { return options.larc > 0 || options.clip_norm > 0; }
 
+/// The parts of ranges that lie in slices whose state is kept one after the other.
+/// @param apart  every range is a tensor that is treated by itself; otherwise neighbours that are treated alike are one
+std::vector<ParameterRange> ranges_in(const std::vector<Slice>& slices, const std::vector<ParameterRange>& ranges,
+                                      bool apart) {
+  std::vector<ParameterRange> parts;
+  std::int64_t elements = 0;
+  for (const Slice& slice : slices) {
+    const std::int64_t state = elements - slice.begin;
+    elements += slice.size();
+    for (ParameterRange range : ranges) {
+      range.begin = std::max(range.begin, slice.begin);
+      range.end = std::min(range.end, slice.end);
+      range.state = state;
+      if (range.begin >= range.end) continue;
+      if (!apart && !parts.empty() && parts.back().end == range.begin && parts.back().decays == range.decays &&
+          parts.back().state == state) {
+        parts.back().end = range.end;
+      } else {
+        parts.push_back(range);
+      }
+    }
+  }
+  return parts;
+}
+
 std::vector<ParameterRange> trained_tensors(const std::vector<Parameter>& parameters) {
   std::vector<ParameterRange> tensors;
   for (const Parameter& parameter : parameters) {
@@ -26,7 +51,7 @@ Slice all_of(const std::vector<Parameter>& parameters) {
 }  // namespace
 
 std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
-  if (!has_factors(options)) return {};
+  if (!has_factors(options) && !make_rule(options)->gives_update()) return {};
   return GradientFactors::cuts(trained_tensors(parameters));
 }
 
@@ -40,30 +65,31 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
   const std::vector<ParameterRange> tensors = trained_tensors(parameters);
   std::vector<ParameterRange> ranges = tensors;
   if (has_factors(options)) {
-    factors_ = std::make_unique<GradientFactors>(
-        GradientFactorOptions{f32(options.clip_norm), f32(options.larc), rule_->l2_decay()}, tensors);
+    factors_ =
+        std::make_unique<GradientFactors>(GradientFactorOptions{f32(options.clip_norm), f32(options.larc),
+                                                                rule_->l2_decay(), options.larc_form, options.ranks},
+                                          tensors);
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       ranges[i].clip = factors_->clip();
       if (options.larc > 0) ranges[i].trust = factors_->trust(i);
     }
   }
+  ranges_ = ranges_in(own_, ranges, options.larc > 0);
+  if (rule_->gives_update()) {
+    updates_ = decltype(updates_)("petaflow::optimizer::updates", static_cast<std::size_t>(all_of(parameters).end));
+    update_factors_ =
+        std::make_unique<GradientFactors>(GradientFactorOptions{.larc = 1, .form = TrustForm::kLars}, tensors);
+    OptimizerOptions plain;
+    plain.name = "sgd";
+    plain.momentum = 0;
+    apply_ = make_rule(plain);
+    ranges = tensors;
+    for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].trust = update_factors_->trust(i);
+    apply_ranges_ = ranges_in(own_, ranges, true);
+  }
   std::int64_t elements = 0;
   for (const Slice& slice : own_) {
-    const std::int64_t state = elements - slice.begin;
     elements += slice.size();
-    for (ParameterRange range : ranges) {
-      range.begin = std::max(range.begin, slice.begin);
-      range.end = std::min(range.end, slice.end);
-      range.state = state;
-      if (range.begin >= range.end) continue;
-      // LARC treats no two tensors alike.
-      if (options.larc == 0 && !ranges_.empty() && ranges_.back().end == range.begin &&
-          ranges_.back().decays == range.decays && ranges_.back().state == state) {
-        ranges_.back().end = range.end;
-      } else {
-        ranges_.push_back(range);
-      }
-    }
     for (const Parameter& parameter : parameters) {
       const std::int64_t begin = std::max(parameter.offset, slice.begin),
                          end = std::min(parameter.offset + parameter.spec.elements(), slice.end);
@@ -91,19 +117,44 @@ std::size_t Optimizer::state_bytes() const {
   return bytes;
 }
 
+void Optimizer::run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
+                    const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states) {
+  for (ParameterRange range : ranges) {
+    range.begin = std::max(range.begin, part.begin);
+    range.end = std::min(range.end, part.end);
+    if (range.begin < range.end) rule.step(context, range, gradient, weights, states);
+  }
+}
+
+// What a rule asks for, in the place of a copy of the weights.
+void Optimizer::make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights) {
+  using Weights = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  const auto range = std::pair(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.end));
+  Kokkos::deep_copy(context.space, Kokkos::subview(updates_, range),
+                    Weights(weights + part.begin, static_cast<std::size_t>(part.size())));
+  run(context, *rule_, ranges_, part, gradient, updates_.data(), states_);
+}
+
 void Optimizer::share_factors(const Context& context, const float* gradient, const float* weights,
                               const std::function<void(std::span<double>)>& sum_over_ranks) {
   if (factors_) factors_->compute_shared(context, own_, gradient, weights, sum_over_ranks);
+  if (!update_factors_) return;
+  for (const Slice& slice : own_) make_updates(context, slice, gradient, weights);
+  update_factors_->compute_shared(context, own_, updates_.data(), weights, sum_over_ranks);
 }
 
 void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient,
                      float* weights) {
+  const Slice part{begin, end};
   if (factors_ && !shared_) factors_->compute(context, begin, end, gradient, weights);
-  for (ParameterRange range : ranges_) {
-    range.begin = std::max(range.begin, begin);
-    range.end = std::min(range.end, end);
-    if (range.begin >= range.end) continue;
-    rule_->step(context, range, gradient, weights, states_);
+  if (!apply_) {
+    run(context, *rule_, ranges_, part, gradient, weights, states_);
+  } else {
+    if (!shared_) {
+      make_updates(context, part, gradient, weights);
+      update_factors_->compute(context, begin, end, updates_.data(), weights);
+    }
+    run(context, *apply_, apply_ranges_, part, updates_.data(), weights, {});
   }
   for (const Running& running : running_) {
     if (running.begin < begin || running.end > end) continue;

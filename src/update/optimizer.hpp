@@ -39,8 +39,8 @@ class Optimizer {
   /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read
   void step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient, float* weights);
   /// Steps take all parameters at once; with own slices share_factors() comes before them.
-  bool needs_whole_gradient() const { return options_.clip_norm > 0 || (shared_ && factors_); }
-  /// With own slices: what clipping and LARC need to know of the other ranks' slices.  Collective.
+  bool needs_whole_gradient() const { return options_.clip_norm > 0 || (shared_ && (factors_ || update_factors_)); }
+  /// With own slices: what norms of the gradient and of updates need to know of the other ranks' slices.  Collective.
   /// @param sum_over_ranks  replaces the values, in host memory, by their sum
   void share_factors(const Context& context, const float* gradient, const float* weights,
                      const std::function<void(std::span<double>)>& sum_over_ranks);
@@ -56,6 +56,11 @@ class Optimizer {
     float momentum = 0;
   };
 
+  /// Runs a rule over the part of ranges in [begin, end).
+  static void run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
+                  const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states);
+  void make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights);
+
   OptimizerOptions options_;
   std::unique_ptr<OptimizerRule> rule_;
   std::vector<Slice> own_;
@@ -63,6 +68,11 @@ class Optimizer {
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
+  // Of a rule that gives updates: these, flat as the weights; their norms; what applies them, and its ranges.
+  Kokkos::View<float*, MemorySpace> updates_;
+  std::unique_ptr<GradientFactors> update_factors_;
+  std::unique_ptr<OptimizerRule> apply_;
+  std::vector<ParameterRange> apply_ranges_;
   std::vector<Kokkos::View<float*, MemorySpace>> arrays_;  // of the rule
   std::vector<float*> states_;                             // the same
 };

@@ -3,16 +3,21 @@
 
 #include <string>
 
+#include "kernels/gradient_factors.hpp"
+
 namespace petaflow {
 
 struct OptimizerOptions {
   std::string name = "adam";
   double lr = 1e-3;
   double momentum = 0.9;                              // sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw
+  bool nesterov = false;                              // sgd: the gradient is taken once more than its momentum
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // adam, adamw, lamb
   double weight_decay = 0;                            // on weights of convolutions and dense layers
   double clip_norm = 0;                               // longer gradients are shortened to this L2 norm; 0: off
   double larc = 0;                                    // trust coefficient of LARC; 0: off
+  TrustForm larc_form = TrustForm::kLarc;
+  int ranks = 1;  // among which the samples of a gradient are divided: of the program, not of the user
 };
 
 }  // namespace petaflow

@@ -30,6 +30,7 @@ struct RuleElement {
 ///   AtStep at(const StepState& step, bool decays) const   what depends on the step alone; on the device
 ///   AtStep::apply(RuleElement<kStates>&) const            the update of an element; on the device
 ///   AtStep::l2_decay                                      of this range
+///   static constexpr bool kGivesUpdate                    OptimizerRule::gives_update(), where that is true
 template <class Rule>
 class RuleKernel {
  public:
@@ -84,6 +85,9 @@ class RuleOf final : public OptimizerRule {
   explicit RuleOf(const Rule& rule) : rule_(rule) {}
   std::vector<const char*> states() const override { return Rule::states(); }
   float l2_decay() const override { return rule_.l2_decay(); }
+  bool gives_update() const override {
+    return requires { Rule::kGivesUpdate; };
+  }
   void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
             const std::vector<float*>& states) const override {
     RuleKernel<Rule>(rule_, range, context.step, gradients, weights, states).run(context);

@@ -1,5 +1,5 @@
-// sgd: v = momentum v + g, w -= rate v (torch.optim.SGD without dampening; v starts at 0), with L2 decay in g.  Without
-// momentum no v is kept.
+// sgd: v = momentum v + g, w -= rate v, or with Nesterov's momentum w -= rate (g + momentum v) (torch.optim.SGD without
+// dampening; v starts at 0), with L2 decay in g.  Without momentum no v is kept.
 #include "update/rule_kernel.hpp"
 
 namespace petaflow {
@@ -31,18 +31,20 @@ struct SgdWithMomentum {
   static const std::string& label() { return Sgd::label(); }
 
   float momentum, weight_decay;
+  bool nesterov;
 
   float l2_decay() const { return weight_decay; }
 
   struct AtStep {
     float momentum, rate, l2_decay;
+    bool nesterov;
     KOKKOS_INLINE_FUNCTION void apply(RuleElement<kStates>& element) const {
       element.state[0] = momentum * element.state[0] + element.direction;
-      element.weight -= rate * element.state[0];
+      element.weight -= rate * (nesterov ? element.direction + momentum * element.state[0] : element.state[0]);
     }
   };
   KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
-    return {momentum, step.learning_rate, decays ? weight_decay : 0.0F};
+    return {momentum, step.learning_rate, decays ? weight_decay : 0.0F, nesterov};
   }
 };
 
@@ -52,7 +54,7 @@ std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions& options);
 std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions& options) {
   const auto decay = static_cast<float>(options.weight_decay);
   if (options.momentum == 0) return rule_of(Sgd{decay});
-  return rule_of(SgdWithMomentum{static_cast<float>(options.momentum), decay});
+  return rule_of(SgdWithMomentum{static_cast<float>(options.momentum), decay, options.nesterov});
 }
 
 }  // namespace petaflow

@@ -5,6 +5,7 @@
 #define PETAFLOW_RULES(RULE) \
   RULE(adam)                 \
   RULE(adamw)                \
+  RULE(lamb)                 \
   RULE(sgd)
 
 namespace petaflow {
