@@ -77,13 +77,13 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
   const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
   const bool on_device = spreads && !kOnHost;
   const Flat device(weights, gradient_.extent(0));
-  sum_.finish(
-      [&](std::int64_t begin, std::int64_t end) {
-        if (leaves_the_device_) copy(host_, gradient_, begin, end);
-        summed(begin, end);
-        if (on_device) copy(device, host_, begin, end);
-      },
-      !spreads ? nullptr : (on_device ? host_.data() : weights));
+  const auto take = [&](std::int64_t begin, std::int64_t end) {
+    if (leaves_the_device_) copy(host_, gradient_, begin, end);
+    summed(begin, end);
+    if (on_device) copy(device, host_, begin, end);
+  };
+  float* const values = on_device ? host_.data() : weights;
+  sum_.finish(std::ref(take), spreads ? values : nullptr);  // a reference fits into std::function without memory
   if (on_device) copy(host_, device, 0, elements);
 }
 
