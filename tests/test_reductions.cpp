@@ -363,6 +363,18 @@ TEST(VirtualRanks, ADeadlockNamesWhoWaits) {
   }
 }
 
+TEST(VirtualRanks, WaitByTheirOwnTransport) {
+  AnyOrder network(1);
+  VirtualWorld world(2, network, {});
+  Transport* first = nullptr;
+  const auto wait = [&](std::unique_ptr<Transport> transport) {
+    if (first == nullptr) first = transport.get();
+    first->work(1);
+    transport->work(5);
+  };
+  EXPECT_THROW(world.run(wait), Error);
+}
+
 TEST(VirtualRanks, AnErrorOfOneEndsAll) {
   AnyOrder network(1);
   VirtualWorld world(4, network, {});

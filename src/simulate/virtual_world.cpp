@@ -139,6 +139,7 @@ struct VirtualWorld::State {
     if (!eager) end(sent.sender, sent.from, arrival_s);
   }
   void sleep(int rank, const char* call) {
+    PETAFLOW_REQUIRE(rank == running, "rank {} waits by the transport of rank {}", running, rank);
     Rank& me = ranks[static_cast<std::size_t>(rank)];
     me.waits_in = call;
     me.activity = Activity::current();
@@ -151,6 +152,7 @@ struct VirtualWorld::State {
   VirtualOptions options;
   RandomSequence random;
   std::vector<Rank> ranks;
+  int running = -1;  // rank
   std::vector<Request> requests;
   std::vector<std::size_t> free;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
@@ -302,6 +304,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
     world.events.pop();
     world.now_s = event.time_s;
     State::Rank& rank = world.ranks[static_cast<std::size_t>(event.rank)];
+    world.running = event.rank;
     if (!rank.finished) rank.fiber = std::move(rank.fiber).resume();
   }
   Activity::current() = activity;
