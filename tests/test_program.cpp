@@ -21,6 +21,7 @@
 
 #include "base/build_info.hpp"
 #include "comm/communicator.hpp"
+#include "io/checkpoint.hpp"
 #include "io/hdf5.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/gemm.hpp"
@@ -184,6 +185,8 @@ TEST_F(Program, InspectSaysWhatFilesHold) {
   }
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
   expect_refused("inspect none.h5", "none.h5");
+  save_checkpoint((folder_ / "network.h5").string(), {});
+  expect_refused("inspect network.h5", "network.h5 is a checkpoint of a network, not data");
   expect_refused("inspect own.h5 data.chanels=2", "data.channels");
 }
 

@@ -18,12 +18,14 @@ std::string detect_format(const Hdf5File& file, const HepFileOptions& options) {
   if (file.has("all_events")) return "all_events";
   if (file.has("data") && file.has("label")) return "sc17";
   if (!options.dataset.empty()) return "class_files";
-  std::string names;
-  for (const std::string& name : file.datasets()) names += (names.empty() ? "" : ", ") + name;
+  if (file.integer_attribute("/", "petaflow_schema")) {
+    user_error("{} is a checkpoint of a network, not data: evaluate and predict take it before the files of data",
+               file.path());
+  }
   user_error(
       "{} is in none of the known layouts (a group all_events, or data and label); it holds {}; for files of one class "
       "each name its data set of images in data.dataset",
-      file.path(), names.empty() ? "no data set" : names);
+      file.path(), file.contents());
 }
 
 /// The data set of pixels `name`, which must hold numbers and have one of the ranks.
@@ -141,7 +143,7 @@ void take_pixels(HepFile& file, const Hdf5File& h5, const HepFileOptions& option
         user_error(
             "{} has neither {} nor {}; it holds {}; data.channel_names and data.suffix say which data sets hold "
             "the images",
-            file.path, images, names.front(), fmt::join(h5.datasets(), ", "));
+            file.path, images, names.front(), h5.contents());
       }
       take_planes(file, h5, names);
     }
@@ -223,7 +225,7 @@ HepFile scan_hep_file(const std::string& path, const HepFileOptions& options, bo
   file.has_selection = !sr.empty();
   if (labels_needed && !file.has_labels) {
     user_error("{} has no labels: data set {} (1 signal, 0 background, one number per event); it holds {}", path,
-               fmt::join(names.label, " or "), fmt::join(h5.datasets(), ", "));
+               fmt::join(names.label, " or "), h5.contents());
   }
 
   const auto passed = [](const std::vector<double>& flags, std::size_t i) { return !flags.empty() && flags[i] != 0; };

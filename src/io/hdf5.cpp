@@ -223,6 +223,15 @@ std::vector<std::string> Hdf5File::datasets(const std::string& group) const {
   return names;
 }
 
+std::string Hdf5File::contents() const {
+  constexpr std::size_t kShown = 12;
+  const auto names = datasets();
+  std::string list;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) list += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > kShown) list += fmt::format(" and {} more", names.size() - kShown);
+  return names.empty() ? "none" : list;
+}
+
 bool Hdf5File::has(const std::string& name) const {
   const Lock lock;
   return exists(impl_->id, name);
@@ -230,12 +239,7 @@ bool Hdf5File::has(const std::string& name) const {
 
 Hdf5Dataset Hdf5File::dataset(const std::string& name) const {
   if (!has(name)) {
-    constexpr std::size_t kShown = 12;
-    const auto names = datasets();
-    std::string list;
-    for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) list += (i == 0 ? "" : ", ") + names[i];
-    if (names.size() > kShown) list += fmt::format(" and {} more", names.size() - kShown);
-    user_error("{} has no data set {}; it holds {}", path(), name, names.empty() ? "none" : list);
+    user_error("{} has no data set {}; it holds {}", path(), name, contents());
   }
   return Hdf5Dataset(std::make_shared<Hdf5Dataset::Impl>(impl_, name));
 }

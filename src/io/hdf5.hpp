@@ -96,6 +96,8 @@ class Hdf5File {
 
   /// Full names of all data sets below a group, in order of name; empty where there is no such group.
   std::vector<std::string> datasets(const std::string& group = "/") const;
+  /// The same for a message: the first dozen and the number of the others; "none".
+  std::string contents() const;
   bool has(const std::string& name) const;
   /// Throws, naming the data sets that there are, where this one is missing.
   Hdf5Dataset dataset(const std::string& name) const;
