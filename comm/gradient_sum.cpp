@@ -51,7 +51,9 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
       "{} has no fixed order", options.reduction);
   PETAFLOW_REQUIRE(static_cast<int>(shards.size()) == comm.size() && shards[0].count() > 0,
                    "{} ranges of shards for {} ranks", shards.size(), comm.size());
-  cut(ends, options.bucket);
+  PETAFLOW_REQUIRE(options.owner_of.empty() || options.owner_of.size() == ends.size(), "{} owners of {} arrays",
+                   options.owner_of.size(), ends.size());
+  cut(ends, options.owner_of.empty() ? options.bucket : 1);
   plan_passes(shards[static_cast<std::size_t>(comm.rank())], ends.back());
   const auto add = [&](const ReductionPlan& plan, Wire wire) {
     return std::make_unique<Reduction<float>>(comm.transport(), plan, comm.new_tag(), ReduceOp::kSum, wire);
@@ -66,8 +68,13 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
       for (const std::int64_t cut : options.cuts) {
         if (bucket.begin <= cut && cut < bucket.end) cuts.push_back(cut - bucket.begin);
       }
-      const OwnerPlans plans = owner_plans(comm.rank(), shards, bucket.size(), cuts);
-      names_.emplace_back("tree, each slice to its owner");
+      int owner = kSlices;
+      if (!options.owner_of.empty()) {
+        const auto array = std::ranges::find(ends, bucket.end) - ends.begin();
+        owner = options.owner_of[static_cast<std::size_t>(array)];
+      }
+      const OwnerPlans plans = owner_plans(comm.rank(), shards, bucket.size(), cuts, owner);
+      names_.emplace_back(owner == kSlices ? "tree, each slice to its owner" : "tree, each layer to its owner");
       for (const Slice& slice : plans.own) own_.push_back({bucket.begin + slice.begin, bucket.begin + slice.end});
       sums_.push_back(add(plans.sum, options.wire));
       spreads_.push_back(add(plans.spread, Wire::kF32));
@@ -199,19 +206,29 @@ void GradientSum::spread(float* values) {
   finish_spreads();
 }
 
-void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values) {
+std::span<const Slice> GradientSum::own_of(std::size_t bucket) const {
+  const std::size_t begin = bucket == 0 ? 0 : own_end_[bucket - 1];
+  return std::span(own_).subspan(begin, own_end_[bucket] - begin);
+}
+
+void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values,
+                         const std::function<void(std::int64_t, std::int64_t)>& updated) {
   if (passes_.empty()) ready_from(0);  // this rank has no shard
   Transport& transport = comm_.transport();
   transport.begin_collective();
+  const bool spreads = values != nullptr && !spreads_.empty();
   for (; over_ < buckets_.size(); ++over_) {
     if (!advance()) transport.wait([this] { return advance(); }, "all-reduce");
-    for (std::size_t i = over_ == 0 ? 0 : own_end_[over_ - 1]; i < own_end_[over_]; ++i) {
-      const Slice& slice = own_[i];
+    for (const Slice& slice : own_of(over_)) {
       if (!memory_.empty())
         std::copy(memory_[0].get() + slice.begin, memory_[0].get() + slice.end, buffer_ + slice.begin);
       summed(slice.begin, slice.end);
     }
-    if (values != nullptr && !spreads_.empty()) start_spread(over_, values);
+    if (spreads && !updated) start_spread(over_, values);
+  }
+  while (spreads && spread_ < buckets_.size()) {
+    for (const Slice& slice : own_of(spread_)) updated(slice.begin, slice.end);
+    start_spread(spread_, values);
   }
   if (spread_ > 0) finish_spreads();
 }

@@ -24,6 +24,7 @@ struct GradientSumOptions {
   bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the last pass
   bool owners = false;  // the sum of a slice goes to its owner alone; the order is that of a tree
   std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
+  std::vector<int> owner_of = {};       // owners: of each array, which is a bucket then; empty: slices of every bucket
 };
 
 /// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
@@ -50,8 +51,10 @@ class GradientSum {
   /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.  With owners
   /// [begin, end) are the slices of own(), after which the bucket of `values` begins to go from owners to all, and all
   /// of it is there at the end.
-  /// @param values  as long as the buffer; null: nothing goes to all
-  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values = nullptr);
+  /// @param values   as long as the buffer; null: nothing goes to all
+  /// @param updated  waits until values[begin, end) are what is to go to all; empty: they are when summed() returns
+  void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values = nullptr,
+              const std::function<void(std::int64_t, std::int64_t)>& updated = {});
   /// With owners: all values from their owners to all ranks.  Collective.
   void spread(float* values);
 
@@ -74,6 +77,7 @@ class GradientSum {
   void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
   void plan_passes(const ShardRange& mine, std::int64_t elements);
   void take_pass(const Slice& bucket);
+  std::span<const Slice> own_of(std::size_t bucket) const;
   void start_spread(std::size_t bucket, float* values);
   void finish_spreads();
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,9 +41,16 @@ HangWatch::HangWatch(MPI_Comm comm) {
   for (const int witness : {0, size_ / 3, 2 * size_ / 3}) {
     if (witnesses_.empty() || witness > witnesses_.back()) witnesses_.push_back(witness);
   }
+  watches().push_back(this);
+}
+
+std::vector<HangWatch*>& HangWatch::watches() {
+  static std::vector<HangWatch*> all;
+  return all;
 }
 
 HangWatch::~HangWatch() {
+  std::erase(watches(), this);
   if (mpi_is_running()) MPI_Comm_free(&comm_);
 }
 
@@ -82,6 +90,13 @@ bool HangWatch::listen(const Note& own) {
     }
   }
   return trouble;
+}
+
+void HangWatch::listen_elsewhere(Note own) const {
+  own.operation = std::numeric_limits<std::int64_t>::max();
+  for (HangWatch* other : watches()) {
+    if (other != this) other->listen(own);
+  }
 }
 
 // "rank 3 (node1), rank 7 (node2), and 12 more; rank 5 (node2) is in broadcast, validation of step 12"
@@ -136,10 +151,20 @@ void HangWatch::wait(const std::function<bool()>& over, const char* call, double
     const double waited_s = seconds_since(start);
     if (waited_s < listened_s + kListen_s) continue;
     listened_s = waited_s;
+    listen_elsewhere(own);
     if (!interrupted && !late && options_.interrupted && options_.interrupted()) {
       interrupted = true;  // the launcher gives us about a second
       alarm_s = waited_s + 0.1;
       speech_s = waited_s + 0.3;
+    }
+    if (options_.one_peer) {
+      late = waited_s >= limit_s;
+      if ((!late && !interrupted) || spoken) continue;
+      spoken = true;
+      options_.say(fmt::format("rank {} ({}) has waited {:.1f} s, {}", rank_, hosts_[static_cast<std::size_t>(rank_)],
+                               waited_s, where));
+      if (late) MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
+      continue;
     }
     const bool others_late = listen(own) && witness;
     if (!late && (others_late || waited_s >= limit_s - grace_s)) {

@@ -52,6 +52,8 @@ class HangWatch {
   void send_to_all(const Note& note, Tag tag);
   /// Takes what has come; true where another rank has waited too long in this operation.
   bool listen(const Note& own);
+  /// Takes what has come at the other watches, where this rank is in none of their operations.
+  void listen_elsewhere(Note own) const;
   std::string missing(const Note& own) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
@@ -63,6 +65,9 @@ class HangWatch {
   std::deque<Sent> sent_;
   std::vector<Note> roll_;  // on a witness that has called it: by rank
   bool ended_ = false;      // a rank has spoken and ends the run
+
+  /// All of this process: who waits among some ranks answers others, too.
+  static std::vector<HangWatch*>& watches();
 };
 
 }  // namespace petaflow

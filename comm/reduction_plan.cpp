@@ -65,9 +65,9 @@ void add_merge(std::vector<Merge>& merges, std::size_t first, const Place& from,
   merges.push_back({from, to, slice});
 }
 
-/// @param cuts  as in owner_plans()
-TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements,
-                     std::span<const std::int64_t> cuts = {}) {
+/// @param cuts, owner  as in owner_plans()
+TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements, std::span<const std::int64_t> cuts = {},
+                     int owner = kSlices) {
   const int count = shards.back().end, levels = log2_up(count);
   // The nodes of a level by their first shard, slice by slice; empty inside of a rank's own nodes.
   std::vector<std::vector<Place>> nodes(static_cast<std::size_t>(count));
@@ -82,6 +82,7 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements,
   constexpr std::int64_t kShortest = 256;
   int bits = std::min(levels - deepest, log2_up(active));
   while (bits > 0 && elements >> bits < kShortest) --bits;
+  if (owner != kSlices) bits = 0;
   const std::int64_t slices = std::int64_t{1} << bits;
   const auto border = [&](std::int64_t s) {
     const std::int64_t even = elements * s / slices;
@@ -121,7 +122,7 @@ TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements,
         // Bit j of a slice's number, from the highest on, says which side receives at the j-th level that has merges
         // between ranks: so what a rank receives at the first are neighbours, one message.
         const int turn = l - deepest;
-        const bool right_receives = turn < bits && (s >> (bits - 1 - turn) & 1) != 0;
+        const bool right_receives = (turn < bits && (s >> (bits - 1 - turn) & 1) != 0) || pb.rank == owner;
         add_merge(level.merges, first_merge, right_receives ? pa : pb, right_receives ? pb : pa, slice);
         if (right_receives) pa = pb;
       }
@@ -299,10 +300,12 @@ ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64
 }
 
 OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
-                       std::span<const std::int64_t> cuts) {
+                       std::span<const std::int64_t> cuts, int owner) {
+  PETAFLOW_REQUIRE(owner == kSlices || shards[static_cast<std::size_t>(owner)].count() > 0, "owner {} has no shard",
+                   owner);
   const std::vector<int> members = ranks_up_to(shards.size());
   const TreeGroup group{members, {0, elements}};
-  const TreeSteps tree = tree_steps(shards, elements, cuts);
+  const TreeSteps tree = tree_steps(shards, elements, cuts, owner);
   Builder sum, spread;
   add_sum(sum, rank, tree, group);
   add_spread(spread, rank, tree, shards, group);

@@ -75,9 +75,11 @@ struct OwnerPlans {
   ReductionPlan spread;    // of piece 0 from the owners to all
   std::vector<Slice> own;  // of this rank, rising
 };
-/// @param cuts  where slices may begin, rising; empty: anywhere
+/// @param cuts   where slices may begin, rising; empty: anywhere
+/// @param owner  a rank with shards that owns the whole vector; kSlices: every rank its slices
+inline constexpr int kSlices = -1;
 OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
-                       std::span<const std::int64_t> cuts);
+                       std::span<const std::int64_t> cuts, int owner = kSlices);
 
 /// The largest nodes of the tree whose shards are all this rank's, from left to right: {level, number}.
 struct TreeNode {

@@ -26,6 +26,8 @@ struct HangOptions {
   double limit_s = 0;  // a rank that waits so long ends all of them with kHangExitCode; 0: never
   /// Whether this process has been told to end; a rank that goes on waiting then says for whom.  May be empty.
   std::function<bool()> interrupted = {};
+  /// Waits are for one rank each, which the call names: there is no roll to call.
+  bool one_peer = false;
   /// Takes one line on the rank that speaks.
   std::function<void(const std::string&)> say = {};
 };

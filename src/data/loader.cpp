@@ -64,7 +64,7 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
     buffer.batch.weights.resize(slots);
     buffer.batch.indices.resize(slots);
   }
-  ticket_ = steps_ * slots_;  // nothing to do before the first epoch
+  next_slot_ = steps_ * slots_;  // nothing to do before the first epoch
   taken_ = released_ = steps_;
   thread_ids_.reserve(static_cast<std::size_t>(options_.threads));
   try {
@@ -86,37 +86,56 @@ void Loader::end_threads() {
   threads_.clear();  // joins
 }
 
-bool Loader::has_ticket() const {
-  const std::int64_t step = ticket_ / slots_;
-  return error_ == nullptr && step < steps_ && step < released_ + std::ssize(buffers_);
+bool Loader::has_slot() const {
+  const std::int64_t place = next_slot_ / slots_;
+  return error_ == nullptr && place < places() && place < released_ + std::ssize(buffers_);
 }
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t skip) {
   PETAFLOW_REQUIRE(0 <= skip && skip <= steps_, "step {} of {}", skip, steps_);
+  start(epoch, skip, false);
+}
+
+void Loader::start_listed(std::int64_t epoch) { start(epoch, 0, true); }
+
+void Loader::list(std::int64_t step) {
+  PETAFLOW_REQUIRE(0 <= step && step < steps_, "step {} of {}", step, steps_);
+  const std::lock_guard lock(mutex_);
+  listed_.push_back(step);
+  work_.notify_all();
+}
+
+void Loader::start(std::int64_t epoch, std::int64_t place, bool lists) {
   std::unique_lock lock(mutex_);
-  ticket_ = steps_ * slots_;  // no more work from the old epoch
+  next_slot_ = places() * slots_;  // no more work from the old epoch
   ready_.wait(lock, [this] { return busy_ == 0; });
+  lists_ = lists;
+  listed_.clear();
   epoch_ = epoch;
   order_.emplace(data_.size(),
                  random_stream(options_.seed, RandomPurpose::kShuffle, static_cast<std::uint64_t>(epoch)));
   error_ = nullptr;
   for (Buffer& buffer : buffers_) buffer.done = 0;
-  taken_ = released_ = skip;
-  ticket_ = skip * slots_;
+  taken_ = released_ = place;
+  next_slot_ = place * slots_;
   work_.notify_all();
+}
+
+std::int64_t Loader::samples_of(std::int64_t step) const {
+  return std::min(options_.global_batch, data_.size() - step * options_.global_batch);
 }
 
 const Batch& Loader::next() {
   std::unique_lock lock(mutex_);
-  PETAFLOW_REQUIRE(taken_ < steps_, "the epoch of {} steps has ended, or none has begun", steps_);
+  PETAFLOW_REQUIRE(taken_ < places(), "the epoch of {} steps has ended, or none has begun", places());
   if (taken_ > released_) {
-    buffer_of(released_).done = 0;
+    buffer_at(released_).done = 0;
     ++released_;
     work_.notify_all();
   }
-  Buffer& buffer = buffer_of(taken_);
+  Buffer& buffer = buffer_at(taken_);
   const auto ready = [&] { return buffer.done == slots_; };
-  const auto failed = [&] { return error_ != nullptr && failed_step_ <= taken_; };
+  const auto failed = [&] { return error_ != nullptr && failed_place_ <= taken_; };
   if (!ready()) {
     const auto start = std::chrono::steady_clock::now();
     ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
@@ -126,8 +145,8 @@ const Batch& Loader::next() {
   if (!ready()) std::rethrow_exception(error_);
   Batch& batch = buffer.batch;
   batch.epoch = epoch_;
-  batch.step = taken_;
-  batch.valid_global = std::min(options_.global_batch, data_.size() - taken_ * options_.global_batch);
+  batch.step = step_at(taken_);
+  batch.valid_global = samples_of(batch.step);
   ++taken_;
   return batch;
 }
@@ -171,12 +190,12 @@ void Loader::work() {
   std::unique_lock lock(mutex_);
   thread_ids_.push_back(static_cast<int>(syscall(SYS_gettid)));
   while (true) {
-    work_.wait(lock, [this] { return stop_ || has_ticket(); });
+    work_.wait(lock, [this] { return stop_ || has_slot(); });
     if (stop_) return;
-    const std::int64_t step = ticket_ / slots_, slot = ticket_ % slots_;
-    ++ticket_;
+    const std::int64_t place = next_slot_ / slots_, slot = next_slot_ % slots_, step = step_at(place);
+    ++next_slot_;
     ++busy_;
-    Buffer& buffer = buffer_of(step);
+    Buffer& buffer = buffer_at(place);
     const Permutation order = *order_;
     const std::int64_t epoch = epoch_;
     lock.unlock();
@@ -188,9 +207,9 @@ void Loader::work() {
     }
     lock.lock();
     --busy_;
-    if (error != nullptr && (error_ == nullptr || step < failed_step_)) {
+    if (error != nullptr && (error_ == nullptr || place < failed_place_)) {
       error_ = error;
-      failed_step_ = step;
+      failed_place_ = place;
     }
     if (error == nullptr) ++buffer.done;
     if (buffer.done == slots_ || error_ != nullptr || busy_ == 0) ready_.notify_all();

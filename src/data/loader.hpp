@@ -66,8 +66,13 @@ class Loader {
 
   /// ceil(size / global batch)
   std::int64_t steps_per_epoch() const { return steps_; }
+  /// Real samples of the global batch of a step.
+  std::int64_t samples_of(std::int64_t step) const;
   /// Begins an epoch at step `skip`, dropping what was made ahead of another one.
   void start_epoch(std::int64_t epoch, std::int64_t skip = 0);
+  /// Begins an epoch of which this rank takes the steps that list() names, in that order.
+  void start_listed(std::int64_t epoch);
+  void list(std::int64_t step);
   /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
   const Batch& next();
 
@@ -90,8 +95,12 @@ class Loader {
   void work();
   void end_threads();
   void fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
-  Buffer& buffer_of(std::int64_t step) { return buffers_[static_cast<std::size_t>(step) % buffers_.size()]; }
-  bool has_ticket() const;
+  void start(std::int64_t epoch, std::int64_t place, bool lists);
+  /// Batches of the epoch stand in places, from 0 on: step by step, or as they are listed.
+  std::int64_t step_at(std::int64_t place) const { return lists_ ? listed_[static_cast<std::size_t>(place)] : place; }
+  std::int64_t places() const { return lists_ ? std::ssize(listed_) : steps_; }
+  Buffer& buffer_at(std::int64_t place) { return buffers_[static_cast<std::size_t>(place) % buffers_.size()]; }
+  bool has_slot() const;
 
   const Dataset& data_;
   const LoaderOptions options_;
@@ -104,10 +113,12 @@ class Loader {
   std::condition_variable work_, ready_;
   std::optional<Permutation> order_;
   std::int64_t epoch_ = -1;
-  std::int64_t ticket_ = 0;       // next slot to fill: step * slots + slot
-  std::int64_t released_ = 0;     // steps before it have been given back
-  std::int64_t taken_ = 0;        // next step that next() gives
-  std::int64_t failed_step_ = 0;  // of error_
+  bool lists_ = false;
+  std::vector<std::int64_t> listed_;
+  std::int64_t next_slot_ = 0;     // to fill: place * slots + slot
+  std::int64_t released_ = 0;      // places before it have been given back
+  std::int64_t taken_ = 0;         // place of what next() gives next
+  std::int64_t failed_place_ = 0;  // of error_
   std::exception_ptr error_;
   int busy_ = 0;  // threads that fill a slot
   bool stop_ = false;

@@ -91,6 +91,11 @@ std::string io_text(const IoRates& io, std::int64_t steps) {
 
 int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm) {
   config.load_input(comm, line);
+  agree(comm, [&] {
+    if (config.options.update.servers > 0) {
+      user_error("bench takes steps whose weights the ranks update themselves; set update.servers=0 update.groups=1");
+    }
+  });
   const CommonOptions& options = config.options;
   const Context context;
   say_binding(comm, context.threads);

@@ -28,6 +28,8 @@
 #include "run/recorder.hpp"
 #include "run/results.hpp"
 #include "run/tuning.hpp"
+#include "servers/serve.hpp"
+#include "servers/session.hpp"
 #include "train/stop_request.hpp"
 #include "train/trainer.hpp"
 #include "train/validation.hpp"
@@ -55,7 +57,11 @@ void say_where_held(const char* name, Dataset& data) {
 
 void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Graph& graph,
                    Dataset& train, Dataset* validation, TrainStep& step) {
-  log_info("{}: {} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"),
+  const UpdateOptions& update = options.update;
+  const std::string groups = update.servers == 0 ? ""
+                                                 : fmt::format(" in {} with {}", format_count(update.groups, "group"),
+                                                               format_count(update.servers, "parameter server"));
+  log_info("{}: {}{} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"), groups,
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
            options.train.deterministic ? " in " + format_count(options.train.shards, "shard") : "");
@@ -76,7 +82,8 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   }
 }
 
-void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inference& inference, std::size_t held_bytes) {
+void say_estimate(const CommonOptions& options, Trainer& trainer, TrainStep& step, Inference& inference,
+                  std::size_t held_bytes) {
   const Network& network = step.network();
   const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
   log_info(
@@ -85,11 +92,13 @@ void say_estimate(std::int64_t batch, Trainer& trainer, TrainStep& step, Inferen
       format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
       format_bytes(2 * weights + step.optimizer_bytes()),
       held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
-  log_info("taking a step of {}", format_count(batch, "sample"));
+  log_info("taking a step of {}", format_count(group_options(options).batch, "sample"));
   const double step_s = trainer.measure_step();
-  log_info("time: {:.3f} s per step, {}, {} for all of them (validation comes on top)", step_s,
+  const auto groups = static_cast<double>(options.update.groups);
+  log_info("time: {:.3f} s per step, {}{}, {} for all of them (validation comes on top)", step_s,
            format_count(trainer.total_steps(), "step"),
-           format_duration(step_s * static_cast<double>(trainer.total_steps())));
+           groups > 1 ? fmt::format(", {} at a time", options.update.groups) : "",
+           format_duration(step_s * static_cast<double>(trainer.total_steps()) / groups));
   log_info("everything is in order; nothing was written");
 }
 
@@ -247,11 +256,15 @@ std::unique_ptr<TrainingListener> make_listener(const Configuration& config, con
   return std::make_unique<RunRecorder>(std::move(recorder), std::move(metrics), std::move(mllog));
 }
 
-}  // namespace
+/// A worker's place in a run with servers.
+struct Groups {
+  Communicator& mine;  // the members of this worker's group; without servers all workers
+  ServerSession* servers = nullptr;
+};
 
-int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
-                  Communicator& comm) {
-  config.load_input(comm, line);
+/// @param comm  all ranks that train
+int train_on(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
+             const Groups& groups) {
   const CommonOptions& options = config.options;
   const std::string folder = config.run_folder();
   const Context context;
@@ -282,7 +295,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   const auto tuning = tune(line, config, task, comm, context, true);
   std::unique_ptr<TrainStep> step;
   agree(comm, [&] {
-    step = std::make_unique<TrainStep>(comm, context, step_options(options), task.model(task.sample_shape()),
+    step = std::make_unique<TrainStep>(groups.mine, context, step_options(options), task.model(task.sample_shape()),
                                        *objective, tuning.get());
     check_metric(options.stop, task, comm, validation.get(), step->network());
   });
@@ -314,7 +327,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   if (line.check) {
     check_all(comm, *train, "data.train");
     if (validation) check_all(comm, *validation, "data.validation");
-    say_estimate(options.train.batch, *trainer, *step, *inference,
+    say_estimate(options, *trainer, *step, *inference,
                  train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
     if (comm.rank() == 0) warn_of_run_folder(line, folder);
     return kDone;
@@ -338,6 +351,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                        context.threads, train->size(), validation.get());
   const auto listener =
       make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
+  if (groups.servers != nullptr) trainer->connect(*groups.servers);
   const FitResult result = trainer->fit(*listener);
   if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(context).of(options.precision);
@@ -366,6 +380,47 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                       fmt::format("the network is trained, but its evaluation failed: {}", failed->what()));
   }
   return kDone;
+}
+
+}  // namespace
+
+int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
+                  Communicator& comm) {
+  config.load_input(comm, line);
+  const CommonOptions& options = config.options;
+  if (options.update.servers == 0) return train_on(line, config, task, reporter, comm, {comm});
+
+  const ServerLayout layout = server_layout(options, comm.size());
+  const bool serves = comm.rank() >= layout.workers;
+  std::unique_ptr<Transport> all = comm.transport().split(0);  // for messages between workers and servers
+  const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
+  const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
+  HangOptions hangs = config.hang_options();
+  hangs.one_peer = true;
+  if (serves) hangs = {};  // they serve as long as workers work
+  all->watch_hangs(hangs);
+  if (serves) {
+    watch_stop_signals();  // so that one does not end them before the workers have stopped
+    OptimizerOptions optimizer = options.optimizer;
+    optimizer.ranks = layout.members();
+    const int code = serve(*all, layout, {optimizer, update_order(options)});
+    if (code == kUserErrorCode || code == kFailureCode) {  // rank 0 says which
+      throw AgreedError(code == kUserErrorCode ? ErrorKind::kUser : ErrorKind::kFailure, "the workers failed");
+    }
+    return code;
+  }
+  ServerSession session(std::move(all), layout, *group);
+  int code = kFailureCode;
+  std::optional<AgreedError> failed;
+  try {
+    code = train_on(line, config, task, reporter, *workers, {*group, &session});
+  } catch (const AgreedError& error) {
+    failed = error;
+    code = exit_code(error);
+  }
+  session.end(code);
+  if (failed) throw AgreedError(*failed);
+  return code;
 }
 
 }  // namespace petaflow

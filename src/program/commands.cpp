@@ -31,7 +31,8 @@ RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, 
 }
 
 std::int64_t pass_size(const CommonOptions& options, const Communicator& comm) {
-  return share_of_batch(options.train, comm.rank(), comm.size()).pass;
+  const int members = std::max(1, comm.size() / static_cast<int>(options.update.groups));
+  return share_of_batch(group_options(options), comm.rank() % members, members).pass;
 }
 
 std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,

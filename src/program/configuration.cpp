@@ -17,7 +17,7 @@ Configuration::Configuration(Task& task) : program_(task.name()) {
   task.declare(schema);
 }
 
-void Configuration::watch_hangs(Communicator& comm) const {
+HangOptions Configuration::hang_options() const {
   HangOptions hangs;
   hangs.limit_s = options.run.hang_timeout;
   hangs.interrupted = [] { return stop_request() == StopRequest::kSignal; };
@@ -25,7 +25,7 @@ void Configuration::watch_hangs(Communicator& comm) const {
     log_status("");
     std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
   };
-  comm.watch_hangs(std::move(hangs));
+  return hangs;
 }
 
 void Configuration::load_input(Communicator& comm, const CommandLine& line) {
@@ -37,9 +37,10 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
       user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
-    check(options, comm.size());
+    const bool trains = line.command == "train";
+    check(options, trains ? server_layout(options, comm.size()).members() : comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
-    watch_hangs(comm);
+    comm.watch_hangs(hang_options());
   });
 }
 
@@ -48,7 +49,7 @@ void Configuration::load_options(Communicator& comm, const std::vector<std::stri
     schema.load("", overrides);
     set_hdf5_locking(options.data.hdf5_locking);
   });
-  watch_hangs(comm);
+  comm.watch_hangs(hang_options());
 }
 
 void Configuration::load_text(Communicator& comm, const std::string& config, const std::string& where) {
@@ -63,11 +64,12 @@ void Configuration::load_text(Communicator& comm, const std::string& config, con
     }
     // The run's own ranks do not bind those who use it.
     options.train.deterministic = false;
+    options.update = {};
     options.train.batch = std::max<std::int64_t>(options.train.batch, comm.size());
     check(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
   });
-  watch_hangs(comm);
+  comm.watch_hangs(hang_options());
 }
 
 }  // namespace petaflow

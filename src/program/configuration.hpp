@@ -24,14 +24,13 @@ struct Configuration {
   /// Takes the options from a resolved configuration.  Those that this version does not know are refused.
   void load_text(Communicator& comm, const std::string& config, const std::string& where);
 
+  HangOptions hang_options() const;
   std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
 
   CommonOptions options;
   Schema schema;
 
  private:
-  void watch_hangs(Communicator& comm) const;
-
   std::string program_;
 };
 

@@ -93,6 +93,10 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("update.lag", options.update.lag, in_range(0, 16));
   schema.add("update.sharded", options.update.sharded);
+  schema.add("update.groups", options.update.groups, in_range(1, 1e6));
+  schema.add("update.servers", options.update.servers, in_range(0, 1e6));
+  schema.add("update.order", options.update.order,
+             {{"arrival", UpdateOrder::kArrival}, {"ticket", UpdateOrder::kTicket}});
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
   schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
@@ -126,11 +130,18 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
 }
 
 StepOptions step_options(const CommonOptions& options) {
-  return {options.train, options.optimizer, options.update, options.comm, network_options(options, 0)};
+  return {group_options(options), options.optimizer, options.update, options.comm, network_options(options, 0)};
+}
+
+TrainOptions group_options(const CommonOptions& options) {
+  TrainOptions train = options.train;
+  train.batch /= options.update.groups;
+  return train;
 }
 
 double scaled_rate(const CommonOptions& options) {
-  const double factor = static_cast<double>(options.train.batch) / static_cast<double>(options.schedule.base_batch);
+  const double factor =
+      static_cast<double>(group_options(options).batch) / static_cast<double>(options.schedule.base_batch);
   switch (options.schedule.scaling) {
     case RateScaling::kLinear:
       return options.optimizer.lr * factor;
@@ -143,15 +154,81 @@ double scaled_rate(const CommonOptions& options) {
 }
 
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric) {
-  TrainerOptions trainer{options.train, options.data, options.schedule, options.stop, scaled_rate(options)};
+  TrainerOptions trainer{group_options(options), options.data, options.schedule, options.stop, scaled_rate(options)};
   trainer.stop.metric = metric;
   trainer.log_interval = options.log.interval;
   trainer.checkpoint_interval = options.checkpoint.interval;
   return trainer;
 }
 
+UpdateOrder update_order(const CommonOptions& options) {
+  return options.train.deterministic ? UpdateOrder::kTicket : options.update.order;
+}
+
+ServerLayout server_layout(const CommonOptions& options, int ranks) {
+  const int groups = static_cast<int>(options.update.groups), servers = static_cast<int>(options.update.servers);
+  if (servers == 0) return {ranks, 1, 0};
+  const int workers = ranks - servers;
+  if (workers < groups || workers % groups != 0) {
+    const int fewest = groups * std::max(1, (workers + groups - 1) / groups);
+    user_error(
+        "{} of {} can be no update.groups = {} of equal size beside update.servers = {}; start {}, or change one of "
+        "the "
+        "two",
+        std::max(workers, 0), format_count(ranks, "rank"), groups, servers, format_count(fewest + servers, "rank"));
+  }
+  return {workers, groups, servers};
+}
+
+namespace {
+
+void check_servers(const CommonOptions& options) {
+  const UpdateOptions& update = options.update;
+  if (update.servers == 0) {
+    if (update.groups > 1) {
+      user_error(
+          "update.groups = {} groups share their weights by servers, which are ranks of their own: set update.servers "
+          "to 1 or more, or update.groups to 1",
+          update.groups);
+    }
+    return;
+  }
+  if (options.train.batch % update.groups != 0) {
+    user_error("train.batch is {}, which update.groups = {} does not divide; set it to {}", options.train.batch,
+               update.groups, (options.train.batch / update.groups + 1) * update.groups);
+  }
+  if (update.lag > 0) {
+    user_error(
+        "update.lag = {} is for weights that every rank updates, update.servers = {} for those that servers do; set "
+        "one of them to 0",
+        update.lag, update.servers);
+  }
+  if (update.sharded) {
+    user_error(
+        "update.sharded = true and update.servers = {} both say who keeps the optimizer's state; set update.sharded to "
+        "false or update.servers to 0",
+        update.servers);
+  }
+  if (options.optimizer.clip_norm > 0) {
+    user_error(
+        "optimizer.clip_norm = {} is for the norm of the whole gradient, of which a server sees single layers; set it "
+        "or update.servers to 0",
+        options.optimizer.clip_norm);
+  }
+  const std::string& reduction = options.comm.reduction;
+  if (reduction != "auto" && reduction != "tree") {
+    user_error(
+        "comm.reduction = \"{}\" gives all ranks the whole sum, but with update.servers that of a layer goes to one of "
+        "them; set comm.reduction to \"auto\" or \"tree\"",
+        reduction);
+  }
+}
+
+}  // namespace
+
 void check(const CommonOptions& options, int ranks) {
-  const TrainOptions& train = options.train;
+  check_servers(options);
+  const TrainOptions train = group_options(options);
   if (train.deterministic) {
     if (options.kernels.conv.rule == ConvRequest::Rule::kTune) {
       user_error(

@@ -63,11 +63,18 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
 /// optimizer.lr, scaled to train.batch as schedule.scaling says.
 double scaled_rate(const CommonOptions& options);
 StepOptions step_options(const CommonOptions& options);
+/// Of the steps that one of update.groups works through: each with its part of train.batch.
+TrainOptions group_options(const CommonOptions& options);
 /// @param metric  that training stops by
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
 
+/// That of gradients on servers: with train.deterministic by ticket.
+UpdateOrder update_order(const CommonOptions& options);
+/// Who is who among the ranks of a training.  Throws a user error where they cannot be divided so.
+ServerLayout server_layout(const CommonOptions& options, int ranks);
+
 /// Checks that those of single options cannot make; throw user errors.
-/// @param ranks that train together
+/// @param ranks that share the samples of a step
 void check(const CommonOptions& options, int ranks);
 
 }  // namespace petaflow

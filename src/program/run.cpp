@@ -23,8 +23,6 @@
 namespace petaflow {
 namespace {
 
-int exit_code(const Error& error) { return error.kind() == ErrorKind::kUser ? kUserErrorCode : kFailureCode; }
-
 void complain(const std::string& program, const std::string& text) {
   log_status("");
   std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/reduction.hpp"
+#include "servers/served_layer.hpp"
 
 namespace petaflow {
 
@@ -61,6 +62,9 @@ struct UpdateOptions {
   std::int64_t lag = 0;  // steps between a gradient and its update
   bool sharded =
       false;  // each rank updates its own slices of the weights and keeps the optimizer's state of these alone
+  std::int64_t groups = 1;                    // of ranks; each works through steps of its own
+  std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
+  UpdateOrder order = UpdateOrder::kArrival;  // of the groups' gradients on servers
 };
 
 struct CommOptions {

@@ -23,15 +23,22 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   sum.reduction = options.reduction;
   sum.wire = options.wire;
   sum.overlap = options.overlap;
-  sum.owners = update.sharded;
+  sum.owners = update.sharded || update.servers > 0;
   sum.cuts = std::move(cuts);
-  if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !update.sharded) {
+  if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !sum.owners) {
     return {comm, ends_of(parameters), sum};
   }
   const int count = train.deterministic ? static_cast<int>(train.shards) : comm.size();
   std::vector<ShardRange> shards;
   for (int rank = 0; rank < comm.size(); ++rank) shards.push_back(shards_of(rank, comm.size(), count));
-  return {comm, ends_of(parameters), sum, shards};
+  if (update.servers == 0) return {comm, ends_of(parameters), sum, shards};
+  const ServerLayout group{comm.size(), 1, static_cast<int>(update.servers)};
+  std::vector<std::int64_t> ends;
+  for (const Slice& layer : layers_of(parameters)) {
+    sum.owner_of.push_back(group.owner_of(ends.size()));
+    ends.push_back(layer.end);
+  }
+  return {comm, ends, sum, shards};
 }
 
 using Flat = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
@@ -50,8 +57,8 @@ GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train
     : gradient_("petaflow::gradient", static_cast<std::size_t>(elements_of(parameters))),
       host_(Kokkos::create_mirror_view(gradient_)),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
-      leaves_the_device_(comm.size() > 1 || train.deterministic),
-      sharded_(update.sharded) {}
+      leaves_the_device_(comm.size() > 1 || train.deterministic || update.servers > 0),
+      spreads_(update.sharded || update.servers > 0) {}
 
 void GradientExchange::begin_step() {
   sum_.begin(host_.data());
@@ -72,7 +79,7 @@ void GradientExchange::end_pass() {
 }
 
 void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights) {
-  const bool spreads = sharded_ && weights != nullptr;
+  const bool spreads = spreads_ && weights != nullptr;
   // Weights leave the device through the memory in which their gradients were summed.
   const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
   const bool on_device = spreads && !kOnHost;
@@ -85,6 +92,15 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
   float* const values = on_device ? host_.data() : weights;
   sum_.finish(std::ref(take), spreads ? values : nullptr);  // a reference fits into std::function without memory
   if (on_device) copy(host_, device, 0, elements);
+}
+
+void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights) {
+  float* const gradient = host_.data();
+  float* const values = kOnHost ? weights : gradient;
+  sum_.finish([&](std::int64_t begin,
+                  std::int64_t) { servers.push(begin, ticket, learning_rate, gradient + begin, values + begin); },
+              values, [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); });
+  if constexpr (!kOnHost) copy(host_, Flat(weights, gradient_.extent(0)), 0, std::int64_t(gradient_.extent(0)));
 }
 
 void GradientExchange::spread(float* values) {

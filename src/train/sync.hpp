@@ -12,6 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/gradient_sum.hpp"
 #include "nn/network.hpp"
+#include "servers/session.hpp"
 #include "train/options.hpp"
 
 namespace petaflow {
@@ -53,9 +54,13 @@ class GradientExchange {
   /// @param weights  flat, in MemorySpace.  With update.sharded and where not null: those of own() go to the other
   ///                 ranks as soon as summed() has returned, and all are there in the end
   void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights = nullptr);
-  /// Of this rank; everything without update.sharded.
+  /// With update.servers: the sums of own() to their servers, which send weights that then go to all ranks of the
+  /// group. Ends where all are there.
+  /// @param weights  flat, in MemorySpace
+  void finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights);
+  /// Of this rank; everything without update.sharded and update.servers.
   const std::vector<Slice>& own() const { return sum_.own(); }
-  /// With update.sharded: values of own(), flat, in MemorySpace, to all ranks.  Collective.
+  /// With update.sharded or update.servers: values of own(), flat, in MemorySpace, to all ranks.  Collective.
   void spread(float* values);
 
  private:
@@ -64,7 +69,7 @@ class GradientExchange {
   Array gradient_;
   Array::HostMirror host_;  // the array itself where MemorySpace is the host's
   GradientSum sum_;
-  bool leaves_the_device_, sharded_;
+  bool leaves_the_device_, spreads_;
   std::int64_t ready_ = 0;
 };
 

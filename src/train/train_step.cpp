@@ -68,7 +68,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     : comm_(comm),
       context_(context),
       options_(options.comm),
-      sharded_(options.update.sharded),
+      sharded_(options.update.sharded || options.update.servers > 0),
+      served_(options.update.servers > 0),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
       losses_(objective, output_shapes(graph, share_.pass)),
@@ -89,15 +90,27 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   }
   OptimizerOptions optimizer = options.optimizer;
   optimizer.ranks = comm.size();
-  optimizer_ = sharded_ ? std::make_unique<Optimizer>(optimizer, network_->parameters(),
-                                                      flights_.front().exchange->own())
-                        : std::make_unique<Optimizer>(optimizer, network_->parameters());
+  optimizer_ = sharded_
+                   ? std::make_unique<Optimizer>(optimizer, network_->parameters(), flights_.front().exchange->own())
+                   : std::make_unique<Optimizer>(optimizer, network_->parameters());
   if (flights_.size() > 1 && comm.size() > 1) {
     progress_ = [this] {
       for (Flight& flight : flights_) flight.exchange->progress();
     };
   }
+  if (const auto layers = layers_of(network_->parameters()).size(); std::cmp_greater(options.update.servers, layers)) {
+    user_error(
+        "update.servers is {}, but the network has {} with weights, each of which one server keeps; set it to {} "
+        "or less",
+        options.update.servers, format_count(static_cast<std::int64_t>(layers), "layer"), layers);
+  }
   rank_sums_ = network_->rank_sums();
+  if (!rank_sums_.empty() && options.update.groups > 1 && options.comm.norm_ranks == 0) {
+    user_error(
+        "the model has batch norm over all ranks, but update.groups = {} groups of {} work at steps of their own; set "
+        "comm.norm_ranks to {}, or update.groups to 1",
+        options.update.groups, format_count(comm.size(), "rank"), comm.size());
+  }
   if (!rank_sums_.empty() && options.train.deterministic && options.train.shards > comm.size()) {
     user_error(
         "the model has batch norm over ranks, but train.deterministic works through it in {} shards "
@@ -120,17 +133,20 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
 }
 
 std::string TrainStep::describe_exchange() const {
-  if (comm_.size() == 1) return "";
+  if (comm_.size() == 1 && !served_) return "";
   constexpr std::array kWires = {"f32", "bf16", "fp16"};  // as Wire lists them
   const std::size_t lag = flights_.size() - 1;
-  return fmt::format(
-      "gradients are summed over ranks in {}, sent as {}, {}{}{}", flights_.front().exchange->describe(),
-      kWires.at(static_cast<std::size_t>(options_.wire)),
-      options_.overlap ? "while backward goes on" : "after backward",
-      lag == 0 ? "" : fmt::format(", and used {} later (update.lag)", format_count(std::int64_t(lag), "step")),
-      !sharded_ ? ""
-                : fmt::format("; every rank updates its own weights (update.sharded): rank 0 {} of {}",
-                              elements_of(std::span(optimizer_->own())), network_->parameter_elements()));
+  std::string then;
+  if (lag > 0) then = fmt::format(", and used {} later (update.lag)", format_count(std::int64_t(lag), "step"));
+  if (served_) {
+    then = "; then they go to servers, which update the weights and send them back";
+  } else if (sharded_) {
+    then += fmt::format("; every rank updates its own weights (update.sharded): rank 0 {} of {}",
+                        elements_of(std::span(optimizer_->own())), network_->parameter_elements());
+  }
+  return fmt::format("gradients are summed over {} in {}, sent as {}, {}{}", served_ ? "the ranks of a group" : "ranks",
+                     flights_.front().exchange->describe(), kWires.at(static_cast<std::size_t>(options_.wire)),
+                     options_.overlap ? "while backward goes on" : "after backward", then);
 }
 
 void TrainStep::reset_times() {
@@ -241,6 +257,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   step_ += 1;
   if (step_ <= lag) return {std::nullopt, flight.samples, StopRequest::kNone};
 
+  if (served_) return finish_on_servers(flight, learning_rate);
   Flight& due = flight_of(step_ - 1 - lag);
   const auto update = [&](std::int64_t begin, std::int64_t end) {
     const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
@@ -267,10 +284,61 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
   network_->refresh(context_);
   used_ = index_of(due.step);
-  const std::span<const double, 3> counts = std::span(std::as_const(due.parts)).last<3>();
-  StopRequest stop = counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
-  if (counts[1] > 0) stop = StopRequest::kSignal;
-  return {loss_of(due), flight.samples, stop};
+  return {loss_of(due), flight.samples, stop_of(due)};
+}
+
+// The update of a step by servers.
+StepResult TrainStep::finish_on_servers(Flight& flight, float learning_rate) {
+  {
+    const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
+    const Activity summing("summing gradients", flight.step);
+    agree_on(flight);
+    if (servers_ != nullptr) {
+      flight.exchange->finish(*servers_, flight.step, learning_rate, network_->weights());
+    } else {
+      flight.exchange->finish([](std::int64_t, std::int64_t) {});
+    }
+    flight.summed = true;
+  }
+  const Stopwatch watch("petaflow::optimizer"_label, context_, times_.optimizer);
+  network_->refresh(context_);
+  return {loss_of(flight), flight.samples, stop_of(flight)};
+}
+
+StopRequest TrainStep::stop_of(const Flight& flight) {
+  const std::span<const double, 3> counts = std::span(flight.parts).last<3>();
+  if (counts[1] > 0) return StopRequest::kSignal;
+  return counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
+}
+
+// A message to the server of each own layer, with values from and to a flat array in MemorySpace: of the whole network,
+// or a state, which holds the own layers one after the other.
+void TrainStep::transfer(LayerHeader header, float* values) {
+  const bool is_state = header.kind == LayerHeader::Kind::kState || header.kind == LayerHeader::Kind::kSetState;
+  std::int64_t place = 0;
+  for (const Slice& slice : optimizer_->own()) {
+    const auto size = static_cast<std::size_t>(slice.size());
+    const Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged> device(values + (is_state ? place : slice.begin),
+                                                                            size);
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+    servers_->start(slice.begin, header, host.data(), host.data());
+    servers_->wait(slice.begin);
+    if (takes_values(header.kind)) Kokkos::deep_copy(device, host);
+    place += slice.size();
+  }
+}
+
+void TrainStep::connect(ServerSession& servers, Communicator& workers) {
+  servers_ = &servers;
+  servers.connect(network_->parameters());
+  if (servers.group() == 0) {
+    transfer({.kind = LayerHeader::Kind::kSetWeights, .version = step_}, network_->weights());
+    const std::vector<OptimizerState> states = optimizer_->states();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      transfer({.kind = LayerHeader::Kind::kSetState, .state = static_cast<std::int32_t>(i)}, states[i].values);
+    }
+  }
+  workers.barrier();
 }
 
 // The update by a gradient that is summed as a whole.
@@ -322,9 +390,8 @@ void TrainStep::agree_on(Flight& flight) {
   error_ = nullptr;
   try {
     if (!error && !std::isfinite(flight.mine)) {
-      failure(
-          "step {}: the loss is {} on rank {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
-          flight.step, flight.mine, comm_.rank());
+      failure("step {}: the loss is {} on {} {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+              flight.step, flight.mine, served_ ? "its rank" : "rank", comm_.rank());
     }
   } catch (...) {
     error = std::current_exception();
@@ -341,6 +408,16 @@ void TrainStep::settle() {
     agree_on(flight);
     flight.exchange->finish([](std::int64_t, std::int64_t) {});
     flight.summed = true;
+  }
+  if (servers_ != nullptr) {
+    transfer({.kind = LayerHeader::Kind::kWeights}, network_->weights());
+    flights_.front().exchange->spread(network_->weights());
+    network_->refresh(context_);
+    if (servers_->group() != 0) return;
+    const std::vector<OptimizerState> states = optimizer_->states();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      transfer({.kind = LayerHeader::Kind::kState, .state = static_cast<std::int32_t>(i)}, states[i].values);
+    }
   }
   if (!sharded_) return;
   for (std::int64_t step = first_lagged(); step < step_; ++step) {

@@ -20,6 +20,7 @@
 #include "io/checkpoint.hpp"
 #include "nn/network.hpp"
 #include "nn/objective.hpp"
+#include "servers/session.hpp"
 #include "train/options.hpp"
 #include "train/pass_inputs.hpp"
 #include "train/stop_request.hpp"
@@ -69,8 +70,13 @@ class TrainStep {
   /// by zeros). Throws on all ranks, with weights as they were, where one failed in the step whose gradient it is; a
   /// failure where its loss is not finite, naming step and rank.
   StepResult run(Loader& loader, float learning_rate);
-  /// Waits for the gradients that are still to be used, so that nothing is under way; with update.sharded rank 0 gets
-  /// what the others keep.  Throws as run().
+  /// With update.servers: who updates the weights from now on, instead of nobody.  The first group's weights and states
+  /// go there.  On all workers.
+  void connect(ServerSession& servers, Communicator& workers);
+  /// With update.servers: the next step is this one; other groups take those between.
+  void go_on_at(std::int64_t step) { step_ = step; }
+  /// Waits for the gradients that are still to be used, so that nothing is under way; with update.servers all get the
+  /// newest weights; with update.sharded or update.servers rank 0 gets the states that others keep.  Throws as run().
   void settle();
 
   Network& network() { return *network_; }
@@ -81,8 +87,8 @@ class TrainStep {
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   void reset_times();
-  /// After settle(), with update.sharded on rank 0 alone: arrays that the next updates depend on beside weights and
-  /// steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
+  /// After settle(), where states are divided on rank 0 alone: arrays that the next updates depend on beside weights
+  /// and steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
   /// next>/<layer>/<name>".
   std::vector<NamedArray> arrays() const;
   /// After settle(): the steps of those gradients.
@@ -122,18 +128,23 @@ class TrainStep {
   void finish_rank_sums(Flight& flight);
   void start_agreement(Flight& flight);
   void agree_on(Flight& flight);
+  StepResult finish_on_servers(Flight& flight, float learning_rate);
   double loss_of(const Flight& flight) const;
+  static StopRequest stop_of(const Flight& flight);
   void gather_states();
+  void transfer(LayerHeader header, float* values);
 
   Communicator& comm_;
   Context context_;
   CommOptions options_;
-  bool sharded_;
+  bool sharded_;  // the state of the optimizer is divided among the ranks
+  bool served_;   // by servers
+  ServerSession* servers_ = nullptr;
   std::uint64_t seed_;
   BatchShare share_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Optimizer> optimizer_;
-  std::vector<std::vector<float>> gathered_;  // rank 0 with update.sharded: each state of all parameters, from settle()
+  std::vector<std::vector<float>> gathered_;  // rank 0 where sharded_: each state of all parameters, from settle()
   std::unique_ptr<Communicator> norm_group_;  // the ranks that layers sum over; null: all
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a pass

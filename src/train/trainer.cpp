@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <iterator>
 
 #include "base/activity.hpp"
@@ -78,8 +79,9 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   const TrainingState state = state_from_text(checkpoint.training, path);
   if (state.steps_per_epoch != steps_per_epoch()) {
     user_error(
-        "{} is of a run with {} steps per epoch, now there are {}: data.train and train.batch must stay as they were; "
-        "or start a new run from its weights (train.init)",
+        "{} is of a run with {} steps per epoch, now there are {}: data.train and train.batch (with update.groups its "
+        "part for "
+        "a group) must stay as they were; or start a new run from its weights (train.init)",
         path, state.steps_per_epoch, steps_per_epoch());
   }
   std::vector<NamedArray> latest, arrays;
@@ -95,6 +97,12 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   }
   state_ = state;
   saved_ = checkpoint.training;
+}
+
+void Trainer::connect(ServerSession& servers) {
+  servers_ = &servers;
+  step_.connect(servers, comm_);
+  step_.settle();
 }
 
 bool Trainer::finished() const { return state_.ended || (state_.step >= total_steps_ && !state_.validation_due); }
@@ -136,21 +144,93 @@ FitResult Trainer::fit(TrainingListener& listener) {
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
   listener_->begin_epoch(state_.epoch);
-  loader_.start_epoch(state_.epoch, state_.epoch_step);
+  if (servers_ == nullptr) loader_.start_epoch(state_.epoch, state_.epoch_step);
   while (!state_.validation_due) {
+    if (servers_ != nullptr) {
+      if (const StopRequest stop = train_with_servers(progress); stop != StopRequest::kNone) return stop;
+      if (!state_.validation_due) save_if_due();
+      continue;
+    }
     const Kokkos::Timer timer;
     listener_->begin_step(state_.step);
     const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
     listener_->end_step();
     after_step(step, timer.seconds());
-    if (progress != nullptr) {
-      progress->update(state_.step, result_.rates.samples,
-                       fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, state_.loss));
-    }
+    show(progress);
     if (step.stop != StopRequest::kNone) return step.stop;
     if (!state_.validation_due) save_if_due();
   }
   return StopRequest::kNone;
+}
+
+void Trainer::show(Progress* progress) const {
+  if (progress == nullptr) return;
+  progress->update(state_.step, result_.rates.samples,
+                   fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, state_.loss));
+}
+
+// The end of the epoch or of the run, or a checkpoint.
+std::int64_t Trainer::next_settling() const {
+  const std::int64_t interval = options_.checkpoint_interval;
+  std::int64_t next = std::min(total_steps_, state_.step - state_.epoch_step + steps_per_epoch());
+  if (interval > 0) next = std::min(next, (state_.step / interval + 1) * interval);
+  return next;
+}
+
+// The steps that this group gets of those up to the next settling, when all ranks have the same weights again.
+StopRequest Trainer::train_with_servers(Progress* progress) {
+  const Activity activity("training with servers", state_.step);
+  const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
+  TicketReport report{.from = state_.step, .until = next_settling()};
+  ServerSession::Lease lease;
+  std::deque<std::int64_t> tickets;
+  // No group goes on, and changes weights, before all have those that they settled on.
+  comm_.barrier();
+  Kokkos::Timer since_last;
+  // A step of any group is counted when its loss is known: on rank 0 soon, on the others when all settle.
+  const auto count = [&](std::int64_t steps, const auto& loss_of) {
+    const double seconds = since_last.seconds() / static_cast<double>(std::max<std::int64_t>(steps, 1));
+    for (std::int64_t i = 0; i < steps; ++i) {
+      after_step({loss_of(i), loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
+    }
+    if (steps > 0) since_last.reset();
+  };
+  const auto exchange = [&] {
+    lease = servers_->report(report);
+    if (lease.ticket) {
+      loader_.list(*lease.ticket - first_of_epoch);
+      tickets.push_back(*lease.ticket);
+    }
+    count(std::ssize(lease.losses),
+          [&](std::int64_t i) { return std::optional(lease.losses[static_cast<std::size_t>(i)]); });
+    if (!lease.losses.empty()) show(progress);
+  };
+
+  loader_.start_listed(state_.epoch);
+  exchange();
+  if (lease.ticket) exchange();  // one more, whose samples are read during the first
+  while (!lease.settled) {
+    const std::int64_t ticket = tickets.front();
+    tickets.pop_front();
+    listener_->begin_step(ticket);
+    step_.go_on_at(ticket);
+    StepResult step;
+    std::optional<AgreedError> failed;
+    try {
+      step = step_.run(loader_, schedule_.rate(ticket));
+    } catch (const AgreedError& error) {
+      failed = error;
+    }
+    if (failed) servers_->fail(*failed);
+    listener_->end_step();
+    report.done = ticket;
+    report.loss = step.loss.value();
+    report.stop = static_cast<std::int32_t>(step.stop);
+    exchange();
+  }
+  count(lease.until - state_.step, [](std::int64_t) { return std::optional<double>(); });
+  step_.settle();
+  return static_cast<StopRequest>(lease.stop);
 }
 
 StopRequest Trainer::end_epoch() {
@@ -281,7 +361,7 @@ Checkpoint Trainer::checkpoint() const {
 }
 
 void Trainer::settle() {
-  step_.settle();
+  if (servers_ == nullptr) step_.settle();
   state_.lagged = step_.lagged();
 }
 

@@ -60,6 +60,7 @@ struct TrainerOptions {
 class Trainer {
  public:
   /// @param augment     of training samples, in place; may be empty
+  /// @param comm        all ranks that train
   /// @param validation  may be null.  All references must outlive the trainer.
   Trainer(const TrainerOptions& options, Communicator& comm, const Context& context, TrainStep& step,
           const Dataset& train, const Augmentation& augment, const Validation* validation);
@@ -75,6 +76,8 @@ class Trainer {
   /// Whether nothing is left to do.
   bool finished() const;
 
+  /// With update.servers, before fit() and after restore(): connects with these, who deal out the steps.
+  void connect(ServerSession& servers);
   /// Trains to the end, the target, or a request to stop; a checkpoint is saved every checkpoint_interval steps and at
   /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
   FitResult fit(TrainingListener& listener);
@@ -84,6 +87,9 @@ class Trainer {
 
  private:
   StopRequest train_epoch(Progress* progress);
+  StopRequest train_with_servers(Progress* progress);
+  std::int64_t next_settling() const;
+  void show(Progress* progress) const;
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
@@ -97,6 +103,7 @@ class Trainer {
   Communicator& comm_;
   Context context_;
   TrainStep& step_;
+  ServerSession* servers_ = nullptr;
   const Validation* validation_;
   TrainingListener* listener_ = nullptr;  // of fit()
   Loader loader_;

@@ -1,0 +1,107 @@
+// What workers and parameter servers say to each other: plain structs, sent as they are between processes of one
+// program.
+//
+// Workers form groups.  A group works through one step at a time, its ticket, sums the gradient among its members, and
+// sends every layer's sum to the server that keeps the layer; the weights come back.  Source: Kurth et al., SC17,
+// section VI-C (one server per layer); intel/caffe, async_param_server.cpp, which that work ran with.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.hpp"
+
+namespace petaflow {
+
+/// Who is who: ranks [0, workers) in groups of neighbours, then the servers.
+struct ServerLayout {
+  int workers = 1, groups = 1, servers = 0;
+
+  int members() const { return workers / groups; }
+  int group_of(int worker) const { return worker / members(); }
+  /// The rank that keeps a layer; layers are counted in the order of the parameters.
+  int server_of(std::size_t layer) const {
+    return workers + static_cast<int>(layer % static_cast<std::size_t>(servers));
+  }
+  /// The member of each group that sends a layer's gradient and spreads its weights.
+  int owner_of(std::size_t layer) const { return static_cast<int>(layer % static_cast<std::size_t>(members())); }
+  int coordinator() const { return workers; }
+  bool operator==(const ServerLayout&) const = default;
+};
+
+// Tags of messages.
+inline constexpr int kControlTag = 0, kReportTag = 1, kAnswerTag = 2, kFirstLayerTag = 3;
+
+/// What comes before the values of a layer, both ways.
+struct LayerHeader {
+  enum class Kind : std::int32_t {
+    kPush,        // a gradient; its weights come back
+    kWeights,     // the weights come back
+    kState,       // a state of the optimizer comes back
+    kSetWeights,  // weights after `version` pushes
+    kSetState,    // a state of the optimizer
+    kRelease,     // a group failed: gradients change nothing any more, so that none waits for another
+    kEnd          // nothing follows, no answer
+  };
+  Kind kind = Kind::kPush;
+  std::int32_t state = 0;      // kState, kSetState: number of it
+  std::int64_t ticket = 0;     // kPush
+  std::int64_t version = 0;    // pushes that the weights have seen
+  std::int64_t staleness = 0;  // answer to kPush: those of other groups since the weights that the gradient is of
+  float learning_rate = 0;     // kPush
+};
+
+/// Whether values of the layer follow, from a worker and from a server.
+inline bool brings_values(LayerHeader::Kind kind) {
+  return kind == LayerHeader::Kind::kPush || kind == LayerHeader::Kind::kSetWeights ||
+         kind == LayerHeader::Kind::kSetState;
+}
+inline bool takes_values(LayerHeader::Kind kind) {
+  return kind == LayerHeader::Kind::kPush || kind == LayerHeader::Kind::kWeights || kind == LayerHeader::Kind::kState;
+}
+
+/// A text of limited length; what is longer is cut.
+struct ShortText {
+  std::array<char, 1024> bytes{};
+
+  void set(std::string_view text) { bytes[text.copy(bytes.data(), bytes.size() - 1)] = '\0'; }
+  std::string_view get() const { return bytes.data(); }
+};
+
+/// What a group tells the coordinator; each report but the last has one answer.
+struct TicketReport {
+  std::int64_t from = 0, until = 0;  // steps [from, until) are dealt out before all groups settle
+  std::int64_t done = -1;            // ticket that the group has worked through; none: it asks for another one
+  double loss = 0;                   // of it
+  std::int32_t stop = 0;             // StopRequest
+  std::int32_t failed = 0;           // 1 + ErrorKind; no answer then
+  std::int32_t last = 0;             // nothing follows, no answer
+  ShortText text = {};               // of the failure
+};
+
+struct TicketAnswer {
+  std::int64_t ticket = -1;  // none: there is no other one before all settle
+  std::int32_t settled = 0;  // every ticket before `until` is done
+  std::int64_t until = 0;    // settled: less than was asked for where a stop was requested
+  std::int32_t stop = 0;     // settled: StopRequest
+  std::int32_t failed = 0;   // 1 + ErrorKind
+  std::int64_t losses = 0;   // so many follow: of the next tickets that are done, in their order
+  ShortText text = {};       // of the failure
+};
+
+/// What worker 0 tells a server: who the parameters are, or that all is over.
+struct Control {
+  std::int64_t parameters = -1;  // so many ServedParameter follow; negative: the end
+  std::int32_t exit_code = 0;    // of the end
+};
+
+/// A parameter as far as an optimizer needs to know it.
+struct ServedParameter {
+  std::int64_t layer = 0, elements = 0;
+  double running_momentum = 0;  // as in ParamSpec
+  std::int32_t decays = 0;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,56 @@
+// A layer's parameters on their server: a state machine, without messages or clocks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "servers/protocol.hpp"
+#include "update/optimizer.hpp"
+
+namespace petaflow {
+
+/// When gradients of several groups change a layer.
+enum class UpdateOrder : std::uint8_t {
+  kArrival,  // first come, first served
+  kTicket    // by ticket: the same bits in every run
+};
+
+class ServedLayer {
+ public:
+  /// @param parameters  of the layer alone, their offsets from 0
+  ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups, UpdateOrder order);
+
+  std::int64_t elements() const { return elements_; }
+  /// Takes a message of a group, which has sent no other one that is not answered.  Gives the groups whose messages are
+  /// answers now: this one, none, or with UpdateOrder::kTicket those that waited for it too; valid until the next call.
+  /// Throws where the learning rate or a ticket is none that can be.
+  /// @param values  (elements()) in host memory; these and the header stay until they are an answer
+  std::span<const int> take(int group, LayerHeader& header, float* values);
+
+ private:
+  struct Message {
+    LayerHeader* header = nullptr;
+    float* values = nullptr;
+  };
+  void apply(int group);
+  void answer(int group, const float* values);
+  void read(const Message& message, float* values) const;
+
+  UpdateOrder order_;
+  std::int64_t elements_;
+  Context context_;
+  Optimizer optimizer_;
+  Kokkos::View<float*, MemorySpace> weights_, gradient_;  // gradient_: none where messages are in MemorySpace
+  Kokkos::View<StepState, MemorySpace> step_;
+  std::int64_t version_ = 0;  // pushes so far
+  bool released_ = false;
+  std::vector<Message> waiting_;    // by group
+  std::vector<std::int64_t> seen_;  // by group: version that it got last
+  std::vector<int> answered_;
+};
+
+}  // namespace petaflow

@@ -1,0 +1,91 @@
+// A worker's side of a run with parameter servers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/slice.hpp"
+#include "comm/agree.hpp"
+#include "comm/communicator.hpp"
+#include "nn/network.hpp"
+#include "servers/protocol.hpp"
+
+namespace petaflow {
+
+/// The parameters of each layer, in their order: [begin, end) of a flat array.
+std::vector<Slice> layers_of(const std::vector<Parameter>& parameters);
+
+class ServerSession {
+ public:
+  /// @param all    workers, then servers
+  /// @param group  the members of this worker's group
+  ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group);
+
+  const ServerLayout& layout() const { return layout_; }
+  int group() const { return layout_.group_of(all_->rank()); }
+
+  /// Tells the servers who the parameters are.  On all workers, once.
+  void connect(const std::vector<Parameter>& parameters);
+  /// Takes leave: servers end with this code.  On all workers, once, with nothing under way.
+  void end(int exit_code);
+
+  // ---- Layers of this member: those of ServerLayout::owner_of() ----
+
+  /// Starts a message about the layer that begins there; values come and go in host memory.
+  /// @param from  (elements) where the message brings values
+  /// @param to    (elements) where it takes some, may be `from`
+  void start(std::int64_t begin, const LayerHeader& header, const float* from, float* to);
+  /// Waits for its answer, while all others move on.
+  /// @param progress  called while it waits; may be empty
+  const LayerHeader& wait(std::int64_t begin, const std::function<void()>& progress = {});
+  /// Sends a gradient; wait() gives the weights.
+  void push(std::int64_t begin, std::int64_t ticket, float learning_rate, const float* gradient, float* weights);
+  /// The same number of pushes for each staleness from 0 on, of this member's layers: [layer][staleness].
+  const std::vector<std::vector<std::int64_t>>& staleness() const { return staleness_; }
+
+  // ---- Tickets: on all members of the group alike ----
+
+  struct Lease {
+    std::optional<std::int64_t> ticket;  // none: there is no other one
+    bool settled = false;                // all before `until` are done, by all groups
+    std::int64_t until = 0;
+    int stop = 0;                // StopRequest of any group
+    std::vector<double> losses;  // of the next tickets that any group has done, in their order; on worker 0
+  };
+  /// Says that a ticket is done (report.done) or asks for the first ones; waits, where no ticket is left, until all
+  /// groups have settled.  Throws the AgreedError of another group that failed.
+  Lease report(const TicketReport& report);
+  /// Tells all groups that this one failed, so that none waits for it any more, and throws the AgreedError that all
+  /// throw.
+  [[noreturn]] void fail(const AgreedError& error);
+
+ private:
+  struct Layer {
+    std::size_t number = 0;
+    Slice slice;
+    std::string calls[2];  // "push of conv4 to server 2", "asking server 2 for conv4"
+    LayerHeader sent, answer;
+    float* to = nullptr;
+    bool started = false, answered = false;  // answered: its header has come
+    Transport::Message out_header = Transport::kNone, out_values = Transport::kNone, in = Transport::kNone;
+  };
+  Layer& layer_at(std::int64_t begin);
+  /// Whether its answer has come.
+  bool advance(Layer& layer);
+  bool leads() const { return group_.rank() == 0; }
+  void send(std::span<const std::byte> bytes, int to, int tag, const char* call);
+  void receive(std::span<std::byte> bytes, int from, int tag, const char* call);
+
+  std::unique_ptr<Transport> all_;
+  ServerLayout layout_;
+  Communicator& group_;
+  bool connected_ = false;
+  std::vector<Layer> layers_;
+  std::vector<std::vector<std::int64_t>> staleness_;
+};
+
+}  // namespace petaflow

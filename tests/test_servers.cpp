@@ -1,0 +1,429 @@
+// Groups of workers and parameter servers on virtual ranks: against synchronous training, against a serial replay of
+// what the servers recorded, and with random layouts and times.
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "servers/coordinator.hpp"
+#include "servers/serve.hpp"
+#include "servers/session.hpp"
+#include "simulate/virtual_world.hpp"
+#include "tiny_training.hpp"
+#include "train/trainer.hpp"
+#include "update/rule.hpp"
+
+namespace petaflow {
+namespace {
+
+/// Latencies with an exponential distribution; those of messages from some ranks are much longer.
+class Noisy final : public NetworkModel {
+ public:
+  explicit Noisy(std::uint64_t seed) : random_(random_stream(seed, RandomPurpose::kGenerate), 1) {}
+  double arrival_s(int from, int, std::size_t bytes, double start_s) override {
+    const double scale = from % 3 == 1 ? 1e-2 : 1e-3;
+    return start_s - scale * std::log(1 - random_.uniform()) + 1e-9 * static_cast<double>(bytes);
+  }
+
+ private:
+  RandomSequence random_;
+};
+
+struct Event {
+  std::size_t layer = 0;
+  int group = 0;
+  std::int64_t ticket = 0, version = 0, staleness = 0;
+};
+
+/// Keeps the checkpoints of a training.
+class Keeper final : public TrainingListener {
+ public:
+  std::string save(std::int64_t step, Checkpoint checkpoint) override {
+    saved.emplace_back(step, std::move(checkpoint));
+    return {};
+  }
+  std::vector<std::pair<std::int64_t, Checkpoint>> saved;
+};
+
+struct Result {
+  std::vector<std::pair<std::int64_t, Checkpoint>> saved;  // by rank 0
+  std::vector<float> weights;                              // the same on all workers
+  std::vector<Event> events;                               // of all servers, in the order of time
+  FitResult fit;                                           // of rank 0
+  std::vector<std::string> errors;                         // of each worker
+};
+
+struct Servers {
+  ServerLayout layout;
+  std::uint64_t seed = 1;
+  const Dataset* data = nullptr;  // null: tiny::Data
+  bool by_arrival = false;        // although train.deterministic, whose sums within a group are of shards
+};
+
+std::unique_ptr<VirtualWorld> world_of(const ServerLayout& layout, NetworkModel& network, std::uint64_t seed) {
+  VirtualOptions options;
+  options.stack_bytes = 4 << 20;
+  options.seed = seed;
+  return std::make_unique<VirtualWorld>(layout.workers + layout.servers, network, options);
+}
+
+/// What a rank does in train(): `work` on the workers, with its session.
+template <class Work>
+void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOptions& serving, const Work& work) {
+  world.run([&](std::unique_ptr<Transport> transport) {
+    Communicator comm(std::move(transport));
+    const bool serves = comm.rank() >= layout.workers;
+    std::unique_ptr<Transport> all = comm.transport().split(0);
+    const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
+    const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
+    if (serves) {
+      EXPECT_EQ(serve(*all, layout, serving), 3);
+      return;
+    }
+    ServerSession session(std::move(all), layout, *group);
+    work(*workers, *group, session);
+    session.end(3);
+  });
+  EXPECT_EQ(world.messages_left(), 0);
+}
+
+Result train(const CommonOptions& given, const Servers& servers, const Checkpoint* from = nullptr) {
+  const ServerLayout& layout = servers.layout;
+  CommonOptions options = given;
+  options.update.groups = layout.groups;
+  options.update.servers = layout.servers;
+  Noisy network(servers.seed);
+  const auto world = world_of(layout, network, servers.seed);
+  Result result;
+  result.errors.resize(static_cast<std::size_t>(layout.workers));
+  std::vector<std::vector<float>> weights(static_cast<std::size_t>(layout.workers));
+  ServeOptions serving{options.optimizer, servers.by_arrival ? UpdateOrder::kArrival : update_order(options)};
+  serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
+    result.events.push_back({layer, group, header.ticket, header.version, header.staleness});
+  };
+  on_ranks(*world, layout, serving, [&](Communicator& workers, Communicator& group, ServerSession& session) {
+    const auto rank = static_cast<std::size_t>(workers.rank());
+    tiny::Training training(group, options, 91, 0.5F, true);
+    const Dataset& data = servers.data != nullptr ? *servers.data : training.data;
+    Trainer trainer(trainer_options(options, "loss"), workers, Context(), training.step, data,
+                    DetectorAugment(data.sample_dims(), AugmentOptions{}), nullptr);
+    if (from != nullptr) trainer.restore(*from, "the checkpoint");
+    Keeper keeper;
+    bool failed = false;
+    try {
+      trainer.connect(session);
+      const FitResult fit = trainer.fit(keeper);
+      if (rank == 0) result.fit = fit;
+    } catch (const AgreedError& error) {
+      result.errors[rank] = error.what();
+      failed = true;
+    }
+    if (rank == 0) result.saved = std::move(keeper.saved);
+    if (!failed) weights[rank] = training.weights();
+  });
+  for (const std::vector<float>& theirs : weights) EXPECT_EQ(theirs, weights[0]);
+  result.weights = weights[0];
+  return result;
+}
+
+/// 12 steps of 8 samples per group and epoch, of 91 samples.
+CommonOptions options_of(int groups) {
+  CommonOptions options;
+  options.train.batch = 8 * groups;
+  options.train.shards = 4;
+  options.train.seed = 5;
+  options.train.steps = 30;
+  options.optimizer.lr = 0.01;
+  options.comm.fixed_order = true;
+  options.checkpoint.interval = 7;
+  options.log.interval = 1000;
+  return options;
+}
+
+void expect_same(const Checkpoint& a, const Checkpoint& b) {
+  EXPECT_EQ(a.training, b.training);
+  for (const auto& [ours, theirs] :
+       {std::pair(&a.weights, &b.weights), std::pair(&a.training_arrays, &b.training_arrays)}) {
+    ASSERT_EQ(ours->size(), theirs->size());
+    for (std::size_t i = 0; i < ours->size(); ++i) {
+      EXPECT_EQ((*ours)[i].name, (*theirs)[i].name);
+      EXPECT_EQ((*ours)[i].values, (*theirs)[i].values) << (*ours)[i].name;
+    }
+  }
+}
+
+/// Without servers.
+std::vector<std::pair<std::int64_t, Checkpoint>> train_synchronously(const CommonOptions& options) {
+  Communicator alone;
+  tiny::Training training(alone, options, 91, 0.5F, true);
+  Trainer trainer(trainer_options(options, "loss"), alone, Context(), training.step, training.data,
+                  DetectorAugment(training.data.sample_dims(), AugmentOptions{}), nullptr);
+  Keeper keeper;
+  trainer.fit(keeper);
+  return std::move(keeper.saved);
+}
+
+TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
+  for (const std::string& rule : rule_names()) {
+    for (const double larc : {0.0, 0.02}) {
+      CommonOptions options = options_of(1);
+      options.train.deterministic = true;
+      options.optimizer.name = rule;
+      options.optimizer.larc = larc;
+      options.optimizer.weight_decay = 0.01;
+      const auto expected = train_synchronously(options);
+      for (const auto& [workers, servers] : {std::pair(1, 1), std::pair(2, 1), std::pair(3, 2), std::pair(4, 3)}) {
+        SCOPED_TRACE(fmt::format("{} larc {}, {} workers, {} servers", rule, larc, workers, servers));
+        const Result result = train(options, {{workers, 1, servers}});
+        ASSERT_EQ(result.saved.size(), expected.size());
+        for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
+      }
+    }
+  }
+}
+
+TEST(Servers, ByTicketTheOrderOfEventsChangesNoBit) {
+  CommonOptions options = options_of(3);
+  options.update.order = UpdateOrder::kTicket;
+  const Result expected = train(options, {{6, 3, 2}, 0});
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const Result result = train(options, {{6, 3, 2}, seed});
+    EXPECT_EQ(result.weights, expected.weights);
+    ASSERT_EQ(result.saved.size(), expected.saved.size());
+    for (std::size_t i = 0; i < expected.saved.size(); ++i) {
+      expect_same(result.saved[i].second, expected.saved[i].second);
+    }
+  }
+  for (const Event& event : expected.events) {
+    EXPECT_EQ(event.version, event.ticket + 1);
+    EXPECT_EQ(event.group, event.ticket % 3);
+    EXPECT_LE(event.staleness, 2);
+  }
+  // With shards neither the size of groups nor the number of servers counts.
+  options.train.deterministic = true;
+  options.update.order = UpdateOrder::kArrival;
+  const Result small = train(options, {{3, 3, 1}, 4}), large = train(options, {{12, 3, 3}, 5});
+  EXPECT_EQ(small.weights, large.weights);
+}
+
+// The definition, in the order that the servers recorded: a gradient is that of the weights that the group got last,
+// and each layer's optimizer counts for itself.
+void expect_replay(const CommonOptions& options, const Result& result) {
+  Communicator alone;
+  CommonOptions source_options = options;
+  source_options.train.batch /= 3;
+  source_options.optimizer.name = "sgd";  // at a rate of 0
+  source_options.optimizer.weight_decay = 0;
+  tiny::Training source(alone, source_options, 91, 0.5F, true);
+  const std::vector<Parameter>& parameters = source.step.network().parameters();
+  const std::vector<Slice> layers = layers_of(parameters);
+  Optimizer optimizer(options.optimizer, parameters);
+  const testing_support::DeviceArray<float> weights(source.weights());
+  testing_support::DeviceState device_state;
+  Context context;
+  context.step = device_state.data();
+  struct Group {
+    std::vector<float> weights, gradient;
+    std::int64_t ticket = -1;
+  };
+  std::vector<Group> groups(3, {source.weights(), {}, -1});
+  std::vector<std::int64_t> pushes(layers.size());
+  const std::int64_t per_epoch = source.loader.steps_per_epoch();
+  std::int64_t stale = 0;
+  for (const Event& event : result.events) {
+    Group& group = groups[static_cast<std::size_t>(event.group)];
+    if (group.ticket != event.ticket) {
+      group.ticket = event.ticket;
+      source.loader.start_epoch(event.ticket / per_epoch, event.ticket % per_epoch);
+      source.set_weights(group.weights);
+      source.step.run(source.loader, 0);
+      group.gradient = source.gradient();
+    }
+    StepState state;
+    state.step = pushes[event.layer]++;
+    state.learning_rate = static_cast<float>(options.optimizer.lr);
+    device_state.set(state);
+    const testing_support::DeviceArray<float> gradient(group.gradient);
+    const Slice& layer = layers[event.layer];
+    optimizer.step(context, layer.begin, layer.end, gradient.data(), weights.data());
+    const std::vector<float> now = weights.get();
+    std::copy(now.begin() + layer.begin, now.begin() + layer.end, group.weights.begin() + layer.begin);
+    EXPECT_EQ(event.version, pushes[event.layer]);
+    stale += event.staleness;
+    // All settle at the end of an epoch and at a checkpoint.
+    const bool all_there = std::ranges::all_of(pushes, [&](std::int64_t count) { return count == pushes[0]; });
+    if (all_there && (pushes[0] % per_epoch == 0 || pushes[0] % options.checkpoint.interval == 0)) {
+      for (Group& other : groups) other.weights = now;
+    }
+  }
+  EXPECT_EQ(result.weights, weights.get());
+  EXPECT_GT(stale, 0);
+}
+
+TEST(Servers, RunsByArrivalAreReplayedToTheBit) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    CommonOptions options = options_of(3);
+    options.train.steps = 200;
+    options.train.deterministic = true;
+    options.checkpoint.interval = 50;
+    options.optimizer.name = seed % 2 == 0 ? "adam" : "sgd";
+    options.optimizer.larc = seed > 2 ? 0.02 : 0;
+    options.optimizer.weight_decay = 0.01;
+    const Result result = train(options, {{6, 3, 2}, seed, nullptr, true});
+    expect_replay(options, result);
+    std::set<std::pair<std::size_t, std::int64_t>> applied;
+    std::vector<std::int64_t> shares(3);
+    for (const Event& event : result.events) {
+      EXPECT_TRUE(applied.emplace(event.layer, event.ticket).second);
+      shares[static_cast<std::size_t>(event.group)] += 1;
+    }
+    EXPECT_EQ(applied.size(), 200U * 3);
+    EXPECT_EQ(result.events.size(), 200U * 3);
+    EXPECT_EQ(result.fit.steps, 200);
+  }
+}
+
+TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
+  CommonOptions options = options_of(2);
+  options.train.deterministic = true;
+  options.checkpoint.interval = 1;
+  const Result whole = train(options, {{4, 2, 1}, 3});
+  ASSERT_EQ(whole.saved.size(), 30U);
+  for (std::size_t i = 0; i + 1 < whole.saved.size(); ++i) {
+    const Result rest = train(options, {{2, 2, 2}, 5}, &whole.saved[i].second);
+    expect_same(rest.saved.back().second, whole.saved.back().second);
+  }
+}
+
+/// Data of which one sample cannot be read.
+class BadData final : public Dataset {
+ public:
+  std::int64_t size() const override { return 91; }
+  std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
+  std::vector<TargetSpec> targets() const override { return good_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    if (index == 17) user_error("sample 17 is broken");
+    return good_.read(index, sample);
+  }
+
+ private:
+  tiny::Data good_{91};
+};
+
+TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
+  const BadData bad;
+  for (const UpdateOrder order : {UpdateOrder::kTicket, UpdateOrder::kArrival}) {
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      CommonOptions options = options_of(3);
+      options.update.order = order;
+      const Result result = train(options, {{6, 3, 2}, seed, &bad});
+      for (const std::string& error : result.errors) {
+        EXPECT_NE(error.find("sample 17 is broken"), std::string::npos) << error;
+        EXPECT_TRUE(error.starts_with("group ")) << error;
+        EXPECT_EQ(error, result.errors[0]);
+      }
+    }
+  }
+}
+
+// ---- Random layouts and times, without a network ----
+
+/// A session that steps through tickets as a trainer does, with gradients of 1.
+void pretend(ServerSession& session, Communicator& workers, const std::vector<Parameter>& parameters,
+             std::int64_t settle_every, std::int64_t steps, Transport& clock, RandomSequence& random, int stop_at) {
+  session.connect(parameters);
+  const std::vector<Slice> layers = layers_of(parameters);
+  const auto mine = [&](std::size_t layer) {
+    return session.layout().owner_of(layer) == workers.rank() % session.layout().members();
+  };
+  workers.barrier();
+  std::vector<float> ones(64, 1), weights(64);
+  bool stopped = false;
+  for (std::int64_t from = 0; from < steps && !stopped;) {
+    TicketReport report{.from = from, .until = std::min(steps, from + settle_every)};
+    std::vector<std::int64_t> tickets;
+    ServerSession::Lease lease;
+    const auto exchange = [&] {
+      lease = session.report(report);
+      if (lease.ticket) tickets.push_back(*lease.ticket);
+    };
+    exchange();
+    if (lease.ticket) exchange();
+    while (!lease.settled) {
+      report.done = tickets.front();
+      tickets.erase(tickets.begin());
+      clock.work(-1e-3 * std::log(1 - random.uniform()));
+      for (std::size_t i = layers.size(); i-- > 0;) {
+        if (mine(i)) session.push(layers[i].begin, report.done, 1, ones.data(), weights.data());
+      }
+      for (std::size_t i = layers.size(); i-- > 0;) {
+        if (mine(i)) session.wait(layers[i].begin);
+      }
+      report.stop = report.done == stop_at ? 1 : 0;
+      exchange();
+    }
+    from = lease.until;
+    stopped = lease.stop != 0;
+  }
+}
+
+TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
+  const char* const asked = std::getenv("PETAFLOW_SCHEDULES");
+  const int schedules = asked == nullptr ? 1500 : std::atoi(asked);
+  OptimizerOptions sgd;
+  sgd.name = "sgd";
+  sgd.momentum = 0;
+  for (int n = 0; n < schedules; ++n) {
+    RandomSequence random(random_stream(7, RandomPurpose::kGenerate), static_cast<std::uint64_t>(n));
+    const auto up_to = [&](int most) { return 1 + static_cast<int>(random.below(static_cast<std::uint32_t>(most))); };
+    const int members = up_to(3), groups = up_to(std::max(1, 10 / members)), servers = up_to(12 - members * groups);
+    const ServerLayout layout{members * groups, groups, servers};
+    std::vector<Parameter> parameters;
+    const int layers = servers + static_cast<int>(random.below(3));
+    for (int layer = 0; layer < layers; ++layer) {
+      Parameter parameter;
+      parameter.name = fmt::format("layer{}/weight", layer);
+      parameter.spec.dims = {up_to(4)};
+      parameter.layer = static_cast<std::size_t>(layer);
+      parameter.offset = parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
+      parameters.push_back(parameter);
+    }
+    const UpdateOrder order = random.below(2) == 0 ? UpdateOrder::kArrival : UpdateOrder::kTicket;
+    const std::int64_t steps = up_to(12), settle_every = up_to(6);
+    const int stop_at = random.below(3) == 0 ? static_cast<int>(random.below(12)) : -1;
+    Noisy network(static_cast<std::uint64_t>(n));
+    VirtualOptions options;
+    options.stack_bytes = 128 << 10;
+    options.seed = static_cast<std::uint64_t>(n);
+    options.eager_bytes = random.below(2) == 0 ? 0 : 4096;
+    VirtualWorld world(layout.workers + layout.servers, network, options);
+    ServeOptions serving{sgd, order};
+    std::vector<std::vector<std::int64_t>> applied(static_cast<std::size_t>(layers));
+    serving.updated = [&](std::size_t layer, int, const LayerHeader& header) {
+      applied[layer].push_back(header.ticket);
+      EXPECT_LE(header.staleness, 2 * groups * steps);
+    };
+    SCOPED_TRACE(fmt::format("schedule {}: {} x {} workers, {} servers, {} layers, {} steps, settling every {}, {}", n,
+                             groups, members, servers, layers, steps, settle_every,
+                             order == UpdateOrder::kArrival ? "by arrival" : "by ticket"));
+    on_ranks(world, layout, serving, [&](Communicator& workers, Communicator&, ServerSession& session) {
+      RandomSequence mine(random_stream(8, RandomPurpose::kGenerate),
+                          static_cast<std::uint64_t>(n * 16 + workers.rank()));
+      pretend(session, workers, parameters, settle_every, steps, workers.transport(), mine, stop_at);
+    });
+    for (std::vector<std::int64_t>& tickets : applied) {
+      if (order == UpdateOrder::kArrival) std::ranges::sort(tickets);
+      std::vector<std::int64_t> expected(tickets.size());
+      std::iota(expected.begin(), expected.end(), 0);
+      ASSERT_EQ(tickets, expected);
+      ASSERT_EQ(tickets.size(), applied[0].size());
+      ASSERT_TRUE(std::ssize(tickets) == steps || (stop_at >= 0 && stop_at < std::ssize(tickets)));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace petaflow

@@ -1,0 +1,100 @@
+// Training with groups and parameter servers as a user meets it.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "program.hpp"
+
+namespace petaflow {
+namespace {
+
+class WithServers : public Program {};
+
+TEST_F(WithServers, GroupsTrainAndGoOn) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string groups = " update.groups=2 update.servers=1";
+  const Outcome first = run("train small.toml train.steps=5" + groups, 3);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("2 ranks in 2 groups with 1 parameter server"), std::string::npos) << first.out;
+  EXPECT_TRUE(fs::exists(folder_ / "runs/small/report.html"));
+  // On other ranks, and without servers where a step takes as many samples.
+  const Outcome more = run("train small.toml --resume train.steps=9 update.groups=2 update.servers=3", 5);
+  ASSERT_EQ(more.code, 0) << more.err;
+  const Outcome alone = run("train small.toml --resume train.steps=14 train.batch=8", 1);
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  const Outcome other = run("train small.toml --resume train.steps=20 train.batch=16", 1);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("with update.groups its part for a group"), std::string::npos) << other.err;
+  EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
+  const Outcome checked = run("train small.toml --check --overwrite" + groups, 3);
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_NE(checked.out.find("2 at a time"), std::string::npos) << checked.out;
+}
+
+TEST_F(WithServers, ASignalEndsAllInOrder) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string name = "served" + std::to_string(getpid());  // of no other test on this machine
+  std::thread batch_system([&] {
+    const fs::path log = folder_ / "runs" / name / "metrics.jsonl";
+    for (int i = 0; i < 600 && (!fs::exists(log) || fs::file_size(log) == 0); ++i) usleep(100000);
+    std::system(("pkill -TERM -f '^[^ ]*/hep train small.toml run.name=" + name + " '").c_str());
+  });
+  const Outcome outcome = run("train small.toml run.name=" + name +
+                                  " train.steps=100000000 log.interval=1 train.validate_epochs=0 update.groups=2 "
+                                  "update.servers=1",
+                              3);
+  batch_system.join();
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_TRUE(fs::exists(folder_ / "runs" / name / "checkpoint.h5"));
+}
+
+TEST_F(WithServers, DivergenceOfAGroupIsSaidOnce) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome outcome =
+      run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd update.groups=2 update.servers=2", 4,
+          "timeout 60");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
+  EXPECT_NE(outcome.err.find("hep: group "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("the loss is"), std::string::npos) << outcome.err;
+}
+
+TEST_F(WithServers, BadSettingsAreRefused) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string train = "train small.toml ";
+  expect_refused(train + "update.groups=2", "set update.servers to 1 or more");
+  expect_refused(train + "update.servers=1 update.groups=2", "start 3 ranks", {1, 2});
+  expect_refused(train + "update.servers=1 update.groups=2", "start 5 ranks", {4});
+  expect_refused(train + "update.servers=2", "start 3 ranks", {1, 2});
+  expect_refused(train + "update.servers=5 update.groups=2",
+                 "update.servers is 5, but the network has 4 layers with weights", {7});
+  expect_refused(train + "update.servers=1 update.groups=2 train.batch=15", "set it to 16", {3});
+  expect_refused(train + "update.servers=1 update.lag=1", "update.lag = 1", {2});
+  expect_refused(train + "update.servers=1 update.sharded=true", "update.sharded = true", {2});
+  expect_refused(train + "update.servers=1 optimizer.clip_norm=1", "optimizer.clip_norm = 1", {2});
+  expect_refused(train + "update.servers=1 comm.reduction=ring", "comm.reduction = \"ring\"", {2});
+  expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
+  expect_refused("bench small.toml update.servers=1", "update.servers=0");
+}
+
+TEST_F(WithServers, AStoppedServerIsNamed) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const auto start = std::chrono::steady_clock::now();
+  // bash becomes timeout, whose child is mpirun, whose children are the ranks; the last one serves.
+  const Outcome outcome = run(
+      "train small.toml run.name=hang train.validate_epochs=0 train.steps=100000000 run.hang_timeout=2 update.groups=2 "
+      "update.servers=1",
+      3,
+      "bash -c '(until [ -s runs/hang/metrics.jsonl ]; do kill -0 $$ || exit; sleep 0.01; done; kill -STOP $(pgrep -x "
+      "hep -P \"$(pgrep -d, -P $$)\" | tail -n 1)) & exec timeout -s KILL 60 \"$@\"' bash");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_TRUE(outcome.err.find("to server 0") != std::string::npos ||
+              outcome.err.find("the coordinator") != std::string::npos)
+      << outcome.err;
+}
+
+}  // namespace
+}  // namespace petaflow
