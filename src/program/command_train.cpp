@@ -129,6 +129,17 @@ void say_rates(const FitResult& result) {
   log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
            rates.sustained_gflops, rates.peak_gflops);
   log_info("{}", wrapped("time per rank: " + describe(result.times)));
+  if (result.staleness.empty()) return;
+  std::int64_t gradients = 0, sum = 0, most = 0;
+  for (const auto& [layer, counts] : result.staleness) {
+    for (std::int64_t staleness = 0; staleness < std::ssize(counts); ++staleness) {
+      gradients += counts[static_cast<std::size_t>(staleness)];
+      sum += staleness * counts[static_cast<std::size_t>(staleness)];
+    }
+    most = std::max(most, std::ssize(counts) - 1);
+  }
+  log_info("staleness of gradients: {:.2f} updates in the mean, {} at most",
+           static_cast<double>(sum) / static_cast<double>(std::max<std::int64_t>(gradients, 1)), most);
 }
 
 int stopped(StopRequest request, std::int64_t steps) {

@@ -142,7 +142,7 @@ std::string stages_table(const nlohmann::json& performance) {
 
 std::vector<WorkCategory> work_categories(const nlohmann::json& performance) {
   const double passes = performance.value("passes_per_step", 1.0);
-  const double steps = std::max(1.0, performance.value("steps", 1.0));
+  const double steps = std::max(1.0, performance.value("own_steps", performance.value("steps", 1.0)));
   WorkCategory forward{"convolutions, forward"}, data{"convolutions, gradient of data"},
       weights{"convolutions, gradient of weights"}, dense{"dense layers"}, pointwise{"other layers"};
   double stages_ms = 0;

@@ -21,28 +21,31 @@ void write_performance(const std::string& folder, const FitResult& result, Train
   static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
-  const nlohmann::json json = {
-      {"end", kEnds[static_cast<std::size_t>(result.end)]},
-      {"last_step", result.steps},
-      {"steps", rates.steps},
-      {"samples", rates.samples},
-      {"seconds", rates.seconds},
-      {"samples_per_s", rates.sustained_samples_per_s},
-      {"gflops", rates.sustained_gflops},
-      {"best_gflops", rates.peak_gflops},
-      {"peak_gflops_per_rank", trainers.peak_gflops},
-      {"ranks", trainers.ranks},
-      {"threads_per_rank", trainers.threads_per_rank},
-      {"batch", trainers.batch},
-      {"pass", network.batch()},
-      {"passes_per_step", step.share().passes},
-      {"parameters", network.trained_elements()},
-      {"flop_per_sample", flop_per_sample(network)},
-      {"arena_bytes", network.arena_bytes()},
-      {"peak_resident_bytes", peak_resident_bytes()},
-      {"time", to_json(result.times)},  // of all steps, mean over ranks
-      {"time_of_rank_0", to_json(step.times())},
-      {"stages", stage_json(network, rates.steps * step.share().passes, trainers.peak_gflops)}};  // per pass, on rank 0
+  nlohmann::json json = {{"end", kEnds[static_cast<std::size_t>(result.end)]},
+                         {"last_step", result.steps},
+                         {"steps", rates.steps},
+                         {"own_steps", rates.own_steps},
+                         {"samples", rates.samples},
+                         {"seconds", rates.seconds},
+                         {"samples_per_s", rates.sustained_samples_per_s},
+                         {"gflops", rates.sustained_gflops},
+                         {"best_gflops", rates.peak_gflops},
+                         {"peak_gflops_per_rank", trainers.peak_gflops},
+                         {"ranks", trainers.ranks},
+                         {"threads_per_rank", trainers.threads_per_rank},
+                         {"batch", trainers.batch},
+                         {"pass", network.batch()},
+                         {"passes_per_step", step.share().passes},
+                         {"parameters", network.trained_elements()},
+                         {"flop_per_sample", flop_per_sample(network)},
+                         {"arena_bytes", network.arena_bytes()},
+                         {"peak_resident_bytes", peak_resident_bytes()},
+                         {"time", to_json(result.times)},  // of all steps, mean over ranks
+                         {"time_of_rank_0", to_json(step.times())},
+                         {"stages", stage_json(network, rates.own_steps * step.share().passes,
+                                               trainers.peak_gflops)}};  // per pass, on rank 0
+  for (const auto& [layer, counts] : result.staleness)
+    json["staleness"].push_back({{"layer", layer}, {"gradients", counts}});
   write_file_atomically(folder + "/" + kPerformanceFile, json.dump(1) + "\n");
 }
 

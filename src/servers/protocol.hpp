@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -60,6 +61,12 @@ inline bool brings_values(LayerHeader::Kind kind) {
 }
 inline bool takes_values(LayerHeader::Kind kind) {
   return kind == LayerHeader::Kind::kPush || kind == LayerHeader::Kind::kWeights || kind == LayerHeader::Kind::kState;
+}
+
+/// A struct as a message.
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
 }
 
 /// A text of limited length; what is longer is cut.

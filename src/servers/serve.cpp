@@ -12,11 +12,6 @@
 namespace petaflow {
 namespace {
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
 /// A layer's messages from and to one group.
 struct LayerChannel {
   enum class State : std::uint8_t { kHeader, kValues, kHeld, kAnswer, kEnded };

@@ -1,20 +1,12 @@
 #include "servers/session.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/error.hpp"
 
 namespace petaflow {
-namespace {
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
-}
-
-}  // namespace
-
 std::vector<Slice> layers_of(const std::vector<Parameter>& parameters) {
   std::vector<Slice> layers;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -54,17 +46,16 @@ void ServerSession::connect(const std::vector<Parameter>& parameters) {
     }
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto first = std::ranges::find(parameters, layers[i].begin, &Parameter::offset);
+    const std::string& name = names_.emplace_back(first->name.substr(0, first->name.rfind('/')));
     if (layout_.owner_of(i) != group_.rank()) continue;
     Layer& layer = layers_.emplace_back();
     layer.number = i;
     layer.slice = layers[i];
-    const auto first = std::ranges::find(parameters, layers[i].begin, &Parameter::offset);
-    const std::string name = first->name.substr(0, first->name.rfind('/'));
     const int server = layout_.server_of(i) - layout_.workers;
     layer.calls[0] = fmt::format("push of {} to server {}", name, server);
     layer.calls[1] = fmt::format("asking server {} for {}", server, name);
   }
-  staleness_.resize(layers_.size());
   connected_ = true;
 }
 
@@ -134,10 +125,9 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
       },
       mine.calls[mine.sent.kind == LayerHeader::Kind::kPush ? 0 : 1].c_str());
   if (mine.sent.kind == LayerHeader::Kind::kPush) {
-    std::vector<std::int64_t>& counts = staleness_[static_cast<std::size_t>(&mine - layers_.data())];
     const auto staleness = static_cast<std::size_t>(mine.answer.staleness);
-    if (counts.size() <= staleness) counts.resize(staleness + 1);
-    counts[staleness] += 1;
+    if (mine.staleness.size() <= staleness) mine.staleness.resize(staleness + 1);
+    mine.staleness[staleness] += 1;
   }
   return mine.answer;
 }
@@ -145,6 +135,29 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
 void ServerSession::push(std::int64_t begin, std::int64_t ticket, float learning_rate, const float* gradient,
                          float* weights) {
   start(begin, {.ticket = ticket, .learning_rate = learning_rate}, gradient, weights);
+}
+
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> ServerSession::staleness(Communicator& workers) const {
+  std::vector<std::int64_t> mine;  // of each layer: number, so many counts, these
+  for (const Layer& layer : layers_) {
+    mine.push_back(static_cast<std::int64_t>(layer.number));
+    mine.push_back(std::ssize(layer.staleness));
+    mine.insert(mine.end(), layer.staleness.begin(), layer.staleness.end());
+  }
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> all;
+  for (const std::vector<std::byte>& bytes : workers.gather(std::as_bytes(std::span(mine)))) {
+    std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
+    if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < theirs.size(); i += 2 + static_cast<std::size_t>(theirs[i + 1])) {
+      const auto layer = static_cast<std::size_t>(theirs[i]), counts = static_cast<std::size_t>(theirs[i + 1]);
+      if (all.size() <= layer) all.resize(layer + 1);
+      std::vector<std::int64_t>& sum = all[layer].second;
+      if (sum.size() < counts) sum.resize(counts);
+      for (std::size_t staleness = 0; staleness < counts; ++staleness) sum[staleness] += theirs[i + 2 + staleness];
+    }
+  }
+  for (std::size_t layer = 0; layer < all.size(); ++layer) all[layer].first = names_.at(layer);
+  return all;
 }
 
 // ---- Tickets ----

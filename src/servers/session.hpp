@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/slice.hpp"
@@ -44,8 +45,8 @@ class ServerSession {
   const LayerHeader& wait(std::int64_t begin, const std::function<void()>& progress = {});
   /// Sends a gradient; wait() gives the weights.
   void push(std::int64_t begin, std::int64_t ticket, float learning_rate, const float* gradient, float* weights);
-  /// The same number of pushes for each staleness from 0 on, of this member's layers: [layer][staleness].
-  const std::vector<std::vector<std::int64_t>>& staleness() const { return staleness_; }
+  /// Gradients of all groups by their staleness, from 0 on, for each layer; on worker 0.  On all workers.
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> staleness(Communicator& workers) const;
 
   // ---- Tickets: on all members of the group alike ----
 
@@ -67,7 +68,8 @@ class ServerSession {
   struct Layer {
     std::size_t number = 0;
     Slice slice;
-    std::string calls[2];  // "push of conv4 to server 2", "asking server 2 for conv4"
+    std::vector<std::int64_t> staleness;  // gradients with each, from 0 on
+    std::string calls[2];                 // "push of conv4 to server 2", "asking server 2 for conv4"
     LayerHeader sent, answer;
     float* to = nullptr;
     bool started = false, answered = false;  // answered: its header has come
@@ -84,8 +86,8 @@ class ServerSession {
   ServerLayout layout_;
   Communicator& group_;
   bool connected_ = false;
-  std::vector<Layer> layers_;
-  std::vector<std::vector<std::int64_t>> staleness_;
+  std::vector<std::string> names_;  // of all layers: "conv4"
+  std::vector<Layer> layers_;       // of this member
 };
 
 }  // namespace petaflow

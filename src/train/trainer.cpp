@@ -138,6 +138,7 @@ FitResult Trainer::fit(TrainingListener& listener) {
     rates.peak_gflops = std::max(rates.peak_gflops, rates.sustained_gflops);
   }
   result_.times = mean_times(comm_, step_.times());
+  if (servers_ != nullptr) result_.staleness = servers_->staleness(comm_);
   return result_;
 }
 
@@ -155,6 +156,7 @@ StopRequest Trainer::train_epoch(Progress* progress) {
     listener_->begin_step(state_.step);
     const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
     listener_->end_step();
+    result_.rates.own_steps += 1;
     after_step(step, timer.seconds());
     show(progress);
     if (step.stop != StopRequest::kNone) return step.stop;
@@ -223,6 +225,7 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
     }
     if (failed) servers_->fail(*failed);
     listener_->end_step();
+    result_.rates.own_steps += 1;
     report.done = ticket;
     report.loss = step.loss.value();
     report.stop = static_cast<std::int32_t>(step.stop);

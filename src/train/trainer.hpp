@@ -30,6 +30,7 @@ enum class FitEnd { kLastStep, kTarget, kPatience };
 /// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).
 struct Rates {
   std::int64_t steps = 0, samples = 0;
+  std::int64_t own_steps = 0;          // of this rank's group
   double seconds = 0;                  // of steps, without validation
   double sustained_samples_per_s = 0;  // after the first step
   double sustained_gflops = 0, peak_gflops = 0;
@@ -45,6 +46,8 @@ struct FitResult {
   std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
   Rates rates;                           // of this process
   StepTimes times;                       // mean over ranks
+  /// With update.servers, on rank 0: gradients of each layer by their staleness, from 0 on.
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> staleness;
 };
 
 struct TrainerOptions {
