@@ -71,8 +71,10 @@ std::unique_ptr<VirtualWorld> world_of(const ServerLayout& layout, NetworkModel&
 }
 
 /// What a rank does in train(): `work` on the workers, with its session.
+/// @param server  becomes the messages of the first server; may be null
 template <class Work>
-void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOptions& serving, const Work& work) {
+void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOptions& serving, const Work& work,
+              Transport** server = nullptr) {
   world.run([&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
     const bool serves = comm.rank() >= layout.workers;
@@ -80,6 +82,7 @@ void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOption
     const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
     const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
     if (serves) {
+      if (server != nullptr && comm.rank() == layout.workers) *server = all.get();
       EXPECT_EQ(serve(*all, layout, serving), 3);
       return;
     }
@@ -423,6 +426,85 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
       ASSERT_TRUE(std::ssize(tickets) == steps || (stop_at >= 0 && stop_at < std::ssize(tickets)));
     }
   }
+}
+
+TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
+  /// The same latency between all ranks.
+  class Uniform final : public NetworkModel {
+   public:
+    double arrival_s(int, int, std::size_t bytes, double start_s) override {
+      return start_s + 1e-5 + 1e-10 * static_cast<double>(bytes);
+    }
+  };
+  constexpr int kGroups = 5, kElements = 4096;
+  constexpr std::int64_t kSteps = 5000;
+  const ServerLayout layout{kGroups, kGroups, 1};
+  std::vector<Parameter> parameters(2);
+  for (std::size_t layer = 0; layer < 2; ++layer) {
+    parameters[layer].name = fmt::format("layer{}/weight", layer);
+    parameters[layer].spec.dims = {kElements};
+    parameters[layer].layer = layer;
+    parameters[layer].offset = static_cast<std::int64_t>(layer) * kElements;
+  }
+  Uniform network;
+  const auto world = world_of(layout, network, 3);
+  OptimizerOptions sgd;
+  sgd.name = "sgd";
+  ServeOptions serving{sgd, UpdateOrder::kArrival};
+  Transport* server = nullptr;
+  std::vector<Event> events;
+  serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
+    events.push_back({layer, group, header.ticket, header.version, header.staleness});
+    if (events.size() == 5000) server->work(5);
+  };
+  std::vector<std::vector<double>> pushed_s(2, std::vector<double>(kSteps));
+  const auto work = [&](Communicator& workers, Communicator&, ServerSession& session) {
+    session.connect(parameters);
+    workers.barrier();
+    RandomSequence random(random_stream(9, RandomPurpose::kGenerate), static_cast<std::uint64_t>(workers.rank()));
+    std::vector<float> gradient(2 * kElements), weights(2 * kElements);
+    TicketReport report{.from = 0, .until = kSteps};
+    std::vector<std::int64_t> tickets;
+    ServerSession::Lease lease;
+    const auto exchange = [&] {
+      lease = session.report(report);
+      if (lease.ticket) tickets.push_back(*lease.ticket);
+    };
+    exchange();
+    exchange();
+    while (!lease.settled) {
+      report.done = tickets.front();
+      tickets.erase(tickets.begin());
+      workers.transport().work(1e-3 * (0.9 + 0.2 * random.uniform()));
+      for (const std::int64_t layer : {1, 0}) {
+        pushed_s[static_cast<std::size_t>(layer)][static_cast<std::size_t>(report.done)] = workers.transport().now_s();
+        session.push(layer * kElements, report.done, 0.1F, gradient.data(), weights.data() + layer * kElements);
+      }
+      for (const std::int64_t layer : {1, 0}) session.wait(layer * kElements);
+      exchange();
+    }
+  };
+  on_ranks(*world, layout, serving, work, &server);
+  ASSERT_EQ(events.size(), 10000U);
+  EXPECT_GT(world->now_s(), 5);
+  EXPECT_LE(world->most_unexpected_bytes(), kGroups * 2 * kElements * sizeof(float) + (1 << 20));
+  std::vector<int> served(kGroups);
+  int most_overtaken = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    const Event& event = events[i];
+    served[static_cast<std::size_t>(event.group)] += 1;
+    const std::vector<double>& times = pushed_s[event.layer];
+    int overtaken = 0;
+    for (std::size_t j = i > 200 ? i - 200 : 0; j < i; ++j) {
+      const bool later =
+          times[static_cast<std::size_t>(events[j].ticket)] > times[static_cast<std::size_t>(event.ticket)];
+      overtaken += events[j].layer == event.layer && later ? 1 : 0;
+    }
+    most_overtaken = std::max(most_overtaken, overtaken);
+  }
+  EXPECT_LE(most_overtaken, kGroups - 1);
+  const auto [least, most] = std::ranges::minmax(served);
+  EXPECT_LE(most - least, 0.05 * most) << least << " and " << most;
 }
 
 }  // namespace

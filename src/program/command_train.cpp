@@ -58,9 +58,9 @@ void say_where_held(const char* name, Dataset& data) {
 void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Graph& graph,
                    Dataset& train, Dataset* validation, TrainStep& step) {
   const UpdateOptions& update = options.update;
-  const std::string groups = update.servers == 0 ? ""
-                                                 : fmt::format(" in {} with {}", format_count(update.groups, "group"),
-                                                               format_count(update.servers, "parameter server"));
+  std::string groups;
+  if (update.groups > 1 || update.servers > 0) groups = " in " + format_count(update.groups, "group");
+  if (update.servers > 0) groups += " with " + format_count(update.servers, "parameter server");
   log_info("{}: {}{} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"), groups,
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
@@ -73,6 +73,9 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
     for (const std::string& refusal : stage.refusals) log_info("{}", refusal);
   }
   if (const std::string exchange = step.describe_exchange(); !exchange.empty()) log_info("{}", exchange);
+  if (update.average_every > 0) {
+    log_info("groups average weights and optimizer state after {} of each", format_count(update.average_every, "step"));
+  }
   const Network& network = step.network();
   const std::string recompute = describe_recompute(graph, network_options(options, network.batch()), network);
   if (!recompute.empty()) log_info("{}", recompute);
@@ -267,10 +270,11 @@ std::unique_ptr<TrainingListener> make_listener(const Configuration& config, con
   return std::make_unique<RunRecorder>(std::move(recorder), std::move(metrics), std::move(mllog));
 }
 
-/// A worker's place in a run with servers.
+/// A worker's place among groups.
 struct Groups {
-  Communicator& mine;  // the members of this worker's group; without servers all workers
-  ServerSession* servers = nullptr;
+  Communicator& mine;                // the members of its group; where there are none all workers
+  ServerSession* servers = nullptr;  // where they share weights so
+  Communicator* across = nullptr;    // where they average them: who has this worker's number in each group
 };
 
 /// @param comm  all ranks that train
@@ -363,6 +367,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   const auto listener =
       make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
   if (groups.servers != nullptr) trainer->connect(*groups.servers);
+  if (groups.across != nullptr) trainer->average_over(*groups.across);
   const FitResult result = trainer->fit(*listener);
   if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(context).of(options.precision);
@@ -399,9 +404,15 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
                   Communicator& comm) {
   config.load_input(comm, line);
   const CommonOptions& options = config.options;
-  if (options.update.servers == 0) return train_on(line, config, task, reporter, comm, {comm});
+  const UpdateOptions& update = options.update;
+  if (update.servers == 0 && update.average_every == 0) return train_on(line, config, task, reporter, comm, {comm});
 
   const ServerLayout layout = server_layout(options, comm.size());
+  if (update.servers == 0) {
+    const std::unique_ptr<Communicator> group = comm.split(layout.group_of(comm.rank()));
+    const std::unique_ptr<Communicator> across = comm.split(comm.rank() % layout.members());
+    return train_on(line, config, task, reporter, comm, {*group, nullptr, across.get()});
+  }
   const bool serves = comm.rank() >= layout.workers;
   std::unique_ptr<Transport> all = comm.transport().split(0);  // for messages between workers and servers
   const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);

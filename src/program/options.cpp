@@ -95,6 +95,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.sharded", options.update.sharded);
   schema.add("update.groups", options.update.groups, in_range(1, 1e6));
   schema.add("update.servers", options.update.servers, in_range(0, 1e6));
+  schema.add("update.average_every", options.update.average_every, in_range(0, 1e9));
   schema.add("update.order", options.update.order,
              {{"arrival", UpdateOrder::kArrival}, {"ticket", UpdateOrder::kTicket}});
 
@@ -158,6 +159,7 @@ TrainerOptions trainer_options(const CommonOptions& options, const std::string& 
   trainer.stop.metric = metric;
   trainer.log_interval = options.log.interval;
   trainer.checkpoint_interval = options.checkpoint.interval;
+  trainer.average_every = options.update.average_every;
   return trainer;
 }
 
@@ -167,7 +169,7 @@ UpdateOrder update_order(const CommonOptions& options) {
 
 ServerLayout server_layout(const CommonOptions& options, int ranks) {
   const int groups = static_cast<int>(options.update.groups), servers = static_cast<int>(options.update.servers);
-  if (servers == 0) return {ranks, 1, 0};
+  if (servers == 0 && options.update.average_every == 0) return {ranks, 1, 0};
   const int workers = ranks - servers;
   if (workers < groups || workers % groups != 0) {
     const int fewest = groups * std::max(1, (workers + groups - 1) / groups);
@@ -184,25 +186,34 @@ namespace {
 
 void check_servers(const CommonOptions& options) {
   const UpdateOptions& update = options.update;
-  if (update.servers == 0) {
-    if (update.groups > 1) {
-      user_error(
-          "update.groups = {} groups share their weights by servers, which are ranks of their own: set update.servers "
-          "to 1 or more, or update.groups to 1",
-          update.groups);
-    }
-    return;
+  const bool averages = update.average_every > 0;
+  if (update.servers == 0 && !averages && update.groups > 1) {
+    user_error(
+        "update.groups = {} groups share their weights by servers, which are ranks of their own, or by averages: set "
+        "update.servers or update.average_every to 1 or more, or update.groups to 1",
+        update.groups);
+  }
+  if (averages && update.servers > 0) {
+    user_error(
+        "update.average_every = {} and update.servers = {} both say how groups share their weights; set one of them to "
+        "0",
+        update.average_every, update.servers);
+  }
+  if (averages && update.groups == 1) {
+    user_error("update.average_every = {} is for groups, but update.groups is 1; set that to 2 or more, or this to 0",
+               update.average_every);
   }
   if (options.train.batch % update.groups != 0) {
     user_error("train.batch is {}, which update.groups = {} does not divide; set it to {}", options.train.batch,
                update.groups, (options.train.batch / update.groups + 1) * update.groups);
   }
-  if (update.lag > 0) {
+  if (update.lag > 0 && (averages || update.servers > 0)) {
     user_error(
-        "update.lag = {} is for weights that every rank updates, update.servers = {} for those that servers do; set "
-        "one of them to 0",
-        update.lag, update.servers);
+        "update.lag = {} is for steps of all ranks together; set it to 0, or update.servers and "
+        "update.average_every to 0",
+        update.lag);
   }
+  if (update.servers == 0) return;
   if (update.sharded) {
     user_error(
         "update.sharded = true and update.servers = {} both say who keeps the optimizer's state; set update.sharded to "

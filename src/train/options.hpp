@@ -64,6 +64,7 @@ struct UpdateOptions {
       false;  // each rank updates its own slices of the weights and keeps the optimizer's state of these alone
   std::int64_t groups = 1;                    // of ranks; each works through steps of its own
   std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
+  std::int64_t average_every = 0;             // steps of each group between averages over groups; 0: none
   UpdateOrder order = UpdateOrder::kArrival;  // of the groups' gradients on servers
 };
 

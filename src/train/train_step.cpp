@@ -14,6 +14,7 @@
 #include "base/region.hpp"
 #include "comm/agree.hpp"
 #include "io/progress.hpp"
+#include "train/averaging.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -70,6 +71,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       options_(options.comm),
       sharded_(options.update.sharded || options.update.servers > 0),
       served_(options.update.servers > 0),
+      updates_every_(served_ ? 1 : options.update.groups),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       share_(share_of_batch(options.train, comm.rank(), comm.size())),
       losses_(objective, output_shapes(graph, share_.pass)),
@@ -144,8 +146,9 @@ std::string TrainStep::describe_exchange() const {
     then += fmt::format("; every rank updates its own weights (update.sharded): rank 0 {} of {}",
                         elements_of(std::span(optimizer_->own())), network_->parameter_elements());
   }
-  return fmt::format("gradients are summed over {} in {}, sent as {}, {}{}", served_ ? "the ranks of a group" : "ranks",
-                     flights_.front().exchange->describe(), kWires.at(static_cast<std::size_t>(options_.wire)),
+  return fmt::format("gradients are summed over {} in {}, sent as {}, {}{}",
+                     grouped() ? "the ranks of a group" : "ranks", flights_.front().exchange->describe(),
+                     kWires.at(static_cast<std::size_t>(options_.wire)),
                      options_.overlap ? "while backward goes on" : "after backward", then);
 }
 
@@ -236,7 +239,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     flight.samples = batch->valid_global;
     state.seed = seed_;
     state.epoch = batch->epoch;
-    state.step = std::max<std::int64_t>(0, step_ - lag);
+    state.step = std::max<std::int64_t>(0, step_ - lag) / updates_every_;
     state.learning_rate = learning_rate;
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   }
@@ -390,13 +393,23 @@ void TrainStep::agree_on(Flight& flight) {
   error_ = nullptr;
   try {
     if (!error && !std::isfinite(flight.mine)) {
-      failure("step {}: the loss is {} on {} {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
-              flight.step, flight.mine, served_ ? "its rank" : "rank", comm_.rank());
+      failure("step {}: the loss is {}{}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+              flight.step, flight.mine, grouped() ? "" : fmt::format(" on rank {}", comm_.rank()));
     }
   } catch (...) {
     error = std::current_exception();
   }
   throw_agreed(comm_, error);
+}
+
+void TrainStep::average_over(Communicator& across) {
+  const Stopwatch watch("petaflow::communication"_label, context_, times_.communication);
+  const Activity activity("averaging over groups", step_);
+  average(across, network_->weights(), network_->parameter_elements());
+  for (const OptimizerState& state : optimizer_->states()) {
+    average(across, state.values, elements_of(std::span(optimizer_->own())));
+  }
+  network_->refresh(context_);
 }
 
 void TrainStep::settle() {

@@ -73,8 +73,11 @@ class TrainStep {
   /// With update.servers: who updates the weights from now on, instead of nobody.  The first group's weights and states
   /// go there.  On all workers.
   void connect(ServerSession& servers, Communicator& workers);
-  /// With update.servers: the next step is this one; other groups take those between.
+  /// With update.groups: the next step is this one; other groups take those between.
   void go_on_at(std::int64_t step) { step_ = step; }
+  /// With update.average_every: weights and states become their mean over groups.
+  /// @param across  those of the groups that have this one's number among their members
+  void average_over(Communicator& across);
   /// Waits for the gradients that are still to be used, so that nothing is under way; with update.servers all get the
   /// newest weights; with update.sharded or update.servers rank 0 gets the states that others keep.  Throws as run().
   void settle();
@@ -117,6 +120,8 @@ class TrainStep {
     bool summed = false;       // nothing of it is under way
     std::exception_ptr error;  // of this rank
   };
+  /// The ranks of this step are one group of several, which messages name.
+  bool grouped() const { return served_ || updates_every_ > 1; }
   std::size_t index_of(std::int64_t step) const { return static_cast<std::size_t>(step) % flights_.size(); }
   Flight& flight_of(std::int64_t step) { return flights_[index_of(step)]; }
   const Flight& flight_of(std::int64_t step) const { return flights_[index_of(step)]; }
@@ -140,6 +145,7 @@ class TrainStep {
   bool sharded_;  // the state of the optimizer is divided among the ranks
   bool served_;   // by servers
   ServerSession* servers_ = nullptr;
+  std::int64_t updates_every_;  // steps from one that these weights take to the next
   std::uint64_t seed_;
   BatchShare share_;
   std::unique_ptr<Network> network_;

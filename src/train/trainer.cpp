@@ -4,7 +4,10 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <exception>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "base/activity.hpp"
 #include "base/region.hpp"
@@ -109,6 +112,7 @@ bool Trainer::finished() const { return state_.ended || (state_.step >= total_st
 
 FitResult Trainer::fit(TrainingListener& listener) {
   listener_ = &listener;
+  may_save_after_ = state_.step;
   step_.reset_times();
   ProgressOptions options;
   options.total = total_steps_;
@@ -145,10 +149,11 @@ FitResult Trainer::fit(TrainingListener& listener) {
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
   listener_->begin_epoch(state_.epoch);
-  if (servers_ == nullptr) loader_.start_epoch(state_.epoch, state_.epoch_step);
+  if (servers_ == nullptr && across_ == nullptr) loader_.start_epoch(state_.epoch, state_.epoch_step);
   while (!state_.validation_due) {
-    if (servers_ != nullptr) {
-      if (const StopRequest stop = train_with_servers(progress); stop != StopRequest::kNone) return stop;
+    if (servers_ != nullptr || across_ != nullptr) {
+      const StopRequest stop = servers_ != nullptr ? train_with_servers(progress) : train_between_averages(progress);
+      if (stop != StopRequest::kNone) return stop;
       if (!state_.validation_due) save_if_due();
       continue;
     }
@@ -171,12 +176,17 @@ void Trainer::show(Progress* progress) const {
                    fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, state_.loss));
 }
 
-// The end of the epoch or of the run, or a checkpoint.
+// Step at which all ranks have the same weights: the end of the epoch or of the run, before these a checkpoint, or
+// where groups average.
 std::int64_t Trainer::next_settling() const {
+  const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
+  const std::int64_t end = std::min(total_steps_, first_of_epoch + steps_per_epoch());
+  const auto next = [&](std::int64_t from, std::int64_t interval) {
+    return from + ((state_.step - from) / interval + 1) * interval;
+  };
+  if (across_ != nullptr) return std::min(end, next(first_of_epoch, options_.average_every * across_->size()));
   const std::int64_t interval = options_.checkpoint_interval;
-  std::int64_t next = std::min(total_steps_, state_.step - state_.epoch_step + steps_per_epoch());
-  if (interval > 0) next = std::min(next, (state_.step / interval + 1) * interval);
-  return next;
+  return interval > 0 ? std::min(end, next(0, interval)) : end;
 }
 
 // The steps that this group gets of those up to the next settling, when all ranks have the same weights again.
@@ -234,6 +244,44 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
   count(lease.until - state_.step, [](std::int64_t) { return std::optional<double>(); });
   step_.settle();
   return static_cast<StopRequest>(lease.stop);
+}
+
+// Each group's own steps up to the next average, and that.
+StopRequest Trainer::train_between_averages(Progress* progress) {
+  const Activity activity("training between averages", state_.step);
+  const Kokkos::Timer timer;
+  const std::int64_t first_of_epoch = state_.step - state_.epoch_step, until = next_settling();
+  const std::int64_t groups = across_->size(), group = across_->rank();
+  const std::int64_t first = state_.step + (group - state_.step % groups + groups) % groups;
+  loader_.start_listed(state_.epoch);
+  for (std::int64_t step = first; step < until; step += groups) loader_.list(step - first_of_epoch);
+  const bool leads = comm_.rank() % (comm_.size() / groups) == 0;
+  std::vector<double> losses(static_cast<std::size_t>(until - state_.step));
+  std::array<double, 1> stop{};
+  std::exception_ptr failed;
+  for (std::int64_t step = first; step < until && !failed; step += groups) {
+    listener_->begin_step(step);
+    step_.go_on_at(step);
+    try {
+      const StepResult result = step_.run(loader_, schedule_.rate(step));
+      if (leads) losses[static_cast<std::size_t>(step - state_.step)] = result.loss.value();
+      stop[0] = std::max(stop[0], static_cast<double>(result.stop));
+    } catch (const AgreedError&) {
+      failed = std::current_exception();
+    }
+    listener_->end_step();
+    result_.rates.own_steps += 1;
+  }
+  throw_agreed(comm_, failed);
+  comm_.all_reduce_sum(losses);
+  comm_.all_reduce_max(stop);
+  step_.average_over(*across_);
+  const double seconds = timer.seconds() / static_cast<double>(losses.size());
+  for (const double loss : losses) {
+    after_step({loss, loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
+  }
+  show(progress);
+  return static_cast<StopRequest>(stop[0]);
 }
 
 StopRequest Trainer::end_epoch() {
@@ -370,8 +418,8 @@ void Trainer::settle() {
 
 // A run is not lost because a checkpoint cannot be written: it goes on, and tries again at the next one.
 void Trainer::save_if_due() {
-  const std::int64_t interval = options_.checkpoint_interval;
-  if (interval == 0 || state_.step % interval != 0 || finished()) return;
+  const std::int64_t interval = options_.checkpoint_interval, last = std::exchange(may_save_after_, state_.step);
+  if (interval == 0 || state_.step / interval == last / interval || finished()) return;
   settle();
   if (comm_.rank() != 0) return;
   const Region region("petaflow::checkpoint");

@@ -58,6 +58,7 @@ struct TrainerOptions {
   double learning_rate = 1e-3;
   std::int64_t log_interval = 10;           // steps between lines
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints; 0: only at the end
+  std::int64_t average_every = 0;           // steps of each group between averages
 };
 
 class Trainer {
@@ -81,6 +82,9 @@ class Trainer {
 
   /// With update.servers, before fit() and after restore(): connects with these, who deal out the steps.
   void connect(ServerSession& servers);
+  /// With update.average_every, before fit(): steps go to the groups in turn.
+  /// @param across  the members of all groups that have this one's number in theirs, in the order of the groups
+  void average_over(Communicator& across) { across_ = &across; }
   /// Trains to the end, the target, or a request to stop; a checkpoint is saved every checkpoint_interval steps and at
   /// the end.  Throws on all ranks where one fails; a failure where a metric of a validation is not finite.
   FitResult fit(TrainingListener& listener);
@@ -91,6 +95,7 @@ class Trainer {
  private:
   StopRequest train_epoch(Progress* progress);
   StopRequest train_with_servers(Progress* progress);
+  StopRequest train_between_averages(Progress* progress);
   std::int64_t next_settling() const;
   void show(Progress* progress) const;
   StopRequest end_epoch();
@@ -107,6 +112,8 @@ class Trainer {
   Context context_;
   TrainStep& step_;
   ServerSession* servers_ = nullptr;
+  Communicator* across_ = nullptr;   // of groups that average
+  std::int64_t may_save_after_ = 0;  // step of the last look for a checkpoint that is due
   const Validation* validation_;
   TrainingListener* listener_ = nullptr;  // of fit()
   Loader loader_;

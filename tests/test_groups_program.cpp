@@ -1,18 +1,19 @@
-// Training with groups and parameter servers as a user meets it.
+// Training in groups as a user meets it: with parameter servers, and with averages.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "program.hpp"
 
 namespace petaflow {
 namespace {
 
-class WithServers : public Program {};
+class Groups : public Program {};
 
-TEST_F(WithServers, GroupsTrainAndGoOn) {
+TEST_F(Groups, WithServersTrainAndGoOn) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const std::string groups = " update.groups=2 update.servers=1";
   const Outcome first = run("train small.toml train.steps=5" + groups, 3);
@@ -33,24 +34,27 @@ TEST_F(WithServers, GroupsTrainAndGoOn) {
   EXPECT_NE(checked.out.find("2 at a time"), std::string::npos) << checked.out;
 }
 
-TEST_F(WithServers, ASignalEndsAllInOrder) {
+TEST_F(Groups, EndInOrderAfterASignal) {
   ASSERT_EQ(run("generate small.toml").code, 0);
-  const std::string name = "served" + std::to_string(getpid());  // of no other test on this machine
-  std::thread batch_system([&] {
-    const fs::path log = folder_ / "runs" / name / "metrics.jsonl";
-    for (int i = 0; i < 600 && (!fs::exists(log) || fs::file_size(log) == 0); ++i) usleep(100000);
-    std::system(("pkill -TERM -f '^[^ ]*/hep train small.toml run.name=" + name + " '").c_str());
-  });
-  const Outcome outcome = run("train small.toml run.name=" + name +
-                                  " train.steps=100000000 log.interval=1 train.validate_epochs=0 update.groups=2 "
-                                  "update.servers=1",
-                              3);
-  batch_system.join();
-  EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_TRUE(fs::exists(folder_ / "runs" / name / "checkpoint.h5"));
+  for (const auto& [how, ranks] : {std::pair("servers=1", 3), std::pair("average_every=3", 2)}) {
+    const std::string name = "grouped" + std::to_string(ranks) + "_" + std::to_string(getpid());  // of no other test
+    std::thread batch_system([&] {
+      const fs::path log = folder_ / "runs" / name / "metrics.jsonl";
+      for (int i = 0; i < 600 && (!fs::exists(log) || fs::file_size(log) == 0); ++i) usleep(100000);
+      std::system(("pkill -TERM -f '^[^ ]*/hep train small.toml run.name=" + name + " '").c_str());
+    });
+    const Outcome outcome = run("train small.toml run.name=" + name +
+                                    " train.steps=100000000 log.interval=1 train.validate_epochs=0 update.groups=2 "
+                                    "update." +
+                                    how,
+                                ranks);
+    batch_system.join();
+    EXPECT_EQ(outcome.code, 3) << outcome.err;
+    EXPECT_TRUE(fs::exists(folder_ / "runs" / name / "checkpoint.h5"));
+  }
 }
 
-TEST_F(WithServers, DivergenceOfAGroupIsSaidOnce) {
+TEST_F(Groups, SayOnceThatOneDiverged) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const Outcome outcome =
       run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd update.groups=2 update.servers=2", 4,
@@ -61,10 +65,26 @@ TEST_F(WithServers, DivergenceOfAGroupIsSaidOnce) {
   EXPECT_NE(outcome.err.find("the loss is"), std::string::npos) << outcome.err;
 }
 
-TEST_F(WithServers, BadSettingsAreRefused) {
+TEST_F(Groups, ThatAverageTrainAndGoOn) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string groups = " update.groups=2 update.average_every=2";
+  const Outcome first = run("train small.toml train.steps=10" + groups, 2);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("2 ranks in 2 groups x"), std::string::npos) << first.out;
+  const Outcome more = run("train small.toml --resume train.steps=14" + groups, 4);
+  ASSERT_EQ(more.code, 0) << more.err;
+  const Outcome checked = run("train small.toml --check --overwrite" + groups, 2);
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  const Outcome diverged = run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd" + groups, 2);
+  EXPECT_EQ(diverged.code, 2) << diverged.err;
+  EXPECT_EQ(count(diverged.err, "hep: "), 1U) << diverged.err;
+  EXPECT_NE(diverged.err.find("the loss is"), std::string::npos) << diverged.err;
+}
+
+TEST_F(Groups, WithBadSettingsAreRefused) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const std::string train = "train small.toml ";
-  expect_refused(train + "update.groups=2", "set update.servers to 1 or more");
+  expect_refused(train + "update.groups=2", "set update.servers or update.average_every to 1 or more");
   expect_refused(train + "update.servers=1 update.groups=2", "start 3 ranks", {1, 2});
   expect_refused(train + "update.servers=1 update.groups=2", "start 5 ranks", {4});
   expect_refused(train + "update.servers=2", "start 3 ranks", {1, 2});
@@ -75,11 +95,15 @@ TEST_F(WithServers, BadSettingsAreRefused) {
   expect_refused(train + "update.servers=1 update.sharded=true", "update.sharded = true", {2});
   expect_refused(train + "update.servers=1 optimizer.clip_norm=1", "optimizer.clip_norm = 1", {2});
   expect_refused(train + "update.servers=1 comm.reduction=ring", "comm.reduction = \"ring\"", {2});
+  expect_refused(train + "update.average_every=2", "update.groups is 1", {1});
+  expect_refused(train + "update.average_every=2 update.groups=2", "start 2 ranks", {1});
+  expect_refused(train + "update.average_every=2 update.groups=2 update.servers=1", "both say how", {3});
+  expect_refused(train + "update.average_every=2 update.groups=2 update.lag=1", "update.lag = 1", {2});
   expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
   expect_refused("bench small.toml update.servers=1", "update.servers=0");
 }
 
-TEST_F(WithServers, AStoppedServerIsNamed) {
+TEST_F(Groups, NameAStoppedServer) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const auto start = std::chrono::steady_clock::now();
   // bash becomes timeout, whose child is mpirun, whose children are the ranks; the last one serves.
