@@ -89,14 +89,16 @@ std::string io_text(const IoRates& io, std::int64_t steps) {
 
 }  // namespace
 
-int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm) {
-  config.load_input(comm, line);
-  agree(comm, [&] {
+int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& world) {
+  config.load_input(world, line);
+  agree(world, [&] {
     if (config.options.update.servers > 0) {
       user_error("bench takes steps whose weights the ranks update themselves; set update.servers=0 update.groups=1");
     }
   });
   const CommonOptions& options = config.options;
+  const std::unique_ptr<Communicator> slower = delayed(world, options.inject);
+  Communicator& comm = slower ? *slower : world;
   const Context context;
   say_binding(comm, context.threads);
   std::unique_ptr<Dataset> made_up, train;

@@ -401,9 +401,11 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
 }  // namespace
 
 int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
-                  Communicator& comm) {
-  config.load_input(comm, line);
+                  Communicator& world) {
+  config.load_input(world, line);
   const CommonOptions& options = config.options;
+  const std::unique_ptr<Communicator> slower = delayed(world, options.inject);
+  Communicator& comm = slower ? *slower : world;
   const UpdateOptions& update = options.update;
   if (update.servers == 0 && update.average_every == 0) return train_on(line, config, task, reporter, comm, {comm});
 

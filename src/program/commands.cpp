@@ -30,6 +30,19 @@ RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, 
   return {task.name(), options.run.name, line.input, line.overrides, options.train.seed};
 }
 
+std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& options) {
+  if (!options.any()) return nullptr;
+  std::unique_ptr<Transport> transport = comm.transport().split(0);
+  agree(comm, [&] {
+    if (options.slow_rank >= comm.size()) {
+      user_error("inject.slow_rank is {}, but the ranks are 0 to {}", options.slow_rank, comm.size() - 1);
+    }
+    transport = make_delayed_transport(std::move(transport), options);
+  });
+  log_warning("[inject] makes messages and ranks slower than they are");
+  return std::make_unique<Communicator>(std::move(transport));
+}
+
 std::int64_t pass_size(const CommonOptions& options, const Communicator& comm) {
   const int members = std::max(1, comm.size() / static_cast<int>(options.update.groups));
   return share_of_batch(group_options(options), comm.rank() % members, members).pass;

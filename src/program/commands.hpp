@@ -20,6 +20,9 @@ namespace petaflow {
 inline constexpr int kDone = 0, kUserErrorCode = 1, kFailureCode = 2, kStopped = 3;
 inline int exit_code(const Error& error) { return error.kind() == ErrorKind::kUser ? kUserErrorCode : kFailureCode; }
 
+/// With [inject] the same ranks with slower messages; otherwise null.  Collective.
+std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& options);
+
 int command_generate(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
 int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
                   Communicator& comm);

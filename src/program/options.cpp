@@ -106,6 +106,14 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("comm.overlap", options.comm.overlap);
   schema.add("comm.norm_ranks", options.comm.norm_ranks, in_range(0, 1e7));
 
+  schema.add("inject.latency_ms", options.inject.latency_ms, in_range(0, 1e6));
+  schema.add("inject.bandwidth_mb_s", options.inject.bandwidth_mb_s, at_least(0));
+  schema.add("inject.jitter", options.inject.jitter, in_range(0, 10));
+  schema.add("inject.slow_rank", options.inject.slow_rank, at_least(-1));
+  schema.add("inject.slow_factor", options.inject.slow_factor, in_range(1, 1e6));
+  schema.add("inject.straggle", options.inject.straggle, in_range(0, 10));
+  schema.add("inject.seed", options.inject.seed, at_least(0));
+
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
   schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
   schema.add("kernels.f32", options.kernels.f32, {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}});

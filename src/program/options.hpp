@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/delayed.hpp"
 #include "config/schema.hpp"
 #include "nn/network_options.hpp"
 #include "train/options.hpp"
@@ -46,6 +47,7 @@ struct CommonOptions {
   ResumeOptions resume;
   UpdateOptions update;
   CommOptions comm;
+  DelayOptions inject;
   std::string precision = "f32";  // or "bf16"
   bool mllog = false;             // event lines of MLPerf in the run folder
   KernelOptions kernels;

@@ -188,20 +188,29 @@ double TrainStep::run_pass(Flight& flight, const Batch& batch, std::int64_t pass
   }
   double loss = 0;
   double communicated = times_.communication;
+  Kokkos::Timer lap;  // since the last piece of computation that the transport was told of
+  const auto tell = [&] { comm_.transport().work(lap.seconds()); };
   {
     const Stopwatch watch("petaflow::forward"_label, context_, times_.forward);
     network_->forward(context_, progress_);
     for (const double slot : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_)) loss += slot;
+    tell();
   }
   times_.forward -= times_.communication - communicated;
   communicated = times_.communication;
   {
     const Stopwatch watch("petaflow::backward"_label, context_, times_.backward);
+    lap.reset();
     network_->backward(context_, flight.exchange->gradient(), [&](std::int64_t begin, std::int64_t) {
-      const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
-      flight.exchange->ready_from(begin);
-      if (progress_) progress_();
+      tell();
+      {
+        const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
+        flight.exchange->ready_from(begin);
+        if (progress_) progress_();
+      }
+      lap.reset();
     });
+    tell();
   }
   times_.backward -= times_.communication - communicated;
   return loss;
@@ -423,6 +432,7 @@ void TrainStep::settle() {
     flight.summed = true;
   }
   if (servers_ != nullptr) {
+    const Activity fetching("fetching weights from servers");
     transfer({.kind = LayerHeader::Kind::kWeights}, network_->weights());
     flights_.front().exchange->spread(network_->weights());
     network_->refresh(context_);

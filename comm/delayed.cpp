@@ -1,0 +1,132 @@
+#include "comm/delayed.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "base/random.hpp"
+
+namespace petaflow {
+namespace {
+
+/// What all communicators of a rank share.
+struct Link {
+  Link(const DelayOptions& given, int number)
+      : options(given),
+        rank(number),
+        random(random_stream(static_cast<std::uint64_t>(given.seed), RandomPurpose::kGenerate),
+               static_cast<std::uint64_t>(number)) {}
+  /// A factor whose median (latency) or mean (time of computation) is 1.
+  double factor(double sigma, bool of_mean) {
+    return sigma == 0 ? 1 : std::exp(sigma * random.normal() - (of_mean ? sigma * sigma / 2 : 0));
+  }
+
+  DelayOptions options;
+  int rank;
+  RandomSequence random;
+  double free_s = 0;  // the last message has left then
+};
+
+class DelayedTransport final : public Transport {
+ public:
+  DelayedTransport(std::unique_ptr<Transport> inner, std::shared_ptr<Link> link)
+      : inner_(std::move(inner)), link_(std::move(link)) {}
+
+  std::string name() const override { return inner_->name() + ", delayed"; }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::span<const int> nodes() const override { return inner_->nodes(); }
+
+  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+    const DelayOptions& options = link_->options;
+    const double transfer_s =
+        options.bandwidth_mb_s > 0 ? static_cast<double>(bytes.size()) / (1e6 * options.bandwidth_mb_s) : 0;
+    link_->free_s = std::max(link_->free_s, now_s()) + transfer_s;
+    const auto [number, pending] = add();
+    pending->arrival_s = link_->free_s + 1e-3 * options.latency_ms * link_->factor(options.jitter, false);
+    pending->arrival = inner_->send(bytes_of(pending->arrival_s), to, tag);
+    pending->content = inner_->send(bytes, to, tag);
+    return number;
+  }
+
+  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+    const auto [number, pending] = add();
+    pending->receives = true;
+    pending->arrival = inner_->receive(bytes_of(pending->arrival_s), from, tag);
+    pending->content = inner_->receive(bytes, from, tag);
+    return number;
+  }
+
+  bool done(Message& message) override {
+    if (message == kNone) return true;
+    Pending& pending = pending_[message - 1];
+    const bool here = inner_->done(pending.arrival) && inner_->done(pending.content);
+    if (!here || (pending.receives && now_s() < pending.arrival_s)) return false;
+    free_.push_back(message);
+    message = kNone;
+    return true;
+  }
+
+  void wait(const std::function<bool()>& over, const char* call, double until_s) override {
+    inner_->wait(over, call, until_s);
+  }
+  double now_s() const override { return inner_->now_s(); }
+
+  void work(double seconds) override {
+    const DelayOptions& options = link_->options;
+    double factor = link_->factor(options.straggle, true);
+    if (link_->rank == options.slow_rank) factor *= options.slow_factor;
+    if (factor > 1) wait([] { return false; }, "being slow", now_s() + (factor - 1) * seconds);
+  }
+
+  void begin_collective() override { inner_->begin_collective(); }
+  void watch_hangs(HangOptions options) override { inner_->watch_hangs(std::move(options)); }
+  std::unique_ptr<Transport> split(int group) override {
+    return std::make_unique<DelayedTransport>(inner_->split(group), link_);
+  }
+  [[noreturn]] void abort(int exit_code) override {
+    inner_->abort(exit_code);
+    std::abort();
+  }
+
+ private:
+  /// A message as two: when it arrives, and its content.
+  struct Pending {
+    double arrival_s = 0;
+    Message arrival = kNone, content = kNone;
+    bool receives = false;
+  };
+
+  static std::span<std::byte> bytes_of(double& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+
+  std::pair<Message, Pending*> add() {
+    if (free_.empty()) {
+      pending_.emplace_back();
+      free_.push_back(static_cast<Message>(pending_.size()));
+    }
+    const Message number = free_.back();
+    free_.pop_back();
+    pending_[number - 1] = {};
+    return {number, &pending_[number - 1]};
+  }
+
+  std::unique_ptr<Transport> inner_;
+  std::shared_ptr<Link> link_;
+  std::deque<Pending> pending_;  // by number - 1; stay where they are
+  std::vector<Message> free_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_delayed_transport(std::unique_ptr<Transport> inner, const DelayOptions& options) {
+  const std::span<const int> nodes = inner->nodes();
+  if (std::ranges::any_of(nodes, [&](int node) { return node != nodes[0]; })) {
+    user_error("[inject] delays messages by the clock of one machine; run on one, or set all of [inject] to 0");
+  }
+  const int rank = inner->rank();
+  return std::make_unique<DelayedTransport>(std::move(inner), std::make_shared<Link>(options, rank));
+}
+
+}  // namespace petaflow
