@@ -138,6 +138,39 @@ std::string stages_table(const nlohmann::json& performance) {
                "full");
 }
 
+/// Empty where there were no servers.
+std::string staleness_table(const nlohmann::json& performance) {
+  constexpr std::size_t kColumns = 8;  // the last one holds the rest
+  const nlohmann::json layers = performance.value("staleness", nlohmann::json::array());
+  if (layers.empty()) return "";
+  std::size_t columns = 1;
+  for (const nlohmann::json& layer : layers) columns = std::max(columns, layer.at("gradients").size());
+  const bool rest = columns > kColumns;
+  columns = std::min(columns, kColumns);
+  std::vector<Row> rows = {{"layer", "gradients", "mean"}};
+  for (std::size_t c = 0; c < columns; ++c) {
+    rows[0].push_back(std::to_string(c) + (rest && c + 1 == columns ? " or more" : ""));
+  }
+  for (const nlohmann::json& layer : layers) {
+    const auto counts = layer.at("gradients").get<std::vector<double>>();
+    std::vector<double> shown(columns);
+    double sum = 0, gradients = 0;
+    for (std::size_t staleness = 0; staleness < counts.size(); ++staleness) {
+      gradients += counts[staleness];
+      sum += static_cast<double>(staleness) * counts[staleness];
+      shown[std::min(staleness, columns - 1)] += counts[staleness];
+    }
+    Row row = {html_escape(layer.at("layer").get<std::string>()), grouped(gradients),
+               grouped(sum / std::max(1.0, gradients), 2)};
+    for (const double count : shown) row.push_back(percent(count, gradients));
+    rows.push_back(row);
+  }
+  return table(rows,
+               "Staleness of the gradients that servers took: updates by other groups between the weights that a "
+               "gradient is of and those that it changed.",
+               "full");
+}
+
 }  // namespace
 
 std::vector<WorkCategory> work_categories(const nlohmann::json& performance) {
@@ -210,7 +243,7 @@ std::string performance_section(const std::vector<RunRecord>& runs) {
         grouped(p.value("peak_resident_bytes", 0.0) / (1 << 20)), grouped(p.value("arena_bytes", 0.0) / (1 << 20)));
   }
   html += bars(ended) + category_table(ended);
-  if (runs.size() == 1) html += stages_table(ended[0]->performance);
+  if (runs.size() == 1) html += stages_table(ended[0]->performance) + staleness_table(ended[0]->performance);
   return html;
 }
 

@@ -97,9 +97,11 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
 void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights) {
   float* const gradient = host_.data();
   float* const values = kOnHost ? weights : gradient;
-  sum_.finish([&](std::int64_t begin,
-                  std::int64_t) { servers.push(begin, ticket, learning_rate, gradient + begin, values + begin); },
-              values, [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); });
+  const auto push = [&](std::int64_t begin, std::int64_t) {
+    servers.push(begin, ticket, learning_rate, gradient + begin, values + begin);
+  };
+  sum_.finish(std::ref(push), values,
+              [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); });
   if constexpr (!kOnHost) copy(host_, Flat(weights, gradient_.extent(0)), 0, std::int64_t(gradient_.extent(0)));
 }
 

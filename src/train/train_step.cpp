@@ -201,7 +201,7 @@ double TrainStep::run_pass(Flight& flight, const Batch& batch, std::int64_t pass
   {
     const Stopwatch watch("petaflow::backward"_label, context_, times_.backward);
     lap.reset();
-    network_->backward(context_, flight.exchange->gradient(), [&](std::int64_t begin, std::int64_t) {
+    const auto ready = [&](std::int64_t begin, std::int64_t) {
       tell();
       {
         const Stopwatch inner("petaflow::communication"_label, context_, times_.communication);
@@ -209,7 +209,9 @@ double TrainStep::run_pass(Flight& flight, const Batch& batch, std::int64_t pass
         if (progress_) progress_();
       }
       lap.reset();
-    });
+    };
+    // A reference fits into std::function without memory.
+    network_->backward(context_, flight.exchange->gradient(), std::ref(ready));
     tell();
   }
   times_.backward -= times_.communication - communicated;
