@@ -29,18 +29,27 @@ void throw_agreed(Communicator& comm, const std::exception_ptr& exception) {
   comm.all_reduce_sum(std::span<double>(&failed, 1));
   if (failed == 0) return;
 
-  // "u" user error, "f" failure, nothing: none; then the message.
+  // "u" user error, "f" failure, nothing: none; "r" where the rank is to be named; then the message.
   std::string mine;
   if (exception) {
     const Error error = to_error(exception);
-    mine = fmt::format("{}{}", error.kind() == ErrorKind::kUser ? 'u' : 'f', error.what());
+    bool spoke_for_others = false;
+    try {
+      std::rethrow_exception(exception);
+    } catch (const AgreedError&) {
+      spoke_for_others = true;
+    } catch (...) {
+    }
+    mine =
+        fmt::format("{}{}{}", error.kind() == ErrorKind::kUser ? 'u' : 'f', spoke_for_others ? ' ' : 'r', error.what());
   }
   const std::vector<std::string> all = gather_text(comm, mine);
   std::string spoken;
   if (comm.rank() == 0) {
     const auto first = std::find_if(all.begin(), all.end(), [](const std::string& text) { return !text.empty(); });
     const bool same = std::all_of(all.begin(), all.end(), [&](const std::string& text) { return text == *first; });
-    spoken = same ? *first : fmt::format("{}rank {}: {}", first->front(), first - all.begin(), first->substr(1));
+    const bool names_rank = !same && first->at(1) == 'r';
+    spoken = first->substr(0, 1) + (names_rank ? fmt::format("rank {}: ", first - all.begin()) : "") + first->substr(2);
   }
   spoken = broadcast_text(comm, spoken);
   throw AgreedError(spoken[0] == 'u' ? ErrorKind::kUser : ErrorKind::kFailure, spoken.substr(1));

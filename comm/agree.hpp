@@ -20,7 +20,7 @@ class AgreedError : public Error {
 Error to_error(const std::exception_ptr& exception);
 
 /// All ranks come here, each with its exception or none.  Where any has one, all throw the AgreedError of the lowest
-/// such rank; it names the rank unless all ranks say the same.
+/// such rank; it names the rank unless all ranks say the same, or it was agreed on before by some of them.
 void throw_agreed(Communicator& comm, const std::exception_ptr& exception);
 
 /// Does `work` on every rank, then agrees on how it went.  The work must not communicate, unless it throws on all ranks

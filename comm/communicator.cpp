@@ -13,8 +13,7 @@
 namespace petaflow {
 namespace {
 
-// Tags of operations that wait; new_tag() gives the others.
-constexpr int kWaiting = 0, kLastTag = 32767;
+constexpr int kLastTag = 32767;  // of Transport
 
 template <class T, class F>
 void for_each_message(std::span<T> bytes, const F& call) {
@@ -33,8 +32,8 @@ int Communicator::node_size() const {
 }
 
 int Communicator::new_tag() {
-  tags_ = tags_ % kLastTag + 1;
-  return tags_;
+  PETAFLOW_REQUIRE(tags_ < kLastTag, "more than {} operations that go on beside others", kLastTag);
+  return ++tags_;
 }
 
 std::unique_ptr<Reduction<double>> Communicator::make_sum(std::int64_t elements) {
@@ -55,8 +54,8 @@ void Communicator::all_reduce(std::span<T> values, ReduceOp op) {
     }
     return;
   }
-  Reduction<T> reduction(*transport_, doubling_plan(rank(), size(), static_cast<std::int64_t>(values.size())), kWaiting,
-                         op);
+  Reduction<T> reduction(*transport_, doubling_plan(rank(), size(), static_cast<std::int64_t>(values.size())),
+                         kWaitingTag, op);
   reduction.start(std::array{values.data()});
   transport_->wait([&] { return reduction.advance(); }, "all-reduce");
 }
@@ -75,12 +74,12 @@ void Communicator::broadcast(std::span<std::byte> bytes, int root) {
   while (reach < size() && number % (2 * reach) == 0) reach *= 2;
   for_each_message(bytes, [&](std::span<std::byte> part) {
     if (number != 0) {
-      Transport::Message message = transport_->receive(part, (number - reach + root) % size(), kWaiting);
+      Transport::Message message = transport_->receive(part, (number - reach + root) % size(), kWaitingTag);
       transport_->wait([&] { return transport_->done(message); }, "broadcast");
     }
     for (int distance = reach / 2; distance > 0; distance /= 2) {
       if (number + distance >= size()) continue;
-      Transport::Message message = transport_->send(part, (number + distance + root) % size(), kWaiting);
+      Transport::Message message = transport_->send(part, (number + distance + root) % size(), kWaitingTag);
       transport_->wait([&] { return transport_->done(message); }, "broadcast");
     }
   });
@@ -95,18 +94,18 @@ std::vector<std::vector<std::byte>> Communicator::gather(std::span<const std::by
   std::uint64_t length = bytes.size();
   const auto length_bytes = std::as_writable_bytes(std::span(&length, 1));
   if (rank() != 0) {
-    wait(transport_->send(length_bytes, 0, kWaiting));
-    for_each_message(bytes, [&](std::span<const std::byte> part) { wait(transport_->send(part, 0, kWaiting)); });
+    wait(transport_->send(length_bytes, 0, kWaitingTag));
+    for_each_message(bytes, [&](std::span<const std::byte> part) { wait(transport_->send(part, 0, kWaitingTag)); });
     return {};
   }
   std::vector<std::vector<std::byte>> all(static_cast<std::size_t>(size()));
   all[0].assign(bytes.begin(), bytes.end());
   for (int from = 1; from < size(); ++from) {
-    wait(transport_->receive(length_bytes, from, kWaiting));
+    wait(transport_->receive(length_bytes, from, kWaitingTag));
     std::vector<std::byte>& theirs = all[static_cast<std::size_t>(from)];
     theirs.resize(length);
     for_each_message(std::span(theirs),
-                     [&](std::span<std::byte> part) { wait(transport_->receive(part, from, kWaiting)); });
+                     [&](std::span<std::byte> part) { wait(transport_->receive(part, from, kWaitingTag)); });
   }
   return all;
 }
@@ -117,7 +116,7 @@ std::unique_ptr<Communicator> Communicator::split(int group) {
 
 void Communicator::abort(int exit_code) {
   transport_->abort(exit_code);
-  std::_Exit(exit_code);
+  std::_Exit(exit_code);  // compilers do not take a virtual function's word that it does not return
 }
 
 void Communicator::barrier() {

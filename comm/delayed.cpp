@@ -88,7 +88,7 @@ class DelayedTransport final : public Transport {
   }
   [[noreturn]] void abort(int exit_code) override {
     inner_->abort(exit_code);
-    std::abort();
+    std::abort();  // compilers do not take a virtual function's word that it does not return
   }
 
  private:

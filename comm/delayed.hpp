@@ -14,7 +14,8 @@ struct DelayOptions {
   double jitter = 0;            // sigma of a log-normal factor of the latency
   std::int64_t slow_rank = -1;  // computes slow_factor times as long; -1: none
   double slow_factor = 1;
-  double straggle = 0;  // sigma of a log-normal factor of the time of every piece of computation; its mean is 1
+  double straggle =
+      0;  // sigma of a log-normal factor of mean 1 of the time of every piece of computation; one below 1 does nothing
   std::int64_t seed = 1;
 
   bool any() const {

@@ -5,28 +5,9 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "comm/reduction_choice.hpp"
 
 namespace petaflow {
-namespace {
-
-/// The reduction of that name, or the one that suits a vector of this size.
-const ReductionImpl& choose(const std::string& name, const Transport& transport, Wire wire, std::int64_t elements) {
-  if (name != "auto") {
-    const ReductionImpl* impl = find_reduction(name);
-    PETAFLOW_REQUIRE(impl != nullptr, "no reduction is called {}", name);
-    if (const std::string reason = impl->why_not(transport, wire); !reason.empty()) {
-      user_error("comm.reduction = \"{}\" cannot be used here: {}", name, reason);
-    }
-    return *impl;
-  }
-  const ReductionImpl& mpi = *find_reduction("mpi");
-  if (mpi.why_not(transport, wire).empty()) return mpi;
-  constexpr std::int64_t kShort = 4096;  // below, the number of messages decides, not their size
-  return *find_reduction(elements < kShort ? "doubling" : "halving");
-}
-
-}  // namespace
-
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
     : comm_(comm), overlap_(options.overlap), passes_{Pass{}} {
   cut(ends, options.bucket);
@@ -34,13 +15,12 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
   own_ = buckets_;
   for (const Slice& bucket : buckets_) {
     own_end_.push_back(own_end_.size() + 1);
-    const ReductionImpl& impl = choose(options.reduction, comm.transport(), options.wire, bucket.size());
-    names_.emplace_back(impl.name);
-    sums_.push_back(impl.plan == nullptr ? std::make_unique<Reduction<float>>(comm.transport(), bucket.size())
-                                         : std::make_unique<Reduction<float>>(
-                                               comm.transport(), impl.plan(comm.transport(), bucket.size()),
-                                               comm.new_tag(), ReduceOp::kSum, options.wire));
+    const ReductionImpl& impl = choose_reduction(options.reduction, comm, options.wire, bucket.size());
+    times_.push_back({.reduction = impl.name});
+    sums_.push_back(
+        std::make_unique<Reduction<float>>(make_reduction(impl, comm, comm.new_tag(), options.wire, bucket.size())));
   }
+  reset_times();
 }
 
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
@@ -60,7 +40,7 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
   };
   for (const Slice& bucket : buckets_) {
     if (!options.owners) {
-      names_.emplace_back("tree");
+      times_.push_back({.reduction = "tree"});
       own_.push_back(bucket);
       sums_.push_back(add(tree_plan(comm.rank(), shards, bucket.size()), options.wire));
     } else {
@@ -74,13 +54,23 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
         owner = options.owner_of[static_cast<std::size_t>(array)];
       }
       const OwnerPlans plans = owner_plans(comm.rank(), shards, bucket.size(), cuts, owner);
-      names_.emplace_back(owner == kSlices ? "tree, each slice to its owner" : "tree, each layer to its owner");
+      times_.push_back(
+          {.reduction = owner == kSlices ? "tree, each slice to its owner" : "tree, each layer to its owner"});
       for (const Slice& slice : plans.own) own_.push_back({bucket.begin + slice.begin, bucket.begin + slice.end});
       sums_.push_back(add(plans.sum, options.wire));
       spreads_.push_back(add(plans.spread, Wire::kF32));
     }
     own_end_.push_back(own_.size());
   }
+  reset_times();
+}
+
+void GradientSum::reset_times() {
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    times_[i] = {times_[i].reduction, buckets_[i].size(), sums_[i]->sent_bytes()};
+  }
+  waited_s_.assign(static_cast<std::size_t>(comm_.size()) + 1, 0.0);
+  start_s_.assign(times_.size(), -1.0);
 }
 
 void GradientSum::cut(std::span<const std::int64_t> ends, std::int64_t bucket) {
@@ -115,7 +105,7 @@ void GradientSum::plan_passes(const ShardRange& mine, std::int64_t elements) {
 
 std::string GradientSum::describe() const {
   std::map<std::string, std::vector<std::int64_t>> sizes;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) sizes[names_[i]].push_back(buckets_[i].size());
+  for (std::size_t i = 0; i < buckets_.size(); ++i) sizes[times_[i].reduction].push_back(buckets_[i].size());
   std::string text;
   for (const auto& [name, elements] : sizes) {
     const auto [least, most] = std::ranges::minmax(elements);
@@ -163,6 +153,7 @@ void GradientSum::ready_from(std::int64_t first) {
       pieces_.clear();
       for (const auto& piece : memory_) pieces_.push_back(piece.get() + begin);
       if (memory_.empty()) pieces_.push_back(buffer_ + begin);
+      start_s_[started_] = comm_.transport().now_s();
       sums_[started_]->start(pieces_);
     }
   }
@@ -180,9 +171,39 @@ bool GradientSum::advance() {
   for (std::size_t i = over_; i < started_; ++i) {
     const bool is_over = sums_[i]->advance();
     if (i == over_) first_is_over = is_over;
+    if (is_over && start_s_[i] >= 0) {
+      times_[i].sums += 1;
+      times_[i].under_way_s += comm_.transport().now_s() - start_s_[i];
+      start_s_[i] = -1;
+    }
   }
-  for (std::size_t i = 0; i < spread_; ++i) spreads_[i]->advance();
+  advance_spreads();
   return first_is_over;
+}
+
+bool GradientSum::advance_spreads() {
+  bool over = true;
+  for (std::size_t i = 0; i < spread_; ++i) over = spreads_[i]->advance() && over;
+  return over;
+}
+
+// Waits until over(), and counts for whom: the rank that the first of some reductions needs a message of.
+void GradientSum::wait(std::span<const std::unique_ptr<Reduction<float>>> reductions, const std::function<bool()>& over,
+                       const char* call, double& exposed_s) {
+  if (over()) return;
+  Transport& transport = comm_.transport();
+  double last_s = transport.now_s();
+  const auto poll = [&] {
+    int peer = -1;
+    for (std::size_t i = 0; peer < 0 && i < reductions.size(); ++i) peer = reductions[i]->waits_for();
+    const bool is_over = over();
+    const double now_s = transport.now_s();
+    waited_s_[peer < 0 ? waited_s_.size() - 1 : static_cast<std::size_t>(peer)] += now_s - last_s;
+    exposed_s += now_s - last_s;
+    last_s = now_s;
+    return is_over;
+  };
+  transport.wait(std::ref(poll), call);  // a reference fits into std::function without memory
 }
 
 void GradientSum::start_spread(std::size_t bucket, float* values) {
@@ -191,13 +212,8 @@ void GradientSum::start_spread(std::size_t bucket, float* values) {
 }
 
 void GradientSum::finish_spreads() {
-  comm_.transport().wait(
-      [this] {
-        bool over = true;
-        for (std::size_t i = 0; i < spread_; ++i) over = spreads_[i]->advance() && over;
-        return over;
-      },
-      "all-gather");
+  double exposed_s = 0;  // of no sum
+  wait(spreads_, [this] { return advance_spreads(); }, "all-gather", exposed_s);
 }
 
 void GradientSum::spread(float* values) {
@@ -214,11 +230,10 @@ std::span<const Slice> GradientSum::own_of(std::size_t bucket) const {
 void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values,
                          const std::function<void(std::int64_t, std::int64_t)>& updated) {
   if (passes_.empty()) ready_from(0);  // this rank has no shard
-  Transport& transport = comm_.transport();
-  transport.begin_collective();
+  comm_.transport().begin_collective();
   const bool spreads = values != nullptr && !spreads_.empty();
   for (; over_ < buckets_.size(); ++over_) {
-    if (!advance()) transport.wait([this] { return advance(); }, "all-reduce");
+    wait(std::span(sums_).subspan(over_, 1), [this] { return advance(); }, "all-reduce", times_[over_].exposed_s);
     for (const Slice& slice : own_of(over_)) {
       if (!memory_.empty())
         std::copy(memory_[0].get() + slice.begin, memory_[0].get() + slice.end, buffer_ + slice.begin);

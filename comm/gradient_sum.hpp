@@ -19,12 +19,22 @@ namespace petaflow {
 
 struct GradientSumOptions {
   std::int64_t bucket = 1 << 18;   // smallest size of a bucket but the last, elements
-  std::string reduction = "auto";  // name of a ReductionImpl; in a fixed order "auto" or "tree"
+  std::string reduction = "auto";  // as in choose_reduction(); in a fixed order "auto" or "tree"
   Wire wire = Wire::kF32;
   bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the last pass
   bool owners = false;  // the sum of a slice goes to its owner alone; the order is that of a tree
   std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
   std::vector<int> owner_of = {};       // owners: of each array, which is a bucket then; empty: slices of every bucket
+};
+
+/// How the sums of a bucket went, on this rank.
+struct BucketTimes {
+  std::string reduction;  // name of it
+  std::int64_t elements = 0;
+  double sent_bytes = 0;  // by this rank in one sum; 0: the medium does not say
+  std::int64_t sums = 0;
+  double under_way_s = 0;  // of all sums, from their start until this rank saw that they were over
+  double exposed_s = 0;    // of that, where this rank waited for them
 };
 
 /// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
@@ -63,6 +73,12 @@ class GradientSum {
 
   /// Buckets in the order in which they are sent.
   const std::vector<Slice>& buckets() const { return buckets_; }
+  /// Since reset_times(), in the order of buckets().
+  const std::vector<BucketTimes>& times() const { return times_; }
+  /// Likewise, seconds in which this rank waited for messages of each rank; behind them those where the medium does not
+  /// say for whom.
+  const std::vector<double>& waited_s() const { return waited_s_; }
+  void reset_times();
   /// "7 buckets of 0.1 to 4.0 MiB by mpi": for the log.
   std::string describe() const;
 
@@ -80,11 +96,15 @@ class GradientSum {
   std::span<const Slice> own_of(std::size_t bucket) const;
   void start_spread(std::size_t bucket, float* values);
   void finish_spreads();
+  bool advance_spreads();
+  void wait(std::span<const std::unique_ptr<Reduction<float>>> reductions, const std::function<bool()>& over,
+            const char* call, double& exposed_s);
 
   Communicator& comm_;
   bool overlap_;
   std::vector<Slice> buckets_;
-  std::vector<std::string> names_;
+  std::vector<BucketTimes> times_;  // of each bucket
+  std::vector<double> waited_s_;
   std::vector<std::unique_ptr<Reduction<float>>> sums_;     // of each bucket
   std::vector<std::unique_ptr<Reduction<float>>> spreads_;  // likewise, from its owners to all; empty: there are none
   std::vector<Slice> own_;
@@ -97,6 +117,7 @@ class GradientSum {
   std::size_t pass_ = 0;
   std::size_t taken_ = 0;               // buckets of the running pass
   std::size_t started_ = 0, over_ = 0;  // sums
+  std::vector<double> start_s_;         // of each bucket's sum, until it is seen to be over; then negative
   std::size_t spread_ = 0;              // spreads that were started
 };
 

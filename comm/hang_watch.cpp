@@ -51,7 +51,12 @@ std::vector<HangWatch*>& HangWatch::watches() {
 
 HangWatch::~HangWatch() {
   std::erase(watches(), this);
-  if (mpi_is_running()) MPI_Comm_free(&comm_);
+  if (!mpi_is_running()) return;
+  for (Sent& sent : sent_) {  // to ranks that never listened
+    MPI_Cancel(&sent.request);
+    MPI_Wait(&sent.request, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&comm_);
 }
 
 void HangWatch::send(const Note& note, int to, Tag tag) {

@@ -1,7 +1,10 @@
 #include "comm/mpi.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -44,6 +47,13 @@ class MpiTransport final : public Transport {
     free_.reserve(kUsual);
     find_nodes();
     watch_ = std::make_unique<HangWatch>(comm_.get());
+  }
+
+  /// Messages that are still under way would be written into memory of others.
+  ~MpiTransport() override {
+    if (!mpi_is_running() || std::uncaught_exceptions() > 0) return;
+    const auto left = std::ranges::count_if(requests_, [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
+    if (left > 0) std::fprintf(stderr, "petaflow: rank %d ends with %td messages under way\n", rank_, left);
   }
 
   std::string name() const override { return "mpi"; }

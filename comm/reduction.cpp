@@ -307,6 +307,23 @@ bool Reduction<T>::advance() {
   return true;
 }
 
+template <class T>
+int Reduction<T>::waits_for() const {
+  for (const Pending& pending : pending_) {
+    if (!native_ && pending.message != Transport::kNone) return plan_[pending.step].peer;
+  }
+  return -1;
+}
+
+template <class T>
+double Reduction<T>::sent_bytes() const {
+  double bytes = 0;
+  for (const Step& step : plan_) {
+    if (step.kind == Step::Kind::kSend) bytes += static_cast<double>(wire_bytes(step));
+  }
+  return bytes;
+}
+
 template class Reduction<float>;
 template class Reduction<double>;
 

@@ -30,7 +30,8 @@ std::span<const ReductionImpl* const> reduction_impls();
 /// The one of that name; nullptr: there is none.
 const ReductionImpl* find_reduction(const std::string& name);
 
-/// One all-reduce, done again and again; memory is kept.  T: float or double.
+/// One all-reduce, done again and again; memory is kept.  T: float or double.  Not to be destroyed while it goes on:
+/// messages would be written into memory of others.
 template <class T>
 class Reduction {
  public:
@@ -46,6 +47,10 @@ class Reduction {
   void start(std::span<T* const> pieces);
   /// Goes on as far as messages allow without waiting; whether it is over.
   bool advance();
+  /// A rank whose message it needs to go on; negative: none, or the medium does not say.
+  int waits_for() const;
+  /// By this rank in one sum; 0 where the medium does not say.
+  double sent_bytes() const;
 
  private:
   struct Pending {

@@ -70,7 +70,7 @@ class Transport {
   /// Moves messages on; whether this one is over, whose number becomes kNone then.
   virtual bool done(Message& message) = 0;
 
-  /// Waits until over() or until now_s() reaches `until_s`.  Nothing else waits; a hang is noticed here.
+  /// Waits until over() or until now_s() reaches `until_s`.  Nothing else waits but split(); a hang is noticed here.
   /// @param call  for messages: "all-reduce"
   virtual void wait(const std::function<bool()>& over, const char* call,
                     double until_s = std::numeric_limits<double>::infinity()) = 0;
@@ -83,7 +83,8 @@ class Transport {
   /// From now on a rank that waits too long finds out who is missing, says so, and ends all ranks.
   virtual void watch_hangs(HangOptions /*options*/) {}
 
-  /// The ranks that call it with the same number, in the order of their ranks here, watched as these are.  Collective.
+  /// The ranks that call it with the same number, in the order of their ranks here, watched as these are.  Collective;
+  /// it waits, so that no rank may fail before it.
   virtual std::unique_ptr<Transport> split(int group) = 0;
   /// Ends all ranks at once, for a rank that fails where the others cannot be asked.
   [[noreturn]] virtual void abort(int exit_code) = 0;

@@ -1,7 +1,5 @@
 // allreduce: the time of a sum over ranks by every reduction of the list, beside MPI's own.
 //   mpirun -n 2 build/host/bin/allreduce --to 64e6
-#include <algorithm>
-#include <array>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
-#include "comm/reduction.hpp"
+#include "comm/reduction_choice.hpp"
 
 namespace petaflow::perf {
 namespace {
@@ -20,29 +18,6 @@ struct Sizes {
   double from = 1e3, to = 256e6;  // bytes
   double seconds = 0.2;           // of each figure
 };
-
-/// Median seconds of a sum, of the slowest rank.
-double seconds_of_sum(Communicator& comm, const ReductionImpl& impl, std::vector<float>& values, double seconds) {
-  Transport& transport = comm.transport();
-  const auto elements = static_cast<std::int64_t>(values.size());
-  Reduction<float> sum = impl.plan == nullptr ? Reduction<float>(transport, elements)
-                                              : Reduction<float>(transport, impl.plan(transport, elements), 1);
-  std::vector<double> times;
-  double spent = 0;
-  for (int time = 0; time < 3 || spent < seconds; ++time) {
-    comm.barrier();
-    const double start = transport.now_s();
-    sum.start(std::array{values.data()});
-    transport.wait([&] { return sum.advance(); }, "all-reduce");
-    double took = transport.now_s() - start;
-    comm.all_reduce_max(std::span(&took, 1));
-    spent += took;
-    if (time > 0) times.push_back(took);  // the first finds memory that was never touched
-    std::ranges::fill(values, 1.0F);
-  }
-  std::ranges::sort(times);
-  return times[times.size() / 2];
-}
 
 void run(Communicator& comm, const Sizes& sizes) {
   const auto say = [&](const std::string& text) {
@@ -63,11 +38,11 @@ void run(Communicator& comm, const Sizes& sizes) {
   }
   say(head);
   for (double bytes = sizes.from; bytes <= sizes.to * 1.001; bytes *= 4) {
-    std::vector<float> values(static_cast<std::size_t>(bytes / sizeof(float)), 1.0F);
-    std::string line = fmt::format("{:>12}", values.size() * sizeof(float));
+    const auto elements = static_cast<std::int64_t>(bytes / sizeof(float));
+    std::string line = fmt::format("{:>12}", static_cast<std::size_t>(elements) * sizeof(float));
     double mpi = 0;
     for (const ReductionImpl* impl : impls) {
-      const double s = seconds_of_sum(comm, *impl, values, sizes.seconds);
+      const double s = seconds_of_sum(*impl, comm, Wire::kF32, elements, sizes.seconds);
       if (impl->plan == nullptr) mpi = s;
       line += fmt::format("{:>12.4f}{:>8}", 1e3 * s, mpi > 0 ? fmt::format("{:.2f}", mpi / s) : "");
     }

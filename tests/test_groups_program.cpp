@@ -102,6 +102,10 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
   expect_refused(train + "inject.slow_rank=2 inject.slow_factor=2", "the ranks are 0 to 1", {2});
   expect_refused("bench small.toml update.servers=1", "update.servers=0");
+  expect_refused("bench small.toml update.groups=2 update.average_every=2", "update.groups=1", {2});
+  expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 is for gradients on servers");
+  expect_refused(train + "update.servers=1 update.groups=3 update.max_staleness=1 train.batch=24",
+                 "set it to 2 or more", {4});
 }
 
 TEST_F(Groups, NameAStoppedServer) {

@@ -103,7 +103,8 @@ Result train(const CommonOptions& given, const Servers& servers, const Checkpoin
   Result result;
   result.errors.resize(static_cast<std::size_t>(layout.workers));
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(layout.workers));
-  ServeOptions serving{options.optimizer, servers.by_arrival ? UpdateOrder::kArrival : update_order(options)};
+  ServeOptions serving{options.optimizer, serving_order(options)};
+  if (servers.by_arrival) serving.order.order = UpdateOrder::kArrival;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
     result.events.push_back({layer, group, header.ticket, header.version, header.staleness});
   };
@@ -335,8 +336,9 @@ TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
 // ---- Random layouts and times, without a network ----
 
 /// A session that steps through tickets as a trainer does, with gradients of 1.
-void pretend(ServerSession& session, Communicator& workers, const std::vector<Parameter>& parameters,
-             std::int64_t settle_every, std::int64_t steps, Transport& clock, RandomSequence& random, int stop_at) {
+void pretend(ServerSession& session, Communicator& workers, Communicator& group,
+             const std::vector<Parameter>& parameters, std::int64_t settle_every, std::int64_t steps, Transport& clock,
+             RandomSequence& random, int stop_at) {
   session.connect(parameters);
   const std::vector<Slice> layers = layers_of(parameters);
   const auto mine = [&](std::size_t layer) {
@@ -365,9 +367,16 @@ void pretend(ServerSession& session, Communicator& workers, const std::vector<Pa
       for (std::size_t i = layers.size(); i-- > 0;) {
         if (mine(i)) session.wait(layers[i].begin);
       }
+      group.barrier();  // the weights of the other members
       report.stop = report.done == stop_at ? 1 : 0;
       exchange();
     }
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      if (!mine(i)) continue;
+      session.start(layers[i].begin, {.kind = LayerHeader::Kind::kWeights}, nullptr, weights.data());
+      session.wait(layers[i].begin);
+    }
+    workers.barrier();
     from = lease.until;
     stopped = lease.stop != 0;
   }
@@ -396,6 +405,7 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
     }
     const UpdateOrder order = random.below(2) == 0 ? UpdateOrder::kArrival : UpdateOrder::kTicket;
     const std::int64_t steps = up_to(12), settle_every = up_to(6);
+    const std::int64_t max_staleness = random.below(2) == 0 ? ServingOrder::kUnbounded : groups - 2 + up_to(3);
     const int stop_at = random.below(3) == 0 ? static_cast<int>(random.below(12)) : -1;
     Noisy network(static_cast<std::uint64_t>(n));
     VirtualOptions options;
@@ -403,19 +413,22 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
     options.seed = static_cast<std::uint64_t>(n);
     options.eager_bytes = random.below(2) == 0 ? 0 : 4096;
     VirtualWorld world(layout.workers + layout.servers, network, options);
-    ServeOptions serving{sgd, order};
+    ServeOptions serving{sgd, {order, max_staleness}};
     std::vector<std::vector<std::int64_t>> applied(static_cast<std::size_t>(layers));
     serving.updated = [&](std::size_t layer, int, const LayerHeader& header) {
       applied[layer].push_back(header.ticket);
-      EXPECT_LE(header.staleness, 2 * groups * steps);
+      EXPECT_LE(header.staleness, max_staleness == ServingOrder::kUnbounded ? groups * steps : max_staleness);
+      EXPECT_GE(header.queue, 1);
+      EXPECT_LE(header.queue, groups * layers);
     };
-    SCOPED_TRACE(fmt::format("schedule {}: {} x {} workers, {} servers, {} layers, {} steps, settling every {}, {}", n,
-                             groups, members, servers, layers, steps, settle_every,
-                             order == UpdateOrder::kArrival ? "by arrival" : "by ticket"));
-    on_ranks(world, layout, serving, [&](Communicator& workers, Communicator&, ServerSession& session) {
+    SCOPED_TRACE(fmt::format(
+        "schedule {}: {} x {} workers, {} servers, {} layers, {} steps, settling every {}, {}, staleness {}", n, groups,
+        members, servers, layers, steps, settle_every, order == UpdateOrder::kArrival ? "by arrival" : "by ticket",
+        max_staleness));
+    on_ranks(world, layout, serving, [&](Communicator& workers, Communicator& group, ServerSession& session) {
       RandomSequence mine(random_stream(8, RandomPurpose::kGenerate),
                           static_cast<std::uint64_t>(n * 16 + workers.rank()));
-      pretend(session, workers, parameters, settle_every, steps, workers.transport(), mine, stop_at);
+      pretend(session, workers, group, parameters, settle_every, steps, workers.transport(), mine, stop_at);
     });
     for (std::vector<std::int64_t>& tickets : applied) {
       if (order == UpdateOrder::kArrival) std::ranges::sort(tickets);
@@ -450,7 +463,7 @@ TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
   const auto world = world_of(layout, network, 3);
   OptimizerOptions sgd;
   sgd.name = "sgd";
-  ServeOptions serving{sgd, UpdateOrder::kArrival};
+  ServeOptions serving{sgd, {}};
   Transport* server = nullptr;
   std::vector<Event> events;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {

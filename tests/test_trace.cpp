@@ -67,7 +67,7 @@ TEST(StepTrace, WritesWhatThereIsOfAShortRun) {
 
 TEST(StepTrace, WritesNothingWhereThereIsNothing) {
   const ScratchFolder folder;
-  StepTrace none(0, folder / "none.json"), nowhere(3, ""), early(3, folder / "early.json");
+  StepTrace none(0, folder / "none.json"), nowhere(2, ""), early(3, folder / "early.json");
   for (StepTrace* trace : {&none, &nowhere, &early}) {
     for (int step = 0; step < (trace == &early ? 2 : 5); ++step) {
       trace->begin_step(step);

@@ -17,7 +17,7 @@
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
 #include "train/schedule.hpp"
-#include "train/sync.hpp"
+#include "train/batch_share.hpp"
 #include "train/trainer.hpp"
 #include "train/weights.hpp"
 
@@ -88,7 +88,8 @@ TEST(ShareOfBatch, CoversEverySlotOnce) {
 TEST(CheckOptions, NamesBothNumbers) {
   const auto message = [](const CommonOptions& options, int ranks) {
     try {
-      check(options, ranks);
+      check(options);
+      check_ranks(options, ranks);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUser);
       return std::string(error.what());

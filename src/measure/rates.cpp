@@ -40,6 +40,55 @@ std::string describe(const StepTimes& times) {
   return text;
 }
 
+std::string describe(const CommunicationTimes& communication) {
+  if (communication.buckets.empty()) return "";
+  double mib = 0, under_way_ms = 0, exposed_ms = 0;
+  for (const BucketTimes& bucket : communication.buckets) {
+    const double sums = static_cast<double>(std::max<std::int64_t>(1, bucket.sums));
+    mib += static_cast<double>(bucket.elements) / (1 << 18);
+    under_way_ms += 1e3 * bucket.under_way_s / sums;
+    exposed_ms += 1e3 * bucket.exposed_s / sums;
+  }
+  std::string text = fmt::format(
+      "sums of gradients: {:.2f} MiB in {} {} a step, {:.2f} ms under way, {:.2f} ms of it waited for", mib,
+      communication.buckets.size(), communication.buckets.size() == 1 ? "bucket" : "buckets", under_way_ms, exposed_ms);
+  const Wait* longest = nullptr;
+  std::size_t who = 0;
+  for (std::size_t rank = 0; rank < communication.waits.size(); ++rank) {
+    const std::vector<Wait>& waits = communication.waits[rank];
+    if (waits.empty() || (longest != nullptr && waits.front().seconds <= longest->seconds)) continue;
+    longest = &waits.front();
+    who = rank;
+  }
+  if (longest != nullptr) {
+    text += fmt::format(", longest by rank {} for {}: {:.2f} s in all", who, longest->whom, longest->seconds);
+  }
+  return text;
+}
+
+nlohmann::json to_json(const CommunicationTimes& communication) {
+  nlohmann::json buckets = nlohmann::json::array(), ranks = nlohmann::json::array();
+  for (const BucketTimes& bucket : communication.buckets) {
+    const double sums = static_cast<double>(std::max<std::int64_t>(1, bucket.sums));
+    const double under_way_s = bucket.under_way_s / sums;
+    buckets.push_back({{"reduction", bucket.reduction},
+                       {"elements", bucket.elements},
+                       {"sums", bucket.sums},
+                       {"under_way_ms", 1e3 * under_way_s},
+                       {"waited_ms", 1e3 * bucket.exposed_s / sums}});
+    if (bucket.sent_bytes > 0) {
+      buckets.back()["sent_bytes"] = bucket.sent_bytes;
+      if (under_way_s > 0) buckets.back()["mb_per_s"] = 1e-6 * bucket.sent_bytes / under_way_s;
+    }
+  }
+  for (std::size_t rank = 0; rank < communication.waits.size(); ++rank) {
+    nlohmann::json waits = nlohmann::json::array();
+    for (const Wait& wait : communication.waits[rank]) waits.push_back({{"for", wait.whom}, {"seconds", wait.seconds}});
+    ranks.push_back({{"rank", rank}, {"waited", waits}});
+  }
+  return {{"buckets", buckets}, {"ranks", ranks}};
+}
+
 std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops) {
   std::vector<std::vector<std::string>> rows = {
       {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd data ms", "bwd weights ms", "GFLOP/s", "of peak"}};

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "nn/network.hpp"
+#include "train/communication.hpp"
 #include "train/train_step.hpp"
 
 namespace petaflow {
@@ -17,6 +18,11 @@ std::vector<std::pair<std::string, double>> parts(const StepTimes& times);
 
 /// "input 0.1 s (2 %), forward ..."
 std::string describe(const StepTimes& times);
+
+/// "sums of gradients: 0.14 MiB in 2 buckets a step, 3.2 ms under way, 0.4 ms of it waited for; ..."; "" where
+/// nothing was sent.
+std::string describe(const CommunicationTimes& communication);
+nlohmann::json to_json(const CommunicationTimes& communication);
 
 /// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per pass.  The time of
 /// backward is divided into data and weights where the stage is a convolution; of others it stands under data.

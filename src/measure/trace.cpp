@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 struct Recorder {
   std::vector<StepTrace::Event> events;
   std::vector<std::size_t> open;  // of events, innermost last
-  Clock::time_point start = Clock::now();
+  Clock::time_point zero;
   std::thread::id thread = std::this_thread::get_id();
   tools::EventSet before{};  // Kokkos' calls without the recording
 };
@@ -28,7 +28,7 @@ Recorder* recorder = nullptr;
 
 bool ours() { return recorder != nullptr && std::this_thread::get_id() == recorder->thread; }
 
-double now_us() { return std::chrono::duration<double, std::micro>(Clock::now() - recorder->start).count(); }
+double now_us() { return std::chrono::duration<double, std::micro>(Clock::now() - recorder->zero).count(); }
 
 void open_event(const char* name, const char* category) {
   if (!ours()) return;
@@ -57,9 +57,40 @@ void begin_copy(Kokkos_Profiling_SpaceHandle, const char* to, const void*, Kokko
 }
 void end_copy() { close_event(); }
 
+constexpr auto kReplace = nlohmann::json::error_handler_t::replace;  // of bytes that are no UTF-8
+
+/// @param everything  kernels and copies too
+nlohmann::json to_json(const std::vector<StepTrace::Event>& events, int rank, bool everything) {
+  nlohmann::json json = nlohmann::json::array();
+  json.push_back({{"name", "process_name"},
+                  {"ph", "M"},
+                  {"pid", rank},
+                  {"tid", 0},
+                  {"args", {{"name", "rank " + std::to_string(rank)}}}});
+  for (const StepTrace::Event& event : events) {
+    const std::string category = event.category;
+    if (!everything && category != "step" && category != "region") continue;
+    json.push_back({{"name", event.name},
+                    {"cat", category},
+                    {"ph", "X"},
+                    {"ts", event.begin_us},
+                    {"dur", event.duration_us},
+                    {"pid", rank},
+                    {"tid", 0}});
+  }
+  return json;
+}
+
+void write(const std::string& path, const nlohmann::json& events) {
+  const nlohmann::json trace = {{"traceEvents", events},
+                                {"displayTimeUnit", "ms"},
+                                {"otherData", {{"program", "petaflow"}, {"commit", build_info().commit}}}};
+  write_file_atomically(path, trace.dump(-1, ' ', false, kReplace) + "\n");
+}
+
 }  // namespace
 
-StepTrace::StepTrace(std::int64_t steps, std::string path) : left_(path.empty() ? 0 : steps), path_(std::move(path)) {}
+StepTrace::StepTrace(std::int64_t steps, std::string path) : left_(steps), path_(std::move(path)) {}
 
 StepTrace::~StepTrace() { stop(); }
 
@@ -84,6 +115,7 @@ void StepTrace::end_step() {
 void StepTrace::start() {
   records_ = true;
   recorder = new Recorder;
+  recorder->zero = zero_;
   tools::EventSet calls{};
   calls.begin_parallel_for = calls.begin_parallel_reduce = calls.begin_parallel_scan = begin_kernel;
   calls.end_parallel_for = calls.end_parallel_reduce = calls.end_parallel_scan = end_kernel;
@@ -100,29 +132,30 @@ void StepTrace::stop() {
   records_ = false;
   left_ = 0;
   tools::set_callbacks(recorder->before);
+  events_ = std::move(recorder->events);
+  std::erase_if(events_, [](const Event& event) { return event.duration_us < 0; });  // not over
   delete recorder;
   recorder = nullptr;
 }
 
 void StepTrace::finish() {
   if (!records_) return;
-  nlohmann::json events = nlohmann::json::array();
-  events.push_back({{"name", "process_name"}, {"ph", "M"}, {"pid", 0}, {"tid", 0}, {"args", {{"name", "rank 0"}}}});
-  for (const Event& event : recorder->events) {
-    if (event.duration_us < 0) continue;
-    events.push_back({{"name", event.name},
-                      {"cat", event.category},
-                      {"ph", "X"},
-                      {"ts", event.begin_us},
-                      {"dur", event.duration_us},
-                      {"pid", 0},
-                      {"tid", 0}});
-  }
   stop();
-  const nlohmann::json trace = {{"traceEvents", events},
-                                {"displayTimeUnit", "ms"},
-                                {"otherData", {{"program", "petaflow"}, {"commit", build_info().commit}}}};
-  write_file_atomically(path_, trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  if (!path_.empty()) write(path_, to_json(events_, 0, true));
+}
+
+void StepTrace::write_all(Communicator& comm) const {
+  if (comm.size() == 1) return;
+  const int apart = (comm.size() + kRanks - 1) / kRanks;
+  const bool mine = comm.rank() % apart == 0;
+  const std::string text = mine ? to_json(events_, comm.rank(), comm.rank() == 0).dump(-1, ' ', false, kReplace) : "";
+  const std::vector<std::string> texts = gather_text(comm, text);
+  nlohmann::json all = nlohmann::json::array();
+  for (const std::string& theirs : texts) {
+    if (theirs.empty()) continue;
+    for (nlohmann::json& event : nlohmann::json::parse(theirs)) all.push_back(std::move(event));
+  }
+  if (!path_.empty() && !events_.empty()) write(path_, all);
 }
 
 }  // namespace petaflow

@@ -92,8 +92,10 @@ std::string io_text(const IoRates& io, std::int64_t steps) {
 int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& world) {
   config.load_input(world, line);
   agree(world, [&] {
-    if (config.options.update.servers > 0) {
-      user_error("bench takes steps whose weights the ranks update themselves; set update.servers=0 update.groups=1");
+    if (config.options.update.servers > 0 || config.options.update.groups > 1) {
+      user_error(
+          "bench takes the steps of one group whose ranks update the weights themselves; set update.groups=1 "
+          "update.servers=0 update.average_every=0");
     }
   });
   const CommonOptions& options = config.options;
@@ -140,13 +142,16 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
     seconds.push_back(timer.seconds());
     if (s == 0) io.first_s = loader->waits().seconds;
   }
+  const double whole_s = whole.seconds();
+  step->settle();  // with update.lag the last sums are still under way
   if (train) {
-    io.seconds = whole.seconds();
+    io.seconds = whole_s;
     io.held_bytes = train->memory().size_bytes();
     finish(io, comm, *loader);
   }
   const Network& network = step->network();
   const StepTimes times = mean_times(comm, step->times());
+  const CommunicationTimes communication = communication_times(comm, *step, nullptr);
   const std::size_t resident_bytes = peak_resident_bytes();
   const Peaks peaks = measure_peaks(context);
   const double median_s = median(seconds), peak = peaks.of(options.precision);
@@ -169,19 +174,23 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
                            {"arena_bytes", network.arena_bytes()},
                            {"arena_huge_page_bytes", network.arena_huge_page_bytes()},
                            {"peak_resident_bytes", resident_bytes},
+                           {"communication", to_json(communication)},
                            {"stages", stage_json(network, passes, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
     if (train) json["io"] = io_json(io, steps);
     print(comm, json.dump(2));
     return kDone;
   }
+  std::string lines;
+  if (const std::string text = describe(communication); !text.empty()) lines += text + "\n";
+  if (train) lines += io_text(io, steps) + "\n";
   print(comm, fmt::format("{:.2f} samples/s, {:.2f} ms per step of {} (median of {}), {:.1f} GFLOP/s\n"
                           "{} x {} in {}; this processor reaches {}\ntime per rank: {}\n{}\n{}\n\n"
                           "{}\npeak resident memory of rank 0: {}",
                           samples_per_s, 1e3 * median_s, format_count(options.train.batch, "sample"), steps, gflops,
                           format_count(comm.size(), "rank"), format_count(context.threads, "thread"), options.precision,
-                          peaks.describe(), describe(times), train ? io_text(io, steps) + "\n" : "",
-                          stage_table(network, passes, peak), describe_arena(network), format_bytes(resident_bytes)));
+                          peaks.describe(), describe(times), lines, stage_table(network, passes, peak),
+                          describe_arena(network), format_bytes(resident_bytes)));
   return kDone;
 }
 

@@ -10,7 +10,7 @@
 #include "measure/rates.hpp"
 #include "program/commands.hpp"
 #include "run/tuning.hpp"
-#include "train/sync.hpp"
+#include "train/batch_share.hpp"
 
 namespace petaflow {
 namespace {

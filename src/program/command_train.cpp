@@ -132,17 +132,25 @@ void say_rates(const FitResult& result) {
   log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
            rates.sustained_gflops, rates.peak_gflops);
   log_info("{}", wrapped("time per rank: " + describe(result.times)));
-  if (result.staleness.empty()) return;
-  std::int64_t gradients = 0, sum = 0, most = 0;
-  for (const auto& [layer, counts] : result.staleness) {
-    for (std::int64_t staleness = 0; staleness < std::ssize(counts); ++staleness) {
-      gradients += counts[static_cast<std::size_t>(staleness)];
-      sum += staleness * counts[static_cast<std::size_t>(staleness)];
+  if (const std::string text = describe(result.communication); !text.empty()) log_info("{}", wrapped(text));
+  if (result.service.empty()) return;
+  std::int64_t gradients = 0, sum = 0, most = 0, queue = 0;
+  for (const LayerService& service : result.service) {
+    for (std::int64_t staleness = 0; staleness < std::ssize(service.staleness); ++staleness) {
+      const std::int64_t count = service.staleness[static_cast<std::size_t>(staleness)];
+      gradients += count;
+      sum += staleness * count;
     }
-    most = std::max(most, std::ssize(counts) - 1);
+    most = std::max(most, std::ssize(service.staleness) - 1);
+    queue += service.queue_sum;
   }
-  log_info("staleness of gradients: {:.2f} updates in the mean, {} at most",
-           static_cast<double>(sum) / static_cast<double>(std::max<std::int64_t>(gradients, 1)), most);
+  const auto mean = [&](std::int64_t of) {
+    return static_cast<double>(of) / static_cast<double>(std::max<std::int64_t>(gradients, 1));
+  };
+  const auto [least, often] = std::ranges::minmax(result.group_steps);
+  log_info("staleness of gradients: {:.2f} updates in the mean, {} at most; {:.2f} gradients at a server", mean(sum),
+           most, mean(queue));
+  log_info("steps of a group: {} to {}", least, often);
 }
 
 int stopped(StopRequest request, std::int64_t steps) {
@@ -257,17 +265,18 @@ StopRequest leave_evaluation(const Configuration& config, Task& task, const Repo
   return StopRequest::kNone;
 }
 
-/// The listener that writes into the run folder while the training goes on: on rank 0.
-std::unique_ptr<TrainingListener> make_listener(const Configuration& config, const Task& task,
-                                                const RunIdentity& identity, Communicator& comm, int threads,
-                                                std::unique_ptr<MetricsLog> metrics, std::unique_ptr<MlLog> mllog) {
-  if (comm.rank() != 0) return std::make_unique<TrainingListener>();
+/// The listener that writes into the run folder while the training goes on: on rank 0, but for parts of the trace.
+std::unique_ptr<TraceRecorder> make_listener(const Configuration& config, const Task& task, const RunIdentity& identity,
+                                             Communicator& comm, int threads, std::unique_ptr<MetricsLog> metrics,
+                                             std::unique_ptr<MlLog> mllog) {
   const CommonOptions& options = config.options;
-  RecorderOptions recorder{config.run_folder(),    options.log.trace_steps,  options.checkpoint.keep,
-                           task.description(),     config.schema.resolved(), {},
-                           task.mlperf_benchmark()};
+  if (comm.rank() != 0) return std::make_unique<TraceRecorder>(options.log.trace_steps, "");
+  RecorderOptions recorder{
+      config.run_folder(),    options.checkpoint.keep, task.description(), config.schema.resolved(), {},
+      task.mlperf_benchmark()};
   recorder.provenance = [identity, &comm, threads] { return provenance(identity, comm, threads); };
-  return std::make_unique<RunRecorder>(std::move(recorder), std::move(metrics), std::move(mllog));
+  return std::make_unique<RunRecorder>(std::move(recorder), options.log.trace_steps, std::move(metrics),
+                                       std::move(mllog));
 }
 
 /// A worker's place among groups.
@@ -369,6 +378,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   if (groups.servers != nullptr) trainer->connect(*groups.servers);
   if (groups.across != nullptr) trainer->average_over(*groups.across);
   const FitResult result = trainer->fit(*listener);
+  listener->write_trace(comm);
   if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
   const double peak = measure_peaks(context).of(options.precision);
   if (result.rates.steps > 0) say_rates(result);
@@ -427,7 +437,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     watch_stop_signals();  // so that one does not end them before the workers have stopped
     OptimizerOptions optimizer = options.optimizer;
     optimizer.ranks = layout.members();
-    const int code = serve(*all, layout, {optimizer, update_order(options)});
+    const int code = serve(*all, layout, {optimizer, serving_order(options)});
     if (code == kUserErrorCode || code == kFailureCode) {  // rank 0 says which
       throw AgreedError(code == kUserErrorCode ? ErrorKind::kUser : ErrorKind::kFailure, "the workers failed");
     }

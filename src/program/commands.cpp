@@ -10,7 +10,7 @@
 #include "measure/rates.hpp"
 #include "run/files.hpp"
 #include "run/tuning.hpp"
-#include "train/sync.hpp"
+#include "train/batch_share.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {

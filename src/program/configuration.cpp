@@ -37,8 +37,9 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
       user_error("run.name must be the name of a folder below run.folder, found \"{}\"", name);
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
-    const bool trains = line.command == "train";
-    check(options, trains ? server_layout(options, comm.size()).members() : comm.size());
+    check(options);
+    if (line.command == "train") check_ranks(options, server_layout(options, comm.size()).members());
+    if (line.command == "bench") check_ranks(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
     comm.watch_hangs(hang_options());
   });
@@ -66,7 +67,7 @@ void Configuration::load_text(Communicator& comm, const std::string& config, con
     options.train.deterministic = false;
     options.update = {};
     options.train.batch = std::max<std::int64_t>(options.train.batch, comm.size());
-    check(options, comm.size());
+    check(options);
     set_hdf5_locking(options.data.hdf5_locking);
   });
   comm.watch_hangs(hang_options());

@@ -10,7 +10,7 @@ namespace petaflow {
 namespace {
 
 std::vector<std::string> reductions() {
-  std::vector<std::string> names = {"auto"};
+  std::vector<std::string> names = {"auto", "tune"};
   for (const ReductionImpl* impl : reduction_impls()) names.emplace_back(impl->name);
   names.emplace_back("tree");
   return names;
@@ -98,8 +98,9 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.average_every", options.update.average_every, in_range(0, 1e9));
   schema.add("update.order", options.update.order,
              {{"arrival", UpdateOrder::kArrival}, {"ticket", UpdateOrder::kTicket}});
+  schema.add("update.max_staleness", options.update.max_staleness, in_range(0, 1e9));
 
-  schema.add("comm.bucket_mb", options.comm.bucket_mb, positive());
+  schema.add("comm.bucket_mb", options.comm.bucket_mb, in_range(1e-6, 1e6));
   schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
   schema.add("comm.wire", options.comm.wire, {{"f32", Wire::kF32}, {"bf16", Wire::kBf16}, {"fp16", Wire::kFp16}});
   schema.add("comm.order", options.comm.fixed_order, {{"any", false}, {"fixed", true}});
@@ -171,8 +172,8 @@ TrainerOptions trainer_options(const CommonOptions& options, const std::string& 
   return trainer;
 }
 
-UpdateOrder update_order(const CommonOptions& options) {
-  return options.train.deterministic ? UpdateOrder::kTicket : options.update.order;
+ServingOrder serving_order(const CommonOptions& options) {
+  return {options.train.deterministic ? UpdateOrder::kTicket : options.update.order, options.update.max_staleness};
 }
 
 ServerLayout server_layout(const CommonOptions& options, int ranks) {
@@ -221,6 +222,17 @@ void check_servers(const CommonOptions& options) {
         "update.average_every to 0",
         update.lag);
   }
+  if (update.max_staleness > 0 && update.servers == 0) {
+    user_error("update.max_staleness = {} is for gradients on servers; set update.servers to 1 or more, or this to 0",
+               update.max_staleness);
+  }
+  if (update.max_staleness > 0 && update.max_staleness < update.groups - 1) {
+    user_error(
+        "update.max_staleness is {}, but while one of update.groups = {} groups computes, each of the others updates "
+        "the "
+        "weights once; set it to {} or more, or to 0 for no bound",
+        update.max_staleness, update.groups, update.groups - 1);
+  }
   if (update.servers == 0) return;
   if (update.sharded) {
     user_error(
@@ -245,7 +257,26 @@ void check_servers(const CommonOptions& options) {
 
 }  // namespace
 
-void check(const CommonOptions& options, int ranks) {
+void check_ranks(const CommonOptions& options, int ranks) {
+  const TrainOptions train = group_options(options);
+  if (train.deterministic && train.shards < ranks) {
+    user_error(
+        "train.deterministic gives every rank at least one shard: train.shards is {}, but {} ranks run; start at most "
+        "{} "
+        "ranks or set train.shards to {} or more",
+        train.shards, ranks, train.shards, ranks);
+  }
+  if (!train.deterministic && train.batch < ranks) {
+    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
+               ranks);
+  }
+  if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
+    user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",
+               group, ranks);
+  }
+}
+
+void check(const CommonOptions& options) {
   check_servers(options);
   const TrainOptions train = group_options(options);
   if (train.deterministic) {
@@ -259,15 +290,6 @@ void check(const CommonOptions& options, int ranks) {
       user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",
                  train.batch, train.shards);
     }
-    if (train.shards < ranks) {
-      user_error(
-          "train.deterministic gives every rank at least one shard: train.shards is {}, but {} ranks run; start "
-          "at most {} ranks or set train.shards to {} or more",
-          train.shards, ranks, train.shards, ranks);
-    }
-  } else if (train.batch < ranks) {
-    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
-               ranks);
   }
   const OptimizerOptions& optimizer = options.optimizer;
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0)) {
@@ -293,10 +315,6 @@ void check(const CommonOptions& options, int ranks) {
         "comm.reduction = \"{}\" gives all ranks the whole sum, but with update.sharded every slice of it goes to its "
         "owner alone; set comm.reduction to \"auto\", \"halving\" or \"tree\", or update.sharded to false",
         reduction);
-  }
-  if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
-    user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",
-               group, ranks);
   }
   if (train.epochs == 0 && train.steps == 0 && train.init.empty()) {
     user_error(

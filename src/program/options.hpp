@@ -71,12 +71,14 @@ TrainOptions group_options(const CommonOptions& options);
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
 
 /// That of gradients on servers: with train.deterministic by ticket.
-UpdateOrder update_order(const CommonOptions& options);
+ServingOrder serving_order(const CommonOptions& options);
 /// Who is who among the ranks of a training.  Throws a user error where they cannot be divided so.
 ServerLayout server_layout(const CommonOptions& options, int ranks);
 
 /// Checks that those of single options cannot make; throw user errors.
-/// @param ranks that share the samples of a step
-void check(const CommonOptions& options, int ranks);
+void check(const CommonOptions& options);
+/// Of what trains on several ranks.
+/// @param ranks  that share the samples of a step
+void check_ranks(const CommonOptions& options, int ranks);
 
 }  // namespace petaflow

@@ -8,6 +8,7 @@
 #include "report/html.hpp"
 #include "report/json_values.hpp"
 #include "report/page.hpp"
+#include "report/rank_timeline.hpp"
 
 namespace petaflow {
 namespace {
@@ -147,7 +148,7 @@ std::string staleness_table(const nlohmann::json& performance) {
   for (const nlohmann::json& layer : layers) columns = std::max(columns, layer.at("gradients").size());
   const bool rest = columns > kColumns;
   columns = std::min(columns, kColumns);
-  std::vector<Row> rows = {{"layer", "gradients", "mean"}};
+  std::vector<Row> rows = {{"layer", "gradients", "queue", "mean"}};
   for (std::size_t c = 0; c < columns; ++c) {
     rows[0].push_back(std::to_string(c) + (rest && c + 1 == columns ? " or more" : ""));
   }
@@ -161,14 +162,65 @@ std::string staleness_table(const nlohmann::json& performance) {
       shown[std::min(staleness, columns - 1)] += counts[staleness];
     }
     Row row = {html_escape(layer.at("layer").get<std::string>()), grouped(gradients),
+               fmt::format("{}<small>{} at most</small>", grouped(layer.value("queue_mean", 0.0), 2),
+                           layer.value("queue_most", std::int64_t{0})),
                grouped(sum / std::max(1.0, gradients), 2)};
     for (const double count : shown) row.push_back(percent(count, gradients));
     rows.push_back(row);
   }
+  std::string steps;
+  for (const nlohmann::json& count : performance.value("group_steps", nlohmann::json::array())) {
+    steps += fmt::format("{}{}", steps.empty() ? "" : ", ", grouped(count.get<double>()));
+  }
   return table(rows,
                "Staleness of the gradients that servers took: updates by other groups between the weights that a "
-               "gradient is of and those that it changed.",
+               "gradient is of and those that it changed. Queue: gradients that were at the server when one of the "
+               "layer was applied, itself too. Steps of the groups: " +
+                   steps + ".",
                "full");
+}
+
+/// Empty where nothing was sent.
+std::string communication_tables(const nlohmann::json& performance) {
+  const nlohmann::json communication = performance.value("communication", nlohmann::json::object());
+  const nlohmann::json buckets = communication.value("buckets", nlohmann::json::array());
+  std::string html;
+  if (!buckets.empty()) {
+    std::vector<Row> rows = {{"bucket", "MiB", "summed by", "MB/s", "ms under way", "ms waited for", "hidden"}};
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+      const nlohmann::json& bucket = buckets[i];
+      const double under_way = bucket.value("under_way_ms", 0.0), waited = bucket.value("waited_ms", 0.0);
+      const double rate = bucket.value("mb_per_s", 0.0);
+      rows.push_back({std::to_string(i + 1), grouped(bucket.value("elements", 0.0) / (1 << 18), 2),
+                      html_escape(bucket.value("reduction", "")), rate > 0 ? grouped(rate) : "–", grouped(under_way, 2),
+                      grouped(waited, 2), percent(under_way - waited, under_way)});
+    }
+    html += table(rows,
+                  "Sums of gradients over ranks, in the order in which they start, mean of all steps on rank 0. A sum "
+                  "is under way until the rank sees that it is over; hidden is what it did not wait for. MB/s: bytes "
+                  "that it sent, by that time.",
+                  "full");
+  }
+  constexpr std::size_t kMost = 64;  // ranks shown
+  const nlohmann::json ranks = communication.value("ranks", nlohmann::json::array());
+  std::vector<Row> rows = {{"rank", "waited s", "most of it for"}};
+  for (std::size_t i = 0; i < ranks.size() && i < kMost; ++i) {
+    double seconds = 0;
+    std::string whom;
+    for (const nlohmann::json& wait : ranks[i].at("waited")) {
+      seconds += wait.value("seconds", 0.0);
+      whom += fmt::format("{}{} ({})", whom.empty() ? "" : ", ", html_escape(wait.value("for", "")),
+                          grouped(wait.value("seconds", 0.0), 2));
+    }
+    if (!whom.empty()) rows.push_back({std::to_string(i), grouped(seconds, 2), whom});
+  }
+  if (rows.size() > 1) {
+    html += table(rows,
+                  "Time in which ranks did nothing but wait for messages, and of whom; the rank that waits least is "
+                  "the one that the others wait for.",
+                  "full");
+  }
+  return html;
 }
 
 }  // namespace
@@ -243,7 +295,10 @@ std::string performance_section(const std::vector<RunRecord>& runs) {
         grouped(p.value("peak_resident_bytes", 0.0) / (1 << 20)), grouped(p.value("arena_bytes", 0.0) / (1 << 20)));
   }
   html += bars(ended) + category_table(ended);
-  if (runs.size() == 1) html += stages_table(ended[0]->performance) + staleness_table(ended[0]->performance);
+  if (runs.size() == 1) {
+    html += stages_table(ended[0]->performance) + rank_timeline(ended[0]->trace) +
+            communication_tables(ended[0]->performance) + staleness_table(ended[0]->performance);
+  }
   return html;
 }
 

@@ -27,6 +27,7 @@ struct RunRecord {
   std::string config;          // TOML, all keys; empty: not there
   nlohmann::json manifest;     // null: not there, as the others
   nlohmann::json performance;  // written when the training has ended (write_performance)
+  nlohmann::json trace;        // of a few steps (StepTrace)
   nlohmann::json evaluation;   // written at the end of the run (write_evaluation)
   std::vector<TrainingPoint> training;
   std::vector<ValidationPoint> validation;

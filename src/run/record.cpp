@@ -70,6 +70,7 @@ RunRecord read_run(const std::string& folder) try {
   run.manifest = read_json(path / kManifestFile);
   run.performance = read_json(path / kPerformanceFile);
   run.evaluation = read_json(path / kEvaluationFile);
+  run.trace = read_json(path / kTraceFile);
   if (run.evaluation.contains("judgement")) run.evaluation["results"] = run.evaluation["judgement"];  // former name
   if (has_metrics) read_metrics(path / kMetricsFile, run);
   // Results that an earlier part of a resumed run left at its end say nothing of this one.

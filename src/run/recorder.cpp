@@ -14,10 +14,56 @@ namespace {
 
 nlohmann::json epoch_number(std::int64_t epoch) { return {{"epoch_num", epoch + 1}}; }
 
+/// Calls a part of the record; where that fails there is no such part any more, and the run goes on.
+template <class Part, class Call>
+void warn_and_drop(std::unique_ptr<Part>& part, const Call& call) {
+  if (!part) return;
+  try {
+    call(*part);
+  } catch (const CommError&) {
+    throw;
+  } catch (const Error& error) {
+    log_info("warning: {}; the run goes on", error.what());
+    part.reset();
+  }
+}
+
 }  // namespace
 
-RunRecorder::RunRecorder(RecorderOptions options, std::unique_ptr<MetricsLog> metrics, std::unique_ptr<MlLog> mllog)
-    : options_(std::move(options)), metrics_(std::move(metrics)), mllog_(std::move(mllog)) {}
+// There is a trace where no other tool listens to Kokkos.
+void TraceRecorder::begin() {
+  if (steps_ == 0) return;
+  if (StepTrace::tool_is_loaded()) {
+    log_info("no {}: a tool of Kokkos is loaded and takes its calls", kTraceFile);
+  } else {
+    trace_ = std::make_unique<StepTrace>(steps_, path_);
+  }
+}
+
+void TraceRecorder::begin_step(std::int64_t step) {
+  warn_and_drop(trace_, [&](StepTrace& trace) { trace.begin_step(step); });
+}
+
+void TraceRecorder::end_step() {
+  warn_and_drop(trace_, [](StepTrace& trace) { trace.end_step(); });
+}
+
+void TraceRecorder::end(bool /*reached_target*/) {
+  warn_and_drop(trace_, [](StepTrace& trace) { trace.finish(); });
+}
+
+void TraceRecorder::write_trace(Communicator& comm) {
+  if (steps_ == 0) return;
+  if (!trace_) trace_ = std::make_unique<StepTrace>(0, "");  // it has none, others wait for it
+  warn_and_drop(trace_, [&](StepTrace& trace) { trace.write_all(comm); });
+}
+
+RunRecorder::RunRecorder(RecorderOptions options, std::int64_t trace_steps, std::unique_ptr<MetricsLog> metrics,
+                         std::unique_ptr<MlLog> mllog)
+    : TraceRecorder(trace_steps, options.folder + "/" + kTraceFile),
+      options_(std::move(options)),
+      metrics_(std::move(metrics)),
+      mllog_(std::move(mllog)) {}
 
 // The log tries a line again with the next one.
 void RunRecorder::log(const nlohmann::json& line) {
@@ -31,54 +77,35 @@ void RunRecorder::log(const nlohmann::json& line) {
   }
 }
 
-template <class Part, class Call>
-void RunRecorder::write(std::unique_ptr<Part>& part, const Call& call) {
-  if (!part) return;
-  try {
-    call(*part);
-  } catch (const Error& error) {
-    log_info("warning: {}; the run goes on", error.what());
-    part.reset();
-  }
+template <class Call>
+void RunRecorder::write(const Call& call) {
+  warn_and_drop(mllog_, call);
 }
 
-// There is a trace where no other tool listens to Kokkos.
 void RunRecorder::begin() {
-  if (options_.trace_steps > 0 && StepTrace::tool_is_loaded()) {
-    log_info("no {}: a tool of Kokkos is loaded and takes its calls", kTraceFile);
-  } else if (options_.trace_steps > 0) {
-    trace_ = std::make_unique<StepTrace>(options_.trace_steps, options_.folder + "/" + kTraceFile);
-  }
-  write(mllog_, [](MlLog& log) { log.start("run_start"); });
+  TraceRecorder::begin();
+  write([](MlLog& log) { log.start("run_start"); });
 }
 
 void RunRecorder::end(bool reached_target) {
-  write(mllog_, [&](MlLog& log) { log.stop("run_stop", {{"status", reached_target ? "success" : "aborted"}}); });
-  write(trace_, [](StepTrace& trace) { trace.finish(); });
+  write([&](MlLog& log) { log.stop("run_stop", {{"status", reached_target ? "success" : "aborted"}}); });
+  TraceRecorder::end(reached_target);
 }
 
 void RunRecorder::begin_epoch(std::int64_t epoch) {
-  write(mllog_, [&](MlLog& log) { log.start("epoch_start", epoch_number(epoch)); });
+  write([&](MlLog& log) { log.start("epoch_start", epoch_number(epoch)); });
 }
 
 void RunRecorder::end_epoch(std::int64_t epoch) {
-  write(mllog_, [&](MlLog& log) { log.stop("epoch_stop", epoch_number(epoch)); });
-}
-
-void RunRecorder::begin_step(std::int64_t step) {
-  write(trace_, [&](StepTrace& trace) { trace.begin_step(step); });
-}
-
-void RunRecorder::end_step() {
-  write(trace_, [](StepTrace& trace) { trace.end_step(); });
+  write([&](MlLog& log) { log.stop("epoch_stop", epoch_number(epoch)); });
 }
 
 void RunRecorder::begin_validation(std::int64_t epoch) {
-  write(mllog_, [&](MlLog& log) { log.start("eval_start", epoch_number(epoch)); });
+  write([&](MlLog& log) { log.start("eval_start", epoch_number(epoch)); });
 }
 
 void RunRecorder::end_validation(std::int64_t epoch) {
-  write(mllog_, [&](MlLog& log) { log.stop("eval_stop", epoch_number(epoch)); });
+  write([&](MlLog& log) { log.stop("eval_stop", epoch_number(epoch)); });
 }
 
 void RunRecorder::interval(const IntervalLine& line) {
@@ -91,7 +118,7 @@ void RunRecorder::interval(const IntervalLine& line) {
 }
 
 void RunRecorder::validated(const ValidationLine& line) {
-  write(mllog_, [&](MlLog& log) {
+  write([&](MlLog& log) {
     const NamedMetric* metric = line.evaluation.find(options_.benchmark.metric);
     if (metric != nullptr) log.point(options_.benchmark.key, metric->value, epoch_number(line.epoch));
   });

@@ -1,5 +1,7 @@
 #include "run/results.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "io/atomic_file.hpp"
@@ -25,6 +27,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"last_step", result.steps},
                          {"steps", rates.steps},
                          {"own_steps", rates.own_steps},
+                         {"group_steps", result.group_steps},
                          {"samples", rates.samples},
                          {"seconds", rates.seconds},
                          {"samples_per_s", rates.sustained_samples_per_s},
@@ -42,10 +45,18 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"peak_resident_bytes", peak_resident_bytes()},
                          {"time", to_json(result.times)},  // of all steps, mean over ranks
                          {"time_of_rank_0", to_json(step.times())},
+                         {"communication", to_json(result.communication)},
                          {"stages", stage_json(network, rates.own_steps * step.share().passes,
                                                trainers.peak_gflops)}};  // per pass, on rank 0
-  for (const auto& [layer, counts] : result.staleness)
-    json["staleness"].push_back({{"layer", layer}, {"gradients", counts}});
+  for (const LayerService& service : result.service) {
+    std::int64_t gradients = 0;
+    for (const std::int64_t count : service.staleness) gradients += count;
+    json["staleness"].push_back({{"layer", service.layer},
+                                 {"gradients", service.staleness},  // with each staleness, from 0 on
+                                 {"queue_mean", static_cast<double>(service.queue_sum) /
+                                                    static_cast<double>(std::max<std::int64_t>(1, gradients))},
+                                 {"queue_most", service.queue_most}});
+  }
   write_file_atomically(folder + "/" + kPerformanceFile, json.dump(1) + "\n");
 }
 

@@ -72,8 +72,8 @@ std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport
     stop_ = report.stop;
     until_ = next_;  // what was dealt out is done, so that no step is left out
   }
-  const std::optional<std::int64_t> ticket = deal(group);
-  if (ticket || group.under_way > 0) {
+  const std::optional<std::int64_t> ticket = report.waits != 0 ? std::nullopt : deal(group);
+  if (report.waits == 0) {
     replies.push_back(reply(number));
     replies.back().answer.ticket = ticket.value_or(-1);
     return replies;

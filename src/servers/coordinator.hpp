@@ -23,14 +23,14 @@ class Coordinator {
     TicketAnswer answer;
     std::vector<double> losses;  // to group 0 alone
   };
-  /// Takes a report; gives what can be answered now: that group, none, or all of them once everything is done.
+  /// Takes a report; gives what can be answered now: that group, or where it waits none, or all of them once all wait.
   std::vector<Reply> take(int group, const TicketReport& report);
 
  private:
   struct Group {
     std::int64_t next = 0;       // UpdateOrder::kTicket: its next ticket
     std::int64_t under_way = 0;  // tickets that it has
-    bool waits = false;          // for all to settle
+    bool waits = false;          // until all settle
   };
   void open(const TicketReport& report);
   std::optional<std::int64_t> deal(Group& group);

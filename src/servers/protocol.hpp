@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -32,6 +33,21 @@ struct ServerLayout {
   bool operator==(const ServerLayout&) const = default;
 };
 
+/// When gradients of several groups change a layer.
+enum class UpdateOrder : std::uint8_t {
+  kArrival,  // first come, first served
+  kTicket    // by ticket: the same bits in every run
+};
+
+struct ServingOrder {
+  UpdateOrder order = UpdateOrder::kArrival;
+  /// By arrival: a gradient waits where applying it would let the weights that another one is of grow older than so
+  /// many updates, at least groups - 1 (Ho et al., "More Effective Distributed ML via a Stale Synchronous Parallel
+  /// Parameter Server", NIPS 2013); kUnbounded: none waits.
+  std::int64_t max_staleness = kUnbounded;
+  static constexpr std::int64_t kUnbounded = 0;
+};
+
 // Tags of messages.
 inline constexpr int kControlTag = 0, kReportTag = 1, kAnswerTag = 2, kFirstLayerTag = 3;
 
@@ -43,6 +59,7 @@ struct LayerHeader {
     kState,       // a state of the optimizer comes back
     kSetWeights,  // weights after `version` pushes
     kSetState,    // a state of the optimizer
+    kIdle,        // the group has no ticket and sends no gradient before all settle
     kRelease,     // a group failed: gradients change nothing any more, so that none waits for another
     kEnd          // nothing follows, no answer
   };
@@ -51,6 +68,7 @@ struct LayerHeader {
   std::int64_t ticket = 0;     // kPush
   std::int64_t version = 0;    // pushes that the weights have seen
   std::int64_t staleness = 0;  // answer to kPush: those of other groups since the weights that the gradient is of
+  std::int64_t queue = 0;      // answer to kPush: gradients that were at the server when it was applied, itself too
   float learning_rate = 0;     // kPush
 };
 
@@ -65,6 +83,7 @@ inline bool takes_values(LayerHeader::Kind kind) {
 
 /// A struct as a message.
 template <class T>
+  requires std::is_trivially_copyable_v<T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
 }
@@ -82,6 +101,7 @@ struct TicketReport {
   std::int64_t from = 0, until = 0;  // steps [from, until) are dealt out before all groups settle
   std::int64_t done = -1;            // ticket that the group has worked through; none: it asks for another one
   double loss = 0;                   // of it
+  std::int32_t waits = 0;            // the group has no ticket, and waits until all settle
   std::int32_t stop = 0;             // StopRequest
   std::int32_t failed = 0;           // 1 + ErrorKind; no answer then
   std::int32_t last = 0;             // nothing follows, no answer
@@ -89,7 +109,7 @@ struct TicketReport {
 };
 
 struct TicketAnswer {
-  std::int64_t ticket = -1;  // none: there is no other one before all settle
+  std::int64_t ticket = -1;  // none: there is no other one before all settle, for which a group waits by a report
   std::int32_t settled = 0;  // every ticket before `until` is done
   std::int64_t until = 0;    // settled: less than was asked for where a stop was requested
   std::int32_t stop = 0;     // settled: StopRequest

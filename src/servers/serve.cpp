@@ -37,7 +37,7 @@ struct ReportChannel {
 class Server {
  public:
   Server(Transport& all, const ServerLayout& layout, const ServeOptions& options)
-      : all_(all), layout_(layout), options_(options), coordinator_(layout.groups, options.order) {
+      : all_(all), layout_(layout), options_(options), coordinator_(layout.groups, options.order.order) {
     control_message_ = all_.receive(bytes_of(control_), 0, kControlTag);
   }
 
@@ -155,7 +155,18 @@ class Server {
     return true;
   }
 
+  /// That have come, at least their headers, and are not applied.
+  std::int64_t gradients_here() {
+    return std::ranges::count_if(layers_, [&](LayerChannel& channel) {
+      using State = LayerChannel::State;
+      const bool has_header = channel.state == State::kHeader && done(channel);
+      return (has_header || channel.state == State::kValues || channel.state == State::kHeld) &&
+             channel.header.kind == LayerHeader::Kind::kPush;
+    });
+  }
+
   void take(LayerChannel& channel) {
+    if (channel.header.kind == LayerHeader::Kind::kPush) channel.header.queue = gradients_here();
     // The channels of a layer's groups are neighbours.
     LayerChannel* const of_layer = &channel - channel.group;
     for (const int group : channel.served->take(channel.group, channel.header, channel.values.data())) {

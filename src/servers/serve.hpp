@@ -11,7 +11,7 @@ namespace petaflow {
 
 struct ServeOptions {
   OptimizerOptions optimizer;
-  UpdateOrder order = UpdateOrder::kArrival;
+  ServingOrder order;
   /// Called for every gradient after its update, with the layer's number; may be empty.
   std::function<void(std::size_t layer, int group, const LayerHeader& header)> updated = {};
 };

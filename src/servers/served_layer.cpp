@@ -1,5 +1,7 @@
 #include "servers/served_layer.hpp"
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace petaflow {
@@ -15,7 +17,7 @@ std::int64_t elements_of(const std::vector<Parameter>& parameters) {
 }  // namespace
 
 ServedLayer::ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups,
-                         UpdateOrder order)
+                         const ServingOrder& order)
     : order_(order),
       elements_(elements_of(parameters)),
       optimizer_(options, parameters),
@@ -23,9 +25,58 @@ ServedLayer::ServedLayer(const OptimizerOptions& options, const std::vector<Para
       gradient_("petaflow::server::gradient", kOnHost ? 0 : static_cast<std::size_t>(elements_)),
       step_("petaflow::server::step"),
       waiting_(static_cast<std::size_t>(groups)),
-      seen_(static_cast<std::size_t>(groups)) {
+      seen_(static_cast<std::size_t>(groups)),
+      idle_(static_cast<std::size_t>(groups)) {
+  PETAFLOW_REQUIRE(order.max_staleness == ServingOrder::kUnbounded || order.max_staleness >= groups - 1,
+                   "gradients of {} groups with a staleness of at most {}", groups, order.max_staleness);
   context_.step = step_.data();
+  arrived_.reserve(static_cast<std::size_t>(groups));
   answered_.reserve(static_cast<std::size_t>(groups));
+}
+
+// By arrival with a bound: whether afterwards every other group can still be served before its gradient is too old, the
+// one with the oldest weights first.  Where that holds for the groups that are not idle, it holds for the one with the
+// oldest weights too, so that not all of them wait.
+bool ServedLayer::is_due(int group) const {
+  const auto is_next = [&](int g) { return g != group && idle_[static_cast<std::size_t>(g)] == 0; };
+  const int groups = static_cast<int>(seen_.size());
+  for (int g = 0; g < groups; ++g) {
+    if (!is_next(g)) continue;
+    const std::int64_t seen = seen_[static_cast<std::size_t>(g)];
+    std::int64_t before = 0;  // groups to be served no later than this one
+    for (int other = 0; other < groups; ++other) {
+      before += is_next(other) && other != g && seen_[static_cast<std::size_t>(other)] <= seen ? 1 : 0;
+    }
+    if (version_ + 1 + before - seen > order_.max_staleness) return false;
+  }
+  return true;
+}
+
+void ServedLayer::apply_what_is_due() {
+  if (released_) {
+    for (const int group : arrived_) apply(group);
+    arrived_.clear();
+  }
+  if (order_.order == UpdateOrder::kTicket) {
+    while (!arrived_.empty()) {
+      const auto due = std::ranges::find_if(
+          arrived_, [&](int group) { return waiting_[static_cast<std::size_t>(group)].header->ticket == version_; });
+      if (due == arrived_.end()) return;
+      apply(*due);
+      arrived_.erase(due);
+    }
+    return;
+  }
+  const bool bounded = order_.max_staleness != ServingOrder::kUnbounded;
+  for (auto next = arrived_.begin(); next != arrived_.end();) {
+    if (bounded && !is_due(*next)) {
+      ++next;
+      continue;
+    }
+    apply(*next);
+    arrived_.erase(next);
+    next = arrived_.begin();
+  }
 }
 
 void ServedLayer::read(const Message& message, float* values) const {
@@ -75,20 +126,19 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
   mine = {&header, values};
   switch (header.kind) {
     case LayerHeader::Kind::kPush:
-      if (order_ == UpdateOrder::kArrival || released_) {
-        apply(group);
-        break;
-      }
-      PETAFLOW_REQUIRE(header.ticket >= version_, "ticket {} comes after {}", header.ticket, version_);
-      while (true) {
-        const auto next = static_cast<std::size_t>(version_) % waiting_.size();
-        const LayerHeader* due = waiting_[next].header;
-        if (due == nullptr || due->kind != LayerHeader::Kind::kPush || due->ticket != version_) break;
-        apply(static_cast<int>(next));
-      }
+      PETAFLOW_REQUIRE(order_.order == UpdateOrder::kArrival || released_ || header.ticket >= version_,
+                       "ticket {} comes after {}", header.ticket, version_);
+      arrived_.push_back(group);
+      apply_what_is_due();
+      break;
+    case LayerHeader::Kind::kIdle:
+      idle_[static_cast<std::size_t>(group)] = 1;
+      answer(group, nullptr);
+      apply_what_is_due();
       break;
     case LayerHeader::Kind::kWeights:
       seen_[static_cast<std::size_t>(group)] = version_;
+      idle_[static_cast<std::size_t>(group)] = 0;
       answer(group, weights_.data());
       break;
     case LayerHeader::Kind::kState:
@@ -106,9 +156,7 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
       break;
     case LayerHeader::Kind::kRelease:
       released_ = true;
-      for (std::size_t g = 0; g < waiting_.size(); ++g) {
-        if (waiting_[g].header != nullptr && static_cast<int>(g) != group) apply(static_cast<int>(g));
-      }
+      apply_what_is_due();
       answer(group, nullptr);
       break;
     case LayerHeader::Kind::kEnd:

@@ -13,20 +13,15 @@
 
 namespace petaflow {
 
-/// When gradients of several groups change a layer.
-enum class UpdateOrder : std::uint8_t {
-  kArrival,  // first come, first served
-  kTicket    // by ticket: the same bits in every run
-};
-
 class ServedLayer {
  public:
   /// @param parameters  of the layer alone, their offsets from 0
-  ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups, UpdateOrder order);
+  ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups,
+              const ServingOrder& order);
 
   std::int64_t elements() const { return elements_; }
   /// Takes a message of a group, which has sent no other one that is not answered.  Gives the groups whose messages are
-  /// answers now: this one, none, or with UpdateOrder::kTicket those that waited for it too; valid until the next call.
+  /// answers now: this one, none, or those that waited for it too; valid until the next call.
   /// Throws where the learning rate or a ticket is none that can be.
   /// @param values  (elements()) in host memory; these and the header stay until they are an answer
   std::span<const int> take(int group, LayerHeader& header, float* values);
@@ -36,11 +31,13 @@ class ServedLayer {
     LayerHeader* header = nullptr;
     float* values = nullptr;
   };
+  bool is_due(int group) const;
+  void apply_what_is_due();
   void apply(int group);
   void answer(int group, const float* values);
   void read(const Message& message, float* values) const;
 
-  UpdateOrder order_;
+  ServingOrder order_;
   std::int64_t elements_;
   Context context_;
   Optimizer optimizer_;
@@ -50,6 +47,8 @@ class ServedLayer {
   bool released_ = false;
   std::vector<Message> waiting_;    // by group
   std::vector<std::int64_t> seen_;  // by group: version that it got last
+  std::vector<char> idle_;          // by group: it sends no gradient before all settle
+  std::vector<int> arrived_;        // groups whose gradients wait, in the order in which they came
   std::vector<int> answered_;
 };
 

@@ -18,16 +18,22 @@ std::vector<Slice> layers_of(const std::vector<Parameter>& parameters) {
 }
 
 ServerSession::ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group)
-    : all_(std::move(all)), layout_(layout), group_(group) {}
+    : all_(std::move(all)), layout_(layout), group_(group), waited_s_(static_cast<std::size_t>(layout.servers)) {}
+
+void ServerSession::wait_for(int server, const std::function<bool()>& over, const char* call) {
+  const double start_s = all_->now_s();
+  all_->wait(over, call);
+  waited_s_[static_cast<std::size_t>(server - layout_.workers)] += all_->now_s() - start_s;
+}
 
 void ServerSession::send(std::span<const std::byte> bytes, int to, int tag, const char* call) {
   Transport::Message message = all_->send(bytes, to, tag);
-  all_->wait([&] { return all_->done(message); }, call);
+  wait_for(to, [&] { return all_->done(message); }, call);
 }
 
 void ServerSession::receive(std::span<std::byte> bytes, int from, int tag, const char* call) {
   Transport::Message message = all_->receive(bytes, from, tag);
-  all_->wait([&] { return all_->done(message); }, call);
+  wait_for(from, [&] { return all_->done(message); }, call);
 }
 
 void ServerSession::connect(const std::vector<Parameter>& parameters) {
@@ -117,7 +123,8 @@ bool ServerSession::advance(Layer& layer) {
 
 const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<void()>& progress) {
   Layer& mine = layer_at(begin);
-  all_->wait(
+  wait_for(
+      layout_.server_of(mine.number),
       [&] {
         for (Layer& layer : layers_) advance(layer);
         if (progress) progress();
@@ -125,9 +132,12 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
       },
       mine.calls[mine.sent.kind == LayerHeader::Kind::kPush ? 0 : 1].c_str());
   if (mine.sent.kind == LayerHeader::Kind::kPush) {
+    LayerService& service = mine.service;
     const auto staleness = static_cast<std::size_t>(mine.answer.staleness);
-    if (mine.staleness.size() <= staleness) mine.staleness.resize(staleness + 1);
-    mine.staleness[staleness] += 1;
+    if (service.staleness.size() <= staleness) service.staleness.resize(staleness + 1);
+    service.staleness[staleness] += 1;
+    service.queue_sum += mine.answer.queue;
+    service.queue_most = std::max(service.queue_most, mine.answer.queue);
   }
   return mine.answer;
 }
@@ -137,40 +147,47 @@ void ServerSession::push(std::int64_t begin, std::int64_t ticket, float learning
   start(begin, {.ticket = ticket, .learning_rate = learning_rate}, gradient, weights);
 }
 
-std::vector<std::pair<std::string, std::vector<std::int64_t>>> ServerSession::staleness(Communicator& workers) const {
-  std::vector<std::int64_t> mine;  // of each layer: number, so many counts, these
+std::vector<LayerService> ServerSession::service(Communicator& workers) const {
+  constexpr std::size_t kHead = 4;  // of each layer: number, queue, so many counts, and these
+  std::vector<std::int64_t> mine;
   for (const Layer& layer : layers_) {
-    mine.push_back(static_cast<std::int64_t>(layer.number));
-    mine.push_back(std::ssize(layer.staleness));
-    mine.insert(mine.end(), layer.staleness.begin(), layer.staleness.end());
+    const LayerService& service = layer.service;
+    mine.insert(mine.end(), {static_cast<std::int64_t>(layer.number), service.queue_sum, service.queue_most,
+                             std::ssize(service.staleness)});
+    mine.insert(mine.end(), service.staleness.begin(), service.staleness.end());
   }
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> all;
+  std::vector<LayerService> all;
   for (const std::vector<std::byte>& bytes : workers.gather(std::as_bytes(std::span(mine)))) {
     std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
     if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < theirs.size(); i += 2 + static_cast<std::size_t>(theirs[i + 1])) {
-      const auto layer = static_cast<std::size_t>(theirs[i]), counts = static_cast<std::size_t>(theirs[i + 1]);
+    for (std::size_t i = 0; i < theirs.size(); i += kHead + static_cast<std::size_t>(theirs[i + 3])) {
+      const auto layer = static_cast<std::size_t>(theirs[i]), counts = static_cast<std::size_t>(theirs[i + 3]);
       if (all.size() <= layer) all.resize(layer + 1);
-      std::vector<std::int64_t>& sum = all[layer].second;
-      if (sum.size() < counts) sum.resize(counts);
-      for (std::size_t staleness = 0; staleness < counts; ++staleness) sum[staleness] += theirs[i + 2 + staleness];
+      LayerService& sum = all[layer];
+      sum.queue_sum += theirs[i + 1];
+      sum.queue_most = std::max(sum.queue_most, theirs[i + 2]);
+      if (sum.staleness.size() < counts) sum.staleness.resize(counts);
+      for (std::size_t staleness = 0; staleness < counts; ++staleness) {
+        sum.staleness[staleness] += theirs[i + kHead + staleness];
+      }
     }
   }
-  for (std::size_t layer = 0; layer < all.size(); ++layer) all[layer].first = names_.at(layer);
+  for (std::size_t layer = 0; layer < all.size(); ++layer) all[layer].layer = names_.at(layer);
   return all;
 }
 
 // ---- Tickets ----
 
-ServerSession::Lease ServerSession::report(const TicketReport& report) {
+// The coordinator's answer on all members, the losses that follow on worker 0.
+TicketAnswer ServerSession::ask(const TicketReport& report, std::vector<double>& losses) {
   TicketAnswer answer;
-  Lease lease;
   if (leads()) {
     send(std::as_bytes(std::span(&report, 1)), layout_.coordinator(), kReportTag, "reporting to the coordinator");
     receive(bytes_of(answer), layout_.coordinator(), kAnswerTag, "asking the coordinator for a step");
-    lease.losses.resize(static_cast<std::size_t>(answer.losses));
+    const std::size_t told = losses.size();
+    losses.resize(told + static_cast<std::size_t>(answer.losses));
     if (answer.losses > 0) {
-      receive(std::as_writable_bytes(std::span(lease.losses)), layout_.coordinator(), kAnswerTag,
+      receive(std::as_writable_bytes(std::span(losses).subspan(told)), layout_.coordinator(), kAnswerTag,
               "asking the coordinator for losses");
     }
   }
@@ -178,8 +195,23 @@ ServerSession::Lease ServerSession::report(const TicketReport& report) {
   if (answer.failed != 0) {
     throw AgreedError(static_cast<ErrorKind>(answer.failed - 1), std::string(answer.text.get()));
   }
-  if (answer.ticket >= 0) lease.ticket = answer.ticket;
-  lease.settled = answer.settled != 0;
+  return answer;
+}
+
+ServerSession::Lease ServerSession::report(const TicketReport& report) {
+  Lease lease;
+  if (report.done >= 0) tickets_ -= 1;
+  TicketAnswer answer = ask(report, lease.losses);
+  if (answer.ticket >= 0) {
+    tickets_ += 1;
+    lease.ticket = answer.ticket;
+    return lease;
+  }
+  if (tickets_ > 0) return lease;
+  for (const Layer& layer : layers_) start(layer.slice.begin, {.kind = LayerHeader::Kind::kIdle}, nullptr, nullptr);
+  for (const Layer& layer : layers_) wait(layer.slice.begin);
+  answer = ask({.from = report.from, .until = report.until, .waits = 1}, lease.losses);
+  lease.settled = true;
   lease.until = answer.until;
   lease.stop = answer.stop;
   return lease;

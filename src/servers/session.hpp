@@ -20,6 +20,14 @@ namespace petaflow {
 /// The parameters of each layer, in their order: [begin, end) of a flat array.
 std::vector<Slice> layers_of(const std::vector<Parameter>& parameters);
 
+/// What a layer's server did for all groups.
+struct LayerService {
+  std::string layer;
+  std::vector<std::int64_t> staleness;  // gradients with each, from 0 on
+  /// Gradients, of any layer, that were at the server when one of this layer was applied: the sum, and the most.
+  std::int64_t queue_sum = 0, queue_most = 0;
+};
+
 class ServerSession {
  public:
   /// @param all    workers, then servers
@@ -45,8 +53,10 @@ class ServerSession {
   const LayerHeader& wait(std::int64_t begin, const std::function<void()>& progress = {});
   /// Sends a gradient; wait() gives the weights.
   void push(std::int64_t begin, std::int64_t ticket, float learning_rate, const float* gradient, float* weights);
-  /// Gradients of all groups by their staleness, from 0 on, for each layer; on worker 0.  On all workers.
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> staleness(Communicator& workers) const;
+  /// Seconds in which this worker waited for each server.
+  const std::vector<double>& waited_s() const { return waited_s_; }
+  /// Of each layer, in their order, on worker 0.  On all workers.
+  std::vector<LayerService> service(Communicator& workers) const;
 
   // ---- Tickets: on all members of the group alike ----
 
@@ -57,8 +67,8 @@ class ServerSession {
     int stop = 0;                // StopRequest of any group
     std::vector<double> losses;  // of the next tickets that any group has done, in their order; on worker 0
   };
-  /// Says that a ticket is done (report.done) or asks for the first ones; waits, where no ticket is left, until all
-  /// groups have settled.  Throws the AgreedError of another group that failed.
+  /// Says that a ticket is done (report.done) or asks for the first ones; waits, where the group has none and gets
+  /// none, until all groups have settled.  Throws the AgreedError of another group that failed.
   Lease report(const TicketReport& report);
   /// Tells all groups that this one failed, so that none waits for it any more, and throws the AgreedError that all
   /// throw.
@@ -68,24 +78,28 @@ class ServerSession {
   struct Layer {
     std::size_t number = 0;
     Slice slice;
-    std::vector<std::int64_t> staleness;  // gradients with each, from 0 on
-    std::string calls[2];                 // "push of conv4 to server 2", "asking server 2 for conv4"
+    LayerService service;  // to this group
+    std::string calls[2];  // "push of conv4 to server 2", "asking server 2 for conv4"
     LayerHeader sent, answer;
     float* to = nullptr;
     bool started = false, answered = false;  // answered: its header has come
     Transport::Message out_header = Transport::kNone, out_values = Transport::kNone, in = Transport::kNone;
   };
   Layer& layer_at(std::int64_t begin);
+  TicketAnswer ask(const TicketReport& report, std::vector<double>& losses);
   /// Whether its answer has come.
   bool advance(Layer& layer);
   bool leads() const { return group_.rank() == 0; }
   void send(std::span<const std::byte> bytes, int to, int tag, const char* call);
   void receive(std::span<std::byte> bytes, int from, int tag, const char* call);
+  void wait_for(int server, const std::function<bool()>& over, const char* call);
 
   std::unique_ptr<Transport> all_;
   ServerLayout layout_;
   Communicator& group_;
   bool connected_ = false;
+  std::int64_t tickets_ = 0;  // that the group has
+  std::vector<double> waited_s_;
   std::vector<std::string> names_;  // of all layers: "conv4"
   std::vector<Layer> layers_;       // of this member
 };

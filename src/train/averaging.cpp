@@ -18,7 +18,7 @@ void average(Communicator& comm, float* values, std::int64_t count) {
   const Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged> device(values, static_cast<std::size_t>(count));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
   Transport& transport = comm.transport();
-  Reduction<float> sum(transport, tree_plan(comm.rank(), shards, count), comm.new_tag());
+  Reduction<float> sum(transport, tree_plan(comm.rank(), shards, count), Communicator::kWaitingTag);
   transport.begin_collective();
   sum.start(std::array{host.data()});
   transport.wait([&] { return sum.advance(); }, "averaging");

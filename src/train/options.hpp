@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/reduction.hpp"
-#include "servers/served_layer.hpp"
+#include "servers/protocol.hpp"
 
 namespace petaflow {
 
@@ -59,13 +59,13 @@ struct StopOptions {
 
 /// When gradients change the weights.
 struct UpdateOptions {
-  std::int64_t lag = 0;  // steps between a gradient and its update
-  bool sharded =
-      false;  // each rank updates its own slices of the weights and keeps the optimizer's state of these alone
+  std::int64_t lag = 0;                       // steps between a gradient and its update
+  bool sharded = false;                       // ranks update slices of their own, and keep the state of these alone
   std::int64_t groups = 1;                    // of ranks; each works through steps of its own
   std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
   std::int64_t average_every = 0;             // steps of each group between averages over groups; 0: none
   UpdateOrder order = UpdateOrder::kArrival;  // of the groups' gradients on servers
+  std::int64_t max_staleness = 0;             // of a gradient there, updates; 0: no bound
 };
 
 struct CommOptions {

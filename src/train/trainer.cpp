@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <deque>
+#include <cstring>
 #include <exception>
 #include <iterator>
 #include <utility>
@@ -118,6 +118,7 @@ FitResult Trainer::fit(TrainingListener& listener) {
   options.total = total_steps_;
   options.first = state_.step;
   options.interval = options_.log_interval;
+  comm_.barrier();  // so that times of different ranks count from the same moment
   listener_->begin();
   const auto progress = comm_.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
   try {
@@ -125,6 +126,10 @@ FitResult Trainer::fit(TrainingListener& listener) {
       if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
       if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
     }
+  } catch (const AgreedError&) {  // by all ranks at the same point
+    step_.finish_sums();
+    listener_->end(false);
+    throw;
   } catch (...) {
     listener_->end(false);
     throw;
@@ -142,14 +147,23 @@ FitResult Trainer::fit(TrainingListener& listener) {
     rates.peak_gflops = std::max(rates.peak_gflops, rates.sustained_gflops);
   }
   result_.times = mean_times(comm_, step_.times());
-  if (servers_ != nullptr) result_.staleness = servers_->staleness(comm_);
+  result_.communication = communication_times(comm_, step_, servers_);
+  if (servers_ != nullptr) result_.service = servers_->service(comm_);
+  const auto all_steps = comm_.gather(std::as_bytes(std::span(&rates.own_steps, 1)));
+  for (std::size_t rank = 0; rank < all_steps.size(); rank += static_cast<std::size_t>(step_.group().size())) {
+    std::memcpy(&result_.group_steps.emplace_back(), all_steps[rank].data(), sizeof(std::int64_t));
+  }
   return result_;
 }
 
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
   listener_->begin_epoch(state_.epoch);
-  if (servers_ == nullptr && across_ == nullptr) loader_.start_epoch(state_.epoch, state_.epoch_step);
+  if (across_ != nullptr) {
+    list_own_steps();
+  } else if (servers_ == nullptr) {
+    loader_.start_epoch(state_.epoch, state_.epoch_step);
+  }
   while (!state_.validation_due) {
     if (servers_ != nullptr || across_ != nullptr) {
       const StopRequest stop = servers_ != nullptr ? train_with_servers(progress) : train_between_averages(progress);
@@ -174,114 +188,6 @@ void Trainer::show(Progress* progress) const {
   if (progress == nullptr) return;
   progress->update(state_.step, result_.rates.samples,
                    fmt::format("epoch {} loss {:.4f}", state_.epoch + 1, state_.loss));
-}
-
-// Step at which all ranks have the same weights: the end of the epoch or of the run, before these a checkpoint, or
-// where groups average.
-std::int64_t Trainer::next_settling() const {
-  const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
-  const std::int64_t end = std::min(total_steps_, first_of_epoch + steps_per_epoch());
-  const auto next = [&](std::int64_t from, std::int64_t interval) {
-    return from + ((state_.step - from) / interval + 1) * interval;
-  };
-  if (across_ != nullptr) return std::min(end, next(first_of_epoch, options_.average_every * across_->size()));
-  const std::int64_t interval = options_.checkpoint_interval;
-  return interval > 0 ? std::min(end, next(0, interval)) : end;
-}
-
-// The steps that this group gets of those up to the next settling, when all ranks have the same weights again.
-StopRequest Trainer::train_with_servers(Progress* progress) {
-  const Activity activity("training with servers", state_.step);
-  const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
-  TicketReport report{.from = state_.step, .until = next_settling()};
-  ServerSession::Lease lease;
-  std::deque<std::int64_t> tickets;
-  // No group goes on, and changes weights, before all have those that they settled on.
-  comm_.barrier();
-  Kokkos::Timer since_last;
-  // A step of any group is counted when its loss is known: on rank 0 soon, on the others when all settle.
-  const auto count = [&](std::int64_t steps, const auto& loss_of) {
-    const double seconds = since_last.seconds() / static_cast<double>(std::max<std::int64_t>(steps, 1));
-    for (std::int64_t i = 0; i < steps; ++i) {
-      after_step({loss_of(i), loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
-    }
-    if (steps > 0) since_last.reset();
-  };
-  const auto exchange = [&] {
-    lease = servers_->report(report);
-    if (lease.ticket) {
-      loader_.list(*lease.ticket - first_of_epoch);
-      tickets.push_back(*lease.ticket);
-    }
-    count(std::ssize(lease.losses),
-          [&](std::int64_t i) { return std::optional(lease.losses[static_cast<std::size_t>(i)]); });
-    if (!lease.losses.empty()) show(progress);
-  };
-
-  loader_.start_listed(state_.epoch);
-  exchange();
-  if (lease.ticket) exchange();  // one more, whose samples are read during the first
-  while (!lease.settled) {
-    const std::int64_t ticket = tickets.front();
-    tickets.pop_front();
-    listener_->begin_step(ticket);
-    step_.go_on_at(ticket);
-    StepResult step;
-    std::optional<AgreedError> failed;
-    try {
-      step = step_.run(loader_, schedule_.rate(ticket));
-    } catch (const AgreedError& error) {
-      failed = error;
-    }
-    if (failed) servers_->fail(*failed);
-    listener_->end_step();
-    result_.rates.own_steps += 1;
-    report.done = ticket;
-    report.loss = step.loss.value();
-    report.stop = static_cast<std::int32_t>(step.stop);
-    exchange();
-  }
-  count(lease.until - state_.step, [](std::int64_t) { return std::optional<double>(); });
-  step_.settle();
-  return static_cast<StopRequest>(lease.stop);
-}
-
-// Each group's own steps up to the next average, and that.
-StopRequest Trainer::train_between_averages(Progress* progress) {
-  const Activity activity("training between averages", state_.step);
-  const Kokkos::Timer timer;
-  const std::int64_t first_of_epoch = state_.step - state_.epoch_step, until = next_settling();
-  const std::int64_t groups = across_->size(), group = across_->rank();
-  const std::int64_t first = state_.step + (group - state_.step % groups + groups) % groups;
-  loader_.start_listed(state_.epoch);
-  for (std::int64_t step = first; step < until; step += groups) loader_.list(step - first_of_epoch);
-  const bool leads = comm_.rank() % (comm_.size() / groups) == 0;
-  std::vector<double> losses(static_cast<std::size_t>(until - state_.step));
-  std::array<double, 1> stop{};
-  std::exception_ptr failed;
-  for (std::int64_t step = first; step < until && !failed; step += groups) {
-    listener_->begin_step(step);
-    step_.go_on_at(step);
-    try {
-      const StepResult result = step_.run(loader_, schedule_.rate(step));
-      if (leads) losses[static_cast<std::size_t>(step - state_.step)] = result.loss.value();
-      stop[0] = std::max(stop[0], static_cast<double>(result.stop));
-    } catch (const AgreedError&) {
-      failed = std::current_exception();
-    }
-    listener_->end_step();
-    result_.rates.own_steps += 1;
-  }
-  throw_agreed(comm_, failed);
-  comm_.all_reduce_sum(losses);
-  comm_.all_reduce_max(stop);
-  step_.average_over(*across_);
-  const double seconds = timer.seconds() / static_cast<double>(losses.size());
-  for (const double loss : losses) {
-    after_step({loss, loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
-  }
-  show(progress);
-  return static_cast<StopRequest>(stop[0]);
 }
 
 StopRequest Trainer::end_epoch() {

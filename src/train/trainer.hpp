@@ -13,6 +13,7 @@
 
 #include "io/checkpoint.hpp"
 #include "io/progress.hpp"
+#include "train/communication.hpp"
 #include "train/listener.hpp"
 #include "train/options.hpp"
 #include "train/schedule.hpp"
@@ -43,11 +44,12 @@ struct FitResult {
   std::int64_t steps = 0;  // done in all, those before a resume included
   FitEnd end = FitEnd::kLastStep;
   StopRequest stopped = StopRequest::kNone;
-  std::optional<Evaluation> validation;  // rank 0: the last one, or the best where that is kept
-  Rates rates;                           // of this process
-  StepTimes times;                       // mean over ranks
-  /// With update.servers, on rank 0: gradients of each layer by their staleness, from 0 on.
-  std::vector<std::pair<std::string, std::vector<std::int64_t>>> staleness;
+  std::optional<Evaluation> validation;   // rank 0: the last one, or the best where that is kept
+  Rates rates;                            // of this process
+  StepTimes times;                        // mean over ranks
+  std::vector<LayerService> service;      // with update.servers, on rank 0: of each layer
+  std::vector<std::int64_t> group_steps;  // on rank 0: of each group, in this process
+  CommunicationTimes communication;       // on rank 0
 };
 
 struct TrainerOptions {
@@ -97,6 +99,8 @@ class Trainer {
   StopRequest train_with_servers(Progress* progress);
   StopRequest train_between_averages(Progress* progress);
   std::int64_t next_settling() const;
+  void list_own_steps();
+  std::int64_t next_own_step() const;
   void show(Progress* progress) const;
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);

@@ -104,6 +104,15 @@ void set_from_arrays(const std::vector<Parameter>& parameters, const std::vector
   Kokkos::deep_copy(Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(flat, values.size()), host);
 }
 
+std::size_t take_arrays(const std::vector<Parameter>& parameters, const std::vector<NamedArray>& arrays,
+                        const std::string& prefix, const std::string& path, float* flat) {
+  std::vector<NamedArray> these;
+  std::ranges::copy_if(arrays, std::back_inserter(these),
+                       [&](const NamedArray& array) { return array.name.starts_with(prefix); });
+  if (!these.empty()) set_from_arrays(parameters, these, prefix, path, flat);
+  return these.size();
+}
+
 std::vector<NamedArray> weights_of(const Network& network) {
   return arrays_of(network.parameters(), network.weights());
 }

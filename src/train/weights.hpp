@@ -33,6 +33,10 @@ std::vector<NamedArray> host_arrays_of(const std::vector<Parameter>& parameters,
 void set_from_arrays(const std::vector<Parameter>& parameters, const std::vector<NamedArray>& arrays,
                      const std::string& prefix, const std::string& path, float* flat);
 
+/// The same from among arrays of other names too: how many it took, 0 where no name begins with the prefix.
+std::size_t take_arrays(const std::vector<Parameter>& parameters, const std::vector<NamedArray>& arrays,
+                        const std::string& prefix, const std::string& path, float* flat);
+
 /// The weights in the order of the model.
 std::vector<NamedArray> weights_of(const Network& network);
 

@@ -17,20 +17,6 @@
 
 namespace petaflow {
 
-/// A rank's part of every global batch: slots [begin, end), in `passes` runs of `pass` slots through the network
-/// (the last may have padded slots).
-struct BatchShare {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t pass = 1;  // the same on all ranks
-  std::int64_t passes = 1;
-  /// Losses are summed over ranks in so many parts, this rank's passes in those from first_part on: one for all, or
-  /// where the order of additions counts (deterministic) one for each pass of any rank.
-  std::int64_t first_part = 0, parts = 1;
-};
-
-/// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.
-BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
-
 /// The gradient of one step, on a device and in the host's memory, where it is summed: begin_step(), then per pass the
 /// network overwrites gradient() and end_pass() follows, at last finish().
 class GradientExchange {
@@ -46,6 +32,9 @@ class GradientExchange {
   void ready_from(std::int64_t first);
   void end_pass();
   std::string describe() const { return sum_.describe(); }
+  /// How the sums went: buckets, and for whom this rank waited.
+  const GradientSum& sum() const { return sum_; }
+  void reset_times() { sum_.reset_times(); }
   /// Lets sums that are under way move on.
   void progress() { sum_.advance(); }
   /// Makes gradient() the sum over all passes of all ranks, the same bits on every rank.  summed(begin, end) is called
@@ -60,7 +49,9 @@ class GradientExchange {
   void finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights);
   /// Of this rank; everything without update.sharded and update.servers.
   const std::vector<Slice>& own() const { return sum_.own(); }
-  /// With update.sharded or update.servers: values of own(), flat, in MemorySpace, to all ranks.  Collective.
+  /// Whether sums go to owners: update.sharded or update.servers.
+  bool divides() const { return spreads_; }
+  /// Where it divides: values of own(), flat, in MemorySpace, to all ranks.  Collective.
   void spread(float* values);
 
  private:

@@ -1,4 +1,4 @@
-#include "train/sync.hpp"
+#include "train/gradient_exchange.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -115,25 +115,6 @@ void GradientExchange::spread(float* values) {
     sum_.spread(host_.data());
     copy(host_, device, 0, elements);
   }
-}
-
-BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
-  BatchShare share;
-  if (options.deterministic) {
-    share.pass = options.batch / options.shards;
-    const ShardRange shards = shards_of(rank, ranks, static_cast<int>(options.shards));
-    share.begin = shards.begin * share.pass;
-    share.end = shards.end * share.pass;
-    share.passes = shards.count();
-    share.first_part = shards.begin;
-    share.parts = options.shards;
-  } else {
-    share.pass = (options.batch + ranks - 1) / ranks;
-    const ShardRange slots = shards_of(rank, ranks, static_cast<int>(options.batch));
-    share.begin = slots.begin;
-    share.end = slots.end;
-  }
-  return share;
 }
 
 }  // namespace petaflow

@@ -1,0 +1,26 @@
+#include "train/batch_share.hpp"
+
+#include "comm/reduction_plan.hpp"
+
+namespace petaflow {
+
+BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
+  BatchShare share;
+  if (options.deterministic) {
+    share.pass = options.batch / options.shards;
+    const ShardRange shards = shards_of(rank, ranks, static_cast<int>(options.shards));
+    share.begin = shards.begin * share.pass;
+    share.end = shards.end * share.pass;
+    share.passes = shards.count();
+    share.first_part = shards.begin;
+    share.parts = options.shards;
+  } else {
+    share.pass = (options.batch + ranks - 1) / ranks;
+    const ShardRange slots = shards_of(rank, ranks, static_cast<int>(options.batch));
+    share.begin = slots.begin;
+    share.end = slots.end;
+  }
+  return share;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,107 @@
+#include "train/pass_runner.hpp"
+
+#include "base/activity.hpp"
+#include "base/error.hpp"
+#include "io/progress.hpp"
+
+namespace petaflow {
+
+PassRunner::PassRunner(Communicator& comm, const Context& context, const TrainOptions& train,
+                       const CommOptions& options, NetworkOptions network, const Graph& graph,
+                       const Objective& objective, ConvTuning* tuning)
+    : comm_(comm),
+      context_(context),
+      share_(share_of_batch(train, comm.rank(), comm.size())),
+      // Before anything can fail on one rank alone.
+      norm_group_(comm.size() > 1 && options.norm_ranks > 0
+                      ? comm.split(static_cast<int>(comm.rank() / options.norm_ranks))
+                      : nullptr),
+      losses_(objective, output_shapes(graph, share_.pass)),
+      inputs_(share_.pass, losses_.targets()) {
+  context_.training = true;
+  context_.step = inputs_.state();
+  network.batch = share_.pass;
+  network_ = std::make_unique<Network>(graph, network, context_, tuning);
+  network_->initialise(context_, static_cast<std::uint64_t>(train.seed));
+  rank_sums_ = network_->rank_sums();
+  if (!rank_sums_.empty() && train.deterministic && train.shards > comm.size()) {
+    user_error(
+        "the model has batch norm over ranks, but train.deterministic works through it in {} shards on {} ranks; take "
+        "the statistics over shards, set train.shards to {}, or train.deterministic to false",
+        train.shards, comm.size(), comm.size());
+  }
+  if (comm.size() > 1) {
+    sum_over_ranks_ = [this](std::span<double> values) { sum_over_ranks(values); };
+    context_.sum_over_ranks = &sum_over_ranks_;
+  } else {
+    rank_sums_.clear();  // there is nobody to sum with
+  }
+  for (std::size_t i = 0; i < network_->outputs(); ++i) {
+    outputs_.push_back(network_->output(i));
+    output_gradients_.push_back(network_->output_gradient(i));
+  }
+}
+
+// Sums over ranks for layers, during a pass.
+void PassRunner::sum_over_ranks(std::span<double> values) {
+  const Stopwatch watch("petaflow::communication"_label, context_, times_->communication);
+  const Activity activity("summing statistics of the batch");
+  PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
+                       rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
+                   "sum {} of a pass has {} values", rank_sums_done_, values.size());
+  rank_sums_done_ += 1;
+  (norm_group_ ? *norm_group_ : comm_).all_reduce_sum(values);
+}
+
+void PassRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) {
+  times_ = &times;
+  while (rank_sums_done_ < rank_sums_.size()) {
+    const Network::RankSum& next = rank_sums_[rank_sums_done_];
+    exchange.ready_from(next.final_from);
+    std::vector<double> nothing(static_cast<std::size_t>(next.values), 0.0);
+    sum_over_ranks(nothing);
+  }
+  rank_sums_done_ = 0;
+}
+
+double PassRunner::run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
+                       const std::function<void()>& progress, StepTimes& times) {
+  times_ = &times;
+  {
+    const Stopwatch watch("petaflow::input"_label, context_, times.input);
+    inputs_.load(context_, batch, pass * share_.pass, network_->input(), state);
+  }
+  double loss = 0;
+  double communicated = times.communication;
+  Kokkos::Timer lap;  // since the last piece of computation that the transport was told of
+  const auto tell = [&] { comm_.transport().work(lap.seconds()); };
+  {
+    const Stopwatch watch("petaflow::forward"_label, context_, times.forward);
+    network_->forward(context_, progress);
+    for (const double sample : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_))
+      loss += sample;
+    tell();
+  }
+  times.forward -= times.communication - communicated;
+  communicated = times.communication;
+  {
+    const Stopwatch watch("petaflow::backward"_label, context_, times.backward);
+    lap.reset();
+    const auto ready = [&](std::int64_t begin, std::int64_t) {
+      tell();
+      {
+        const Stopwatch inner("petaflow::communication"_label, context_, times.communication);
+        exchange.ready_from(begin);
+        if (progress) progress();
+      }
+      lap.reset();
+    };
+    // A reference fits into std::function without memory.
+    network_->backward(context_, exchange.gradient(), std::ref(ready));
+    tell();
+  }
+  times.backward -= times.communication - communicated;
+  return loss;
+}
+
+}  // namespace petaflow

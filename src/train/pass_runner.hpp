@@ -1,0 +1,67 @@
+// Forward and backward of the passes of a step, and the sums over ranks that layers ask for in them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/context.hpp"
+#include "comm/communicator.hpp"
+#include "data/loader.hpp"
+#include "nn/network.hpp"
+#include "nn/objective.hpp"
+#include "train/batch_share.hpp"
+#include "train/gradient_exchange.hpp"
+#include "train/pass_inputs.hpp"
+#include "train/step_times.hpp"
+
+namespace petaflow {
+
+class PassRunner {
+ public:
+  /// The weights are drawn from train.seed.  Collective.
+  /// @param comm     the ranks that work through a step together
+  /// @param network  its batch is set here to that of a pass
+  /// @param tuning   as in Network
+  PassRunner(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
+             NetworkOptions network, const Graph& graph, const Objective& objective, ConvTuning* tuning);
+  PassRunner(const PassRunner&) = delete;
+  PassRunner& operator=(const PassRunner&) = delete;
+
+  /// Takes samples through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
+  /// @param pass      of this rank's share of the batch
+  /// @param progress  called between stages, may be empty
+  double run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
+             const std::function<void()>& progress, StepTimes& times);
+  /// Behind each run(), also one that failed: what the others go on to sum, and in between what they find ready to be
+  /// exchanged, all in their order.
+  void finish_rank_sums(GradientExchange& exchange, StepTimes& times);
+
+  Network& network() { return *network_; }
+  const Network& network() const { return *network_; }
+  /// Targets that it reads of a batch.
+  const std::vector<TargetSpec>& targets() const { return losses_.targets(); }
+  const BatchShare& share() const { return share_; }
+  /// Of a training step, with the step state of the running pass.
+  const Context& context() const { return context_; }
+
+ private:
+  void sum_over_ranks(std::span<double> values);
+
+  Communicator& comm_;
+  Context context_;
+  BatchShare share_;
+  std::unique_ptr<Communicator> norm_group_;  // the ranks that layers sum over; null: all
+  ObjectiveRun losses_;
+  PassInputs inputs_;
+  std::unique_ptr<Network> network_;
+  std::function<void(std::span<double>)> sum_over_ranks_;
+  std::vector<Network::RankSum> rank_sums_;  // of a pass
+  std::size_t rank_sums_done_ = 0;
+  StepTimes* times_ = nullptr;  // of the running pass
+  std::vector<Tensor> outputs_, output_gradients_;
+};
+
+}  // namespace petaflow

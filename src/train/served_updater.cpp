@@ -1,0 +1,89 @@
+#include "train/served_updater.hpp"
+
+#include <utility>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/activity.hpp"
+#include "base/error.hpp"
+#include "io/progress.hpp"
+
+namespace petaflow {
+
+ServedUpdater::ServedUpdater(Communicator& comm, const Context& context, Network& network,
+                             const GradientExchange& exchange, const OptimizerOptions& optimizer,
+                             const UpdateOptions& update)
+    : Updater(comm, context, network, exchange, optimizer, update) {
+  const std::vector<Slice> layers = layers_of(network.parameters());
+  if (std::cmp_greater(update.servers, layers.size())) {
+    user_error(
+        "update.servers is {}, but the network has {} with weights, each of which one server keeps; set it to {} or "
+        "less",
+        update.servers, format_count(std::ssize(layers), "layer"), layers.size());
+  }
+  for (const Slice& layer : layers) {
+    if (static_cast<std::size_t>(layer.size()) * sizeof(float) <= kLargestMessage) continue;
+    user_error("a layer has {} weights, more than the {} that one message to its server holds; set update.servers to 0",
+               layer.size(), kLargestMessage / sizeof(float));
+  }
+}
+
+std::string ServedUpdater::describe() const {
+  return "; then they go to servers, which update the weights and send them back";
+}
+
+// A message to the server of each own layer, with values from and to a flat array in MemorySpace: of the whole network,
+// or a state, which holds the own layers one after the other.
+void ServedUpdater::transfer(LayerHeader header, float* values) {
+  const bool is_state = header.kind == LayerHeader::Kind::kState || header.kind == LayerHeader::Kind::kSetState;
+  std::int64_t place = 0;
+  for (const Slice& slice : optimizer_->own()) {
+    const auto size = static_cast<std::size_t>(slice.size());
+    const Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged> device(values + (is_state ? place : slice.begin),
+                                                                            size);
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+    servers_->start(slice.begin, header, host.data(), host.data());
+    servers_->wait(slice.begin);
+    if (takes_values(header.kind)) Kokkos::deep_copy(device, host);
+    place += slice.size();
+  }
+}
+
+void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::int64_t step) {
+  servers_ = &servers;
+  servers.connect(network_.parameters());
+  if (servers.group() == 0) {
+    transfer({.kind = LayerHeader::Kind::kSetWeights, .version = step}, network_.weights());
+    const std::vector<OptimizerState> states = optimizer_->states();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      transfer({.kind = LayerHeader::Kind::kSetState, .state = static_cast<std::int32_t>(i)}, states[i].values);
+    }
+  }
+  workers.barrier();
+}
+
+void ServedUpdater::update(GradientExchange& exchange, bool /*summed*/, std::int64_t step, float learning_rate,
+                           StepTimes& /*times*/) {
+  if (servers_ != nullptr) {
+    exchange.finish(*servers_, step, learning_rate, network_.weights());
+  } else {
+    exchange.finish([](std::int64_t, std::int64_t) {});
+  }
+}
+
+void ServedUpdater::settle(GradientExchange& exchange) {
+  if (servers_ != nullptr) {
+    const Activity fetching("fetching weights from servers");
+    transfer({.kind = LayerHeader::Kind::kWeights}, network_.weights());
+    exchange.spread(network_.weights());
+    network_.refresh(context_);
+    if (servers_->group() != 0) return;
+    const std::vector<OptimizerState> states = optimizer_->states();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      transfer({.kind = LayerHeader::Kind::kState, .state = static_cast<std::int32_t>(i)}, states[i].values);
+    }
+  }
+  gather_states();
+}
+
+}  // namespace petaflow

@@ -1,0 +1,31 @@
+// Updates by parameter servers: gradients go there, weights come back.
+#pragma once
+
+#include "servers/session.hpp"
+#include "train/updater.hpp"
+
+namespace petaflow {
+
+class ServedUpdater final : public Updater {
+ public:
+  /// Throws a user error where there are more servers than layers, or a layer does not fit into a message.
+  ServedUpdater(Communicator& comm, const Context& context, Network& network, const GradientExchange& exchange,
+                const OptimizerOptions& optimizer, const UpdateOptions& update);
+
+  /// Who updates the weights from now on, instead of nobody.  The first group's weights and states, after `step` steps,
+  /// go there.  On all workers.
+  void connect(ServerSession& servers, Communicator& workers, std::int64_t step);
+
+  void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
+              StepTimes& times) override;
+  /// All ranks get the newest weights, too.
+  void settle(GradientExchange& exchange) override;
+  std::string describe() const override;
+
+ private:
+  void transfer(LayerHeader header, float* values);
+
+  ServerSession* servers_ = nullptr;
+};
+
+}  // namespace petaflow

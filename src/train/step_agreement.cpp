@@ -1,0 +1,78 @@
+#include "train/step_agreement.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "comm/agree.hpp"
+
+namespace petaflow {
+namespace {
+
+constexpr std::size_t kCounts = 3;  // behind the losses
+
+}  // namespace
+
+StepAgreement::StepAgreement(Communicator& comm, std::int64_t parts)
+    : comm_(comm), values_(static_cast<std::size_t>(parts) + kCounts), sum_(comm.make_sum(std::ssize(values_))) {}
+
+void StepAgreement::clear() {
+  std::ranges::fill(values_, 0.0);
+  mine_ = 0;
+}
+
+void StepAgreement::add_loss(std::int64_t part, double loss) {
+  values_[static_cast<std::size_t>(part)] = loss;
+  mine_ += loss;
+}
+
+void StepAgreement::start(const std::exception_ptr& error) {
+  const std::span<double, kCounts> counts = std::span(values_).last<kCounts>();
+  const StopRequest request = stop_request();
+  error_ = error;
+  counts[0] = error || !std::isfinite(mine_) ? 1 : 0;
+  counts[1] = request == StopRequest::kSignal ? 1 : 0;
+  counts[2] = request == StopRequest::kWallTime ? 1 : 0;
+  if (comm_.size() > 1) sum_->start(std::array{values_.data()});
+}
+
+bool StepAgreement::wait() {
+  Transport& transport = comm_.transport();
+  transport.begin_collective();
+  transport.wait([this] { return sum_->advance(); }, "all-reduce");
+  return std::span(values_).last<kCounts>()[0] == 0;
+}
+
+void StepAgreement::raise(std::int64_t step, bool name_rank) const {
+  std::exception_ptr error = error_;
+  try {
+    if (!error && !std::isfinite(mine_)) {
+      failure("step {}: the loss is {}{}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help", step,
+              mine_, name_rank ? fmt::format(" on rank {}", comm_.rank()) : "");
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  throw_agreed(comm_, error);
+  failure("step {}: no rank says why it failed", step);
+}
+
+double StepAgreement::loss() const {
+  double sum = 0;
+  for (std::size_t part = 0; part + kCounts < values_.size(); ++part) sum += values_[part];
+  return sum;
+}
+
+StopRequest StepAgreement::stop() const {
+  const std::span<const double, kCounts> counts = std::span(values_).last<kCounts>();
+  if (counts[1] > 0) return StopRequest::kSignal;
+  return counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
+}
+
+void StepAgreement::set_loss(double loss) {
+  clear();
+  values_[0] = loss;
+}
+
+}  // namespace petaflow

@@ -1,0 +1,50 @@
+// What ranks tell each other of a step before its gradient is used: losses, failures and requests to stop, as one small
+// sum that goes on beside those of gradients.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "train/stop_request.hpp"
+
+namespace petaflow {
+
+class StepAgreement {
+ public:
+  /// @param parts  sums of losses that are kept apart (BatchShare::parts)
+  StepAgreement(Communicator& comm, std::int64_t parts);
+
+  /// Begins a step.
+  void clear();
+  void add_loss(std::int64_t part, double loss);
+  /// Tells the others how this rank fared.
+  /// @param error  of this rank, or null; a loss that is not finite is one too
+  void start(const std::exception_ptr& error);
+  /// Waits until all have told; whether all went well.
+  bool wait();
+  /// After wait() where a rank failed: throws the AgreedError of all.
+  /// @param name_rank  a loss that is not finite is said to be of this rank
+  [[noreturn]] void raise(std::int64_t step, bool name_rank) const;
+
+  // ---- After wait() ----
+  /// Of all ranks, added in the order of the parts.
+  double loss() const;
+  /// Of any rank.
+  StopRequest stop() const;
+
+  /// Takes the place of a step whose loss is known.
+  void set_loss(double loss);
+
+ private:
+  Communicator& comm_;
+  // Sums of losses; then the number of failed ranks, of those with a signal, of those whose wall time is up.
+  std::vector<double> values_;
+  std::unique_ptr<Reduction<double>> sum_;
+  double mine_ = 0;           // loss of this rank
+  std::exception_ptr error_;  // of this rank
+};
+
+}  // namespace petaflow
