@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -51,13 +52,13 @@ void Updater::update(GradientExchange& exchange, bool summed, std::int64_t /*ste
   // Bucket by bucket, while others are still being summed, where the optimizer needs to know no more.
   const bool by_bucket = !summed && !optimizer_->needs_whole_gradient();
   if (!summed) {
-    exchange.finish(
-        [&](std::int64_t begin, std::int64_t end) {
-          if (!by_bucket) return;
-          const Stopwatch watch("petaflow::optimizer"_label, context_, times.optimizer);
-          optimizer_->step(context_, begin, end, exchange.gradient(), network_.weights());
-        },
-        by_bucket ? network_.weights() : nullptr);
+    const auto step_of_bucket = [&](std::int64_t begin, std::int64_t end) {
+      if (!by_bucket) return;
+      const Stopwatch watch("petaflow::optimizer"_label, context_, times.optimizer);
+      optimizer_->step(context_, begin, end, exchange.gradient(), network_.weights());
+    };
+    // A reference fits into std::function without memory.
+    exchange.finish(std::ref(step_of_bucket), by_bucket ? network_.weights() : nullptr);
   }
   if (!by_bucket) update_at_once(exchange, times);
 }
