@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -26,7 +27,8 @@ struct Link {
   DelayOptions options;
   int rank;
   RandomSequence random;
-  double free_s = 0;  // the last message has left then
+  double free_s = 0;   // the last message has left then
+  double start_s = 0;  // of the run
 };
 
 class DelayedTransport final : public Transport {
@@ -45,6 +47,7 @@ class DelayedTransport final : public Transport {
         options.bandwidth_mb_s > 0 ? static_cast<double>(bytes.size()) / (1e6 * options.bandwidth_mb_s) : 0;
     link_->free_s = std::max(link_->free_s, now_s()) + transfer_s;
     const auto [number, pending] = add();
+    if (options.drop > 0 && link_->random.uniform() < options.drop) return number;
     pending->arrival_s = link_->free_s + 1e-3 * options.latency_ms * link_->factor(options.jitter, false);
     pending->arrival = inner_->send(bytes_of(pending->arrival_s), to, tag);
     pending->content = inner_->send(bytes, to, tag);
@@ -76,6 +79,7 @@ class DelayedTransport final : public Transport {
 
   void work(double seconds) override {
     const DelayOptions& options = link_->options;
+    if (link_->rank == options.kill_rank && now_s() - link_->start_s >= options.kill_s) std::raise(SIGKILL);
     double factor = link_->factor(options.straggle, true);
     if (link_->rank == options.slow_rank) factor *= options.slow_factor;
     if (factor > 1) wait([] { return false; }, "being slow", now_s() + (factor - 1) * seconds);
@@ -125,8 +129,9 @@ std::unique_ptr<Transport> make_delayed_transport(std::unique_ptr<Transport> inn
   if (std::ranges::any_of(nodes, [&](int node) { return node != nodes[0]; })) {
     user_error("[inject] delays messages by the clock of one machine; run on one, or set all of [inject] to 0");
   }
-  const int rank = inner->rank();
-  return std::make_unique<DelayedTransport>(std::move(inner), std::make_shared<Link>(options, rank));
+  const auto link = std::make_shared<Link>(options, inner->rank());
+  link->start_s = inner->now_s();
+  return std::make_unique<DelayedTransport>(std::move(inner), link);
 }
 
 }  // namespace petaflow

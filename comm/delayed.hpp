@@ -1,4 +1,4 @@
-// A slower network and slower ranks than there are: tries schemes of training on one machine.
+// A slower network and slower ranks than there are, or broken ones: tries schemes of training on one machine.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,14 @@ struct DelayOptions {
   double slow_factor = 1;
   double straggle =
       0;  // sigma of a log-normal factor of mean 1 of the time of every piece of computation; one below 1 does nothing
+  double drop = 0;              // probability that a message never arrives
+  std::int64_t kill_rank = -1;  // dies where it computes first after kill_s; -1: none
+  double kill_s = 0;
   std::int64_t seed = 1;
 
   bool any() const {
-    return latency_ms > 0 || bandwidth_mb_s > 0 || straggle > 0 || (slow_rank >= 0 && slow_factor > 1);
+    return latency_ms > 0 || bandwidth_mb_s > 0 || straggle > 0 || (slow_rank >= 0 && slow_factor > 1) || drop > 0 ||
+           kill_rank >= 0;
   }
 };
 

@@ -9,8 +9,12 @@
 
 namespace petaflow {
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
-    : comm_(comm), overlap_(options.overlap), passes_{Pass{}} {
+    : comm_(comm), overlap_(options.overlap), passes_(static_cast<std::size_t>(options.passes)) {
   cut(ends, options.bucket);
+  for (std::size_t pass = 1; pass < passes_.size(); ++pass) passes_[pass].adds = true;
+  if (passes_.size() > 1) {
+    memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(ends.back())));
+  }
   PETAFLOW_REQUIRE(!options.owners, "owners without shards");
   own_ = buckets_;
   for (const Slice& bucket : buckets_) {

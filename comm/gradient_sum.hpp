@@ -21,8 +21,9 @@ struct GradientSumOptions {
   std::int64_t bucket = 1 << 18;   // smallest size of a bucket but the last, elements
   std::string reduction = "auto";  // as in choose_reduction(); in a fixed order "auto" or "tree"
   Wire wire = Wire::kF32;
-  bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the last pass
-  bool owners = false;  // the sum of a slice goes to its owner alone; the order is that of a tree
+  std::int64_t passes = 1;  // of each rank in a step; in a fixed order its shards
+  bool overlap = true;      // buckets are sent as soon as they are final, otherwise at the end of the last pass
+  bool owners = false;      // the sum of a slice goes to its owner alone; the order is that of a tree
   std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
   std::vector<int> owner_of = {};       // owners: of each array, which is a bucket then; empty: slices of every bucket
 };
@@ -40,7 +41,7 @@ struct BucketTimes {
 /// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
 class GradientSum {
  public:
-  /// In any order: each rank has one pass.
+  /// In any order.
   /// @param ends  where arrays end in the flat buffer, rising; a bucket ends at one of them
   GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options);
   /// In a fixed order, that of tree_plan(): every pass is a shard.  The only one for owners.

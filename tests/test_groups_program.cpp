@@ -108,6 +108,21 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
                  "set it to 2 or more", {4});
 }
 
+TEST_F(Groups, EndWhereMessagesAreLost) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string train =
+      "train small.toml run.name=lost train.steps=100000000 run.hang_timeout=2 inject.drop=0.001 ";
+  const std::vector<std::pair<std::string, int>> schemes = {
+      {"comm.overlap=false", 2}, {"update.sharded=true", 2}, {"update.groups=2 update.servers=1", 3}};
+  for (const auto& [options, ranks] : schemes) {
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run(train + options + " --overwrite", ranks, "timeout -s KILL 60");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40)) << options;
+    EXPECT_EQ(outcome.code, 2) << options << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find("wait"), std::string::npos) << options << ": " << outcome.err;
+  }
+}
+
 TEST_F(Groups, NameAStoppedServer) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const auto start = std::chrono::steady_clock::now();

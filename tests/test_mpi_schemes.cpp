@@ -37,7 +37,7 @@ struct Scheme {
 std::vector<Scheme> schemes(int ranks) {
   CommonOptions plain;
   plain.train.batch = 16;
-  plain.train.shards = 8;
+  plain.train.shards = 16;
   plain.train.seed = 5;
   plain.train.steps = 20;
   plain.optimizer.lr = 0.01;

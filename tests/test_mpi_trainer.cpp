@@ -163,6 +163,27 @@ TEST_P(TrainerInPrecision, PlainTrainingAgreesInGradientsAndLosses) {
   }
 }
 
+TEST(Trainer, AccumulatedPassesAreTheStepOfTheWholeBatch) {
+  const auto all = make_mpi_communicator();
+  CommonOptions once = options();
+  once.train.batch = 32;
+  once.comm.bucket_mb = 1e-4;
+  for (const bool sharded : {false, true}) {
+    for (const bool fixed : {false, true}) {
+      once.update.sharded = sharded;
+      once.comm.fixed_order = fixed;
+      CommonOptions parts = once;
+      parts.train.accumulate = 32 / all->size() / 2;  // passes of two samples
+      tiny::Training whole(*all, once, 91, 0.5F, true), accumulated(*all, parts, 91, 0.5F, true);
+      EXPECT_EQ(accumulated.step.share().pass, 2);
+      const std::vector<double> expected = whole.run(6), found = accumulated.run(6);
+      for (std::size_t step = 0; step < expected.size(); ++step) EXPECT_NEAR(found[step], expected[step], 1e-5);
+      const std::vector<float> a = accumulated.weights(), b = whole.weights();
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-4) << "weight " << i;
+    }
+  }
+}
+
 TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
   const auto all = make_mpi_communicator();
   CommonOptions plain = options();

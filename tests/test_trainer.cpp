@@ -16,8 +16,8 @@
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
 #include "tiny_training.hpp"
-#include "train/schedule.hpp"
 #include "train/batch_share.hpp"
+#include "train/schedule.hpp"
 #include "train/trainer.hpp"
 #include "train/weights.hpp"
 
@@ -104,6 +104,13 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.shards = 4;
   EXPECT_EQ(message(options, 4), "");
   EXPECT_NE(message(options, 5).find("train.shards is 4, but 5 ranks run"), std::string::npos);
+  options.train.accumulate = 2;
+  EXPECT_NE(message(options, 1).find("instead of train.accumulate"), std::string::npos);
+  options.train.deterministic = false;
+  EXPECT_EQ(message(options, 3), "");
+  EXPECT_NE(message(options, 4).find("set it to a multiple of 8"), std::string::npos);
+  options.train.deterministic = true;
+  options.train.accumulate = 1;
   options.train.batch = 10;
   EXPECT_NE(message(options, 1).find("a batch of 10 and 4 shards"), std::string::npos);
   options = {};

@@ -34,12 +34,14 @@ std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& op
   if (!options.any()) return nullptr;
   std::unique_ptr<Transport> transport = comm.transport().split(0);
   agree(comm, [&] {
-    if (options.slow_rank >= comm.size()) {
-      user_error("inject.slow_rank is {}, but the ranks are 0 to {}", options.slow_rank, comm.size() - 1);
+    if (std::max(options.slow_rank, options.kill_rank) >= comm.size()) {
+      user_error("inject.{} is {}, but the ranks are 0 to {}",
+                 options.slow_rank >= comm.size() ? "slow_rank" : "kill_rank",
+                 std::max(options.slow_rank, options.kill_rank), comm.size() - 1);
     }
     transport = make_delayed_transport(std::move(transport), options);
   });
-  log_warning("[inject] makes messages and ranks slower than they are");
+  log_warning("[inject] makes messages and ranks slower than they are, or breaks them");
   return std::make_unique<Communicator>(std::move(transport));
 }
 

@@ -44,6 +44,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.seed", train.seed, at_least(0));
   schema.add("train.init", train.init);
   schema.add("train.deterministic", train.deterministic);
+  schema.add("train.accumulate", train.accumulate, in_range(1, 1e6));
   schema.add("train.shards", train.shards, in_range(1, 1e7));
   schema.add("train.recompute", train.recompute, at_least(1));
   schema.add("train.validate_epochs", train.validate_epochs, in_range(0, 1e9));
@@ -113,6 +114,9 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("inject.slow_rank", options.inject.slow_rank, at_least(-1));
   schema.add("inject.slow_factor", options.inject.slow_factor, in_range(1, 1e6));
   schema.add("inject.straggle", options.inject.straggle, in_range(0, 10));
+  schema.add("inject.drop", options.inject.drop, in_range(0, 1));
+  schema.add("inject.kill_rank", options.inject.kill_rank, at_least(-1));
+  schema.add("inject.kill_s", options.inject.kill_s, at_least(0));
   schema.add("inject.seed", options.inject.seed, at_least(0));
 
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
@@ -270,6 +274,12 @@ void check_ranks(const CommonOptions& options, int ranks) {
     user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
                ranks);
   }
+  if (train.accumulate > 1 && train.batch % (ranks * train.accumulate) != 0) {
+    const std::int64_t passes = ranks * train.accumulate;
+    user_error(
+        "train.batch is {}, which {} times train.accumulate = {} passes do not divide; set it to a multiple of {}",
+        train.batch, format_count(ranks, "rank"), train.accumulate, passes);
+  }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
     user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",
                group, ranks);
@@ -285,6 +295,13 @@ void check(const CommonOptions& options) {
           "train.deterministic promises the same bits on any number of ranks and threads, but kernels.conv = \"tune\" "
           "takes what was the fastest with the threads at hand; set kernels.conv to \"auto\" or train.deterministic "
           "to false");
+    }
+    if (train.accumulate > 1) {
+      user_error(
+          "train.deterministic works through a batch in train.shards, whose gradients it adds: set train.shards, here "
+          "{}, "
+          "instead of train.accumulate",
+          train.shards);
     }
     if (train.batch % train.shards != 0) {
       user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",

@@ -15,7 +15,8 @@ BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
     share.first_part = shards.begin;
     share.parts = options.shards;
   } else {
-    share.pass = (options.batch + ranks - 1) / ranks;
+    share.pass = (options.batch + ranks - 1) / ranks / options.accumulate;
+    share.passes = options.accumulate;
     const ShardRange slots = shards_of(rank, ranks, static_cast<int>(options.batch));
     share.begin = slots.begin;
     share.end = slots.end;

@@ -16,6 +16,7 @@ struct BatchShare {
   /// Losses are summed over ranks in so many parts, this rank's passes in those from first_part on: one for all, or
   /// where the order of additions counts (deterministic) one for each pass of any rank.
   std::int64_t first_part = 0, parts = 1;
+  std::int64_t part_of(std::int64_t pass_number) const { return parts == 1 ? 0 : first_part + pass_number; }
 };
 
 /// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.

@@ -25,10 +25,11 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   sum.overlap = options.overlap;
   sum.owners = update.sharded || update.servers > 0;
   sum.cuts = std::move(cuts);
+  sum.passes = train.accumulate;
   if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !sum.owners) {
     return {comm, ends_of(parameters), sum};
   }
-  const int count = train.deterministic ? static_cast<int>(train.shards) : comm.size();
+  const int count = static_cast<int>(train.deterministic ? train.shards : comm.size() * train.accumulate);
   std::vector<ShardRange> shards;
   for (int rank = 0; rank < comm.size(); ++rank) shards.push_back(shards_of(rank, comm.size(), count));
   if (update.servers == 0) return {comm, ends_of(parameters), sum, shards};
@@ -57,7 +58,7 @@ GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train
     : gradient_("petaflow::gradient", static_cast<std::size_t>(elements_of(parameters))),
       host_(Kokkos::create_mirror_view(gradient_)),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
-      leaves_the_device_(comm.size() > 1 || train.deterministic || update.servers > 0),
+      leaves_the_device_(comm.size() > 1 || train.deterministic || train.accumulate > 1 || update.servers > 0),
       spreads_(update.sharded || update.servers > 0) {}
 
 void GradientExchange::begin_step() {

@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string init;                  // checkpoint or run folder to take the weights from; empty: draw them
   bool deterministic = false;        // the same bits on any number of ranks
   std::int64_t recompute = 1;        // segments of the network whose values are made again for backward; 1: kept
+  std::int64_t accumulate = 1;       // passes of a step, whose gradients are added before the update
   std::int64_t shards = 4;           // deterministic: parts of the batch whose gradients are summed in a fixed tree
   std::int64_t validate_epochs = 1;  // epochs between validations; 0: only at the end
 };

@@ -23,7 +23,7 @@ void StepAgreement::clear() {
 }
 
 void StepAgreement::add_loss(std::int64_t part, double loss) {
-  values_[static_cast<std::size_t>(part)] = loss;
+  values_[static_cast<std::size_t>(part)] += loss;
   mine_ += loss;
 }
 

@@ -139,7 +139,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   for (std::int64_t pass = 0; pass < share().passes; ++pass) {
     attempt([&] {
       const double loss = runner_.run(*batch, pass, state, *flight.exchange, progress_, times_);
-      flight.agreement->add_loss(share().first_part + pass, loss);
+      flight.agreement->add_loss(share().part_of(pass), loss);
     });
     runner_.finish_rank_sums(*flight.exchange, times_);
     const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
