@@ -166,8 +166,8 @@ void HangWatch::wait(const std::function<bool()>& over, const char* call, double
       late = waited_s >= limit_s;
       if ((!late && !interrupted) || spoken) continue;
       spoken = true;
-      options_.say(fmt::format("rank {} ({}) has waited {:.1f} s, {}", rank_, hosts_[static_cast<std::size_t>(rank_)],
-                               waited_s, where));
+      options_.say(fmt::format("rank {} ({}) has waited {:.1f} s for an answer, {}", rank_,
+                               hosts_[static_cast<std::size_t>(rank_)], waited_s, where));
       if (late) MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
       continue;
     }

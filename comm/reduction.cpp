@@ -114,15 +114,18 @@ ReductionPlan two_level(const Transport& t, std::int64_t elements) {
 
 const ReductionImpl kMpi = {"mpi",
                             [](const Transport& transport, Wire wire) -> std::string {
-                              if (!transport.has_all_reduce()) return "there is no MPI";
-                              return wire == Wire::kF32 ? "" : "MPI knows no such numbers";
+                              if (!transport.has_all_reduce()) {
+                                return fmt::format("{} has no sums of its own", transport.name());
+                              }
+                              return wire == Wire::kF32 ? "" : "MPI sums no numbers as narrow as comm.wire";
                             },
                             nullptr};
-const ReductionImpl kRing = {"ring",
-                             [](const Transport&, Wire wire) -> std::string {
-                               return wire == Wire::kF32 ? "" : "it would round every sum once for each rank";
-                             },
-                             ring};
+const ReductionImpl kRing = {
+    "ring",
+    [](const Transport&, Wire wire) -> std::string {
+      return wire == Wire::kF32 ? "" : "with narrow numbers (comm.wire) it would round every sum once for each rank";
+    },
+    ring};
 const ReductionImpl kDoubling = {"doubling", always, doubling};
 const ReductionImpl kHalving = {"halving", always, halving};
 const ReductionImpl kTwoLevel = {"two_level",

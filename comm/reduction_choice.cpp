@@ -31,7 +31,7 @@ const ReductionImpl& choose_reduction(const std::string& name, Communicator& com
     const ReductionImpl* impl = find_reduction(name);
     PETAFLOW_REQUIRE(impl != nullptr, "no reduction is called {}", name);
     if (const std::string reason = impl->why_not(comm.transport(), wire); !reason.empty()) {
-      user_error("comm.reduction = \"{}\" cannot be used here: {}", name, reason);
+      user_error("comm.reduction = \"{}\" cannot be used here: {}; set it to \"auto\"", name, reason);
     }
     return *impl;
   }

@@ -29,6 +29,7 @@ TEST_F(Groups, WithServersTrainAndGoOn) {
   EXPECT_EQ(other.code, 1);
   EXPECT_NE(other.err.find("with update.groups its part for a group"), std::string::npos) << other.err;
   EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
+  EXPECT_EQ(run("train small.toml --check --overwrite" + groups, 1).code, 0);
   const Outcome checked = run("train small.toml --check --overwrite" + groups, 3);
   EXPECT_EQ(checked.code, 0) << checked.err;
   EXPECT_NE(checked.out.find("2 at a time"), std::string::npos) << checked.out;

@@ -171,7 +171,8 @@ TEST(VirtualRanks, AReductionThatCannotBeUsedIsRefused) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUser);
     EXPECT_STREQ(error.what(),
-                 "comm.reduction = \"ring\" cannot be used here: it would round every sum once for each rank");
+                 "comm.reduction = \"ring\" cannot be used here: with narrow numbers (comm.wire) it would round every "
+                 "sum once for each rank; set it to \"auto\"");
   }
 }
 

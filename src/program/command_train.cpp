@@ -1,5 +1,6 @@
 // train INPUT: everything is validated, then the run folder is made, then the network learns.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -42,7 +43,13 @@ void load_initial_weights(const std::string& from, Network& network, Communicato
   if (from.empty()) return;
   const std::string path = checkpoint_path(from);
   const Checkpoint checkpoint = load_checkpoint_everywhere(comm, path);
-  agree(comm, [&] { set_weights(network, context, checkpoint.weights, path); });
+  agree(comm, [&] {
+    for (const NamedArray& array : checkpoint.weights) {
+      if (std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) continue;
+      user_error("train.init: {} has numbers in {} that are not finite", path, array.name);
+    }
+    set_weights(network, context, checkpoint.weights, path);
+  });
   log_info("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
 }
 
@@ -418,6 +425,10 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   Communicator& comm = slower ? *slower : world;
   const UpdateOptions& update = options.update;
   if (update.servers == 0 && update.average_every == 0) return train_on(line, config, task, reporter, comm, {comm});
+  if (checks_alone(line, comm)) {
+    log_info("one rank checks what one of the groups would do alone");
+    return train_on(line, config, task, reporter, comm, {comm});
+  }
 
   const ServerLayout layout = server_layout(options, comm.size());
   if (update.servers == 0) {

@@ -41,7 +41,7 @@ std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& op
     }
     transport = make_delayed_transport(std::move(transport), options);
   });
-  log_warning("[inject] makes messages and ranks slower than they are, or breaks them");
+  if (comm.rank() == 0) log_warning("[inject] makes messages and ranks slower than they are, or breaks them");
   return std::make_unique<Communicator>(std::move(transport));
 }
 

@@ -28,6 +28,8 @@ HangOptions Configuration::hang_options() const {
   return hangs;
 }
 
+bool checks_alone(const CommandLine& line, const Communicator& comm) { return line.check && comm.size() == 1; }
+
 void Configuration::load_input(Communicator& comm, const CommandLine& line) {
   agree(comm, [&] {
     schema.load(line.input, line.overrides);
@@ -38,7 +40,9 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
     }
     if (name.size() > 200) user_error("run.name must have at most 200 characters, found {}", name.size());
     check(options);
-    if (line.command == "train") check_ranks(options, server_layout(options, comm.size()).members());
+    if (line.command == "train" && !checks_alone(line, comm)) {
+      check_ranks(options, server_layout(options, comm.size()).members());
+    }
     if (line.command == "bench") check_ranks(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
     comm.watch_hangs(hang_options());

@@ -34,4 +34,7 @@ struct Configuration {
   std::string program_;
 };
 
+/// train --check on one rank: it checks what a rank of one group would do, whatever the job's ranks are.
+bool checks_alone(const CommandLine& line, const Communicator& comm);
+
 }  // namespace petaflow

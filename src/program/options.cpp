@@ -1,6 +1,9 @@
 #include "program/options.hpp"
 
+#include <algorithm>
 #include <cmath>
+
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 #include "comm/reduction.hpp"
@@ -337,6 +340,9 @@ void check(const CommonOptions& options) {
     user_error(
         "train.epochs is 0: the network would learn nothing; set it to 1 or more (0 makes a run of the weights that "
         "train.init names)");
+  }
+  if (!std::ranges::is_sorted(options.schedule.step_epochs)) {
+    user_error("schedule.step_epochs must rise, found [{}]", fmt::join(options.schedule.step_epochs, ", "));
   }
   if (options.schedule.name == "step" && options.schedule.step_epochs.empty()) {
     user_error(
