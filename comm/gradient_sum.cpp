@@ -73,7 +73,7 @@ void GradientSum::reset_times() {
   for (std::size_t i = 0; i < times_.size(); ++i) {
     times_[i] = {times_[i].reduction, buckets_[i].size(), sums_[i]->sent_bytes()};
   }
-  waited_s_.assign(static_cast<std::size_t>(comm_.size()) + 1, 0.0);
+  std::ranges::fill(waited_s_, 0.0);
   start_s_.assign(times_.size(), -1.0);
 }
 
@@ -124,6 +124,7 @@ std::string GradientSum::describe() const {
 
 void GradientSum::begin(float* buffer) {
   buffer_ = buffer;
+  if (buffer_ != nullptr) waited_s_.resize(static_cast<std::size_t>(comm_.size()) + 1);
   pass_ = taken_ = started_ = over_ = spread_ = 0;
 }
 
@@ -156,7 +157,7 @@ void GradientSum::ready_from(std::int64_t first) {
       const std::int64_t begin = buckets_[started_].begin;
       pieces_.clear();
       for (const auto& piece : memory_) pieces_.push_back(piece.get() + begin);
-      if (memory_.empty()) pieces_.push_back(buffer_ + begin);
+      if (memory_.empty()) pieces_.push_back(buffer_ == nullptr ? nullptr : buffer_ + begin);
       start_s_[started_] = comm_.transport().now_s();
       sums_[started_]->start(pieces_);
     }
@@ -202,7 +203,8 @@ void GradientSum::wait(std::span<const std::unique_ptr<Reduction<float>>> reduct
     for (std::size_t i = 0; peer < 0 && i < reductions.size(); ++i) peer = reductions[i]->waits_for();
     const bool is_over = over();
     const double now_s = transport.now_s();
-    waited_s_[peer < 0 ? waited_s_.size() - 1 : static_cast<std::size_t>(peer)] += now_s - last_s;
+    if (!waited_s_.empty())
+      waited_s_[peer < 0 ? waited_s_.size() - 1 : static_cast<std::size_t>(peer)] += now_s - last_s;
     exposed_s += now_s - last_s;
     last_s = now_s;
     return is_over;
@@ -211,7 +213,7 @@ void GradientSum::wait(std::span<const std::unique_ptr<Reduction<float>>> reduct
 }
 
 void GradientSum::start_spread(std::size_t bucket, float* values) {
-  spreads_[bucket]->start(std::array{values + buckets_[bucket].begin});
+  spreads_[bucket]->start(std::array{values == nullptr ? nullptr : values + buckets_[bucket].begin});
   spread_ = bucket + 1;
 }
 
@@ -235,7 +237,7 @@ void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& 
                          const std::function<void(std::int64_t, std::int64_t)>& updated) {
   if (passes_.empty()) ready_from(0);  // this rank has no shard
   comm_.transport().begin_collective();
-  const bool spreads = values != nullptr && !spreads_.empty();
+  const bool spreads = (values != nullptr || buffer_ == nullptr) && !spreads_.empty();
   for (; over_ < buckets_.size(); ++over_) {
     wait(std::span(sums_).subspan(over_, 1), [this] { return advance(); }, "all-reduce", times_[over_].exposed_s);
     for (const Slice& slice : own_of(over_)) {

@@ -50,6 +50,7 @@ class GradientSum {
               std::span<const ShardRange> shards);
 
   /// Begins a step.
+  /// @param buffer  null: messages have sizes alone, and every rank has one pass
   void begin(float* buffer);
   /// In the running pass the elements from `first` to the end of the buffer are final: adds them to those of earlier
   /// passes; in the last one starts the sums of the buckets that lie there, and lets those under way move on.
@@ -62,7 +63,7 @@ class GradientSum {
   /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.  With owners
   /// [begin, end) are the slices of own(), after which the bucket of `values` begins to go from owners to all, and all
   /// of it is there at the end.
-  /// @param values   as long as the buffer; null: nothing goes to all
+  /// @param values   as long as the buffer; null: nothing goes to all, unless the buffer is null too
   /// @param updated  waits until values[begin, end) are what is to go to all; empty: they are when summed() returns
   void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values = nullptr,
               const std::function<void(std::int64_t, std::int64_t)>& updated = {});
@@ -77,7 +78,7 @@ class GradientSum {
   /// Since reset_times(), in the order of buckets().
   const std::vector<BucketTimes>& times() const { return times_; }
   /// Likewise, seconds in which this rank waited for messages of each rank; behind them those where the medium does not
-  /// say for whom.
+  /// say for whom; none before there was a buffer.
   const std::vector<double>& waited_s() const { return waited_s_; }
   void reset_times();
   /// "7 buckets of 0.1 to 4.0 MiB by mpi": for the log.

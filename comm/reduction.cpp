@@ -173,7 +173,7 @@ Reduction<T>::Reduction(Transport& transport, const ReductionPlan& plan, int tag
     most = std::max(most, bytes);
     begin = end;
   }
-  staging_.resize(most);
+  staging_bytes_ = most;
   pending_.reserve(messages);
 }
 
@@ -189,7 +189,14 @@ std::size_t Reduction<T>::wire_bytes(const Step& step) const {
 }
 
 template <class T>
+T* Reduction<T>::at(int piece, const Step& step) const {
+  T* const values = pieces_[static_cast<std::size_t>(piece)];
+  return values == nullptr ? nullptr : values + step.slice.begin;
+}
+
+template <class T>
 std::byte* Reduction<T>::stage(std::size_t bytes) {
+  if (pieces_[0] == nullptr) return nullptr;
   std::byte* const at = staging_.data() + staged_;
   staged_ += padded(bytes);
   return at;
@@ -199,6 +206,7 @@ template <class T>
 void Reduction<T>::start(std::span<T* const> pieces) {
   PETAFLOW_REQUIRE(!running_, "a reduction is started while it goes on");
   pieces_.assign(pieces.begin(), pieces.end());
+  if (pieces_[0] != nullptr) staging_.resize(staging_bytes_);
   begin_ = end_ = 0;
   posted_ = false;
   running_ = true;
@@ -226,21 +234,20 @@ void Reduction<T>::post_round() {
     const bool combines = step.kind == Step::Kind::kCombine;
     if (!combines && step.kind != Step::Kind::kReceive) continue;
     std::byte* const to =
-        combines || narrows
-            ? stage(wire_bytes(step))
-            : reinterpret_cast<std::byte*>(pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin);
-    const auto offset = static_cast<std::size_t>(combines || narrows ? to - staging_.data() : 0);
+        combines || narrows ? stage(wire_bytes(step)) : reinterpret_cast<std::byte*>(at(step.piece, step));
+    const bool staged = to != nullptr && (combines || narrows);
+    const auto offset = static_cast<std::size_t>(staged ? to - staging_.data() : 0);
     pending_.push_back({transport_.receive({to, wire_bytes(step)}, step.peer, tag_), i, offset});
   }
   for (std::size_t i = begin_; i < end_; ++i) {
     const Step& step = plan_[i];
     const bool sends = step.kind == Step::Kind::kSend;
     if (!sends && step.kind != Step::Kind::kRound) continue;
-    T* const values = pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin;
+    T* const values = at(step.piece, step);
     auto* bytes = reinterpret_cast<std::byte*>(values);
     if constexpr (std::is_same_v<T, float>) {
       // The sender's own numbers become those that it sends: all ranks are to have the same.
-      const auto count = static_cast<std::size_t>(step.slice.size());
+      const auto count = values == nullptr ? 0 : static_cast<std::size_t>(step.slice.size());
       if (narrows) bytes = stage(wire_bytes(step));
       if (wire_ == Wire::kBf16) narrow<Bf16>(values, count, bytes);
       if (wire_ == Wire::kFp16) narrow<Fp16>(values, count, bytes);
@@ -249,13 +256,30 @@ void Reduction<T>::post_round() {
   }
 }
 
+// The additions and copies of a round without content.
+template <class T>
+void Reduction<T>::pass_time() {
+  std::size_t bytes = 0;
+  for (std::size_t i = begin_; i < end_; ++i) {
+    const Step::Kind kind = plan_[i].kind;
+    const bool works = kind == Step::Kind::kAdd || kind == Step::Kind::kCopy || kind == Step::Kind::kCombine;
+    if (works) bytes += static_cast<std::size_t>(plan_[i].slice.size()) * sizeof(T);
+  }
+  pending_.clear();
+  if (bytes > 0) transport_.work_on(bytes);
+}
+
 template <class T>
 void Reduction<T>::finish_round() {
+  if (pieces_[0] == nullptr) {
+    pass_time();
+    return;
+  }
   std::size_t received = 0;  // receives were posted in the order of their steps
   for (std::size_t i = begin_; i < end_; ++i) {
     const Step& step = plan_[i];
-    T* const values = pieces_[static_cast<std::size_t>(step.piece)] + step.slice.begin;
-    const T* const other = pieces_[static_cast<std::size_t>(step.other)] + step.slice.begin;
+    T* const values = at(step.piece, step);
+    const T* const other = at(step.other, step);
     const auto count = static_cast<std::size_t>(step.slice.size());
     switch (step.kind) {
       case Step::Kind::kSend:

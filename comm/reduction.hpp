@@ -43,7 +43,8 @@ class Reduction {
   Reduction(Transport& transport, std::int64_t elements, ReduceOp operation = ReduceOp::kSum);
 
   /// Begins; the pieces, whole vectors, are not touched until advance() says that it is over: then piece 0 is the
-  /// result and the others hold anything.
+  /// result and the others hold anything.  Null pieces have sizes alone: messages are without content, and for
+  /// additions time passes (Transport::work_on()).
   void start(std::span<T* const> pieces);
   /// Goes on as far as messages allow without waiting; whether it is over.
   bool advance();
@@ -60,6 +61,8 @@ class Reduction {
   };
   void post_round();
   void finish_round();
+  void pass_time();
+  T* at(int piece, const Step& step) const;
   std::byte* stage(std::size_t bytes);
   std::size_t wire_bytes(const Step& step) const;
 
@@ -74,8 +77,8 @@ class Reduction {
   std::size_t begin_ = 0, end_ = 0;  // steps of the running round
   bool posted_ = false, running_ = false;
   std::vector<Pending> pending_;
-  std::vector<std::byte> staging_;
-  std::size_t staged_ = 0;
+  std::vector<std::byte> staging_;  // from the first pieces that have content on
+  std::size_t staging_bytes_ = 0, staged_ = 0;
 };
 
 }  // namespace petaflow

@@ -39,7 +39,7 @@ struct Merge {
   Slice slice;
 };
 
-/// All messages and additions of the tree, on all ranks, level by level.
+/// Messages and additions of the tree, level by level.
 struct TreeSteps {
   struct Addition {
     int rank = 0, piece = 0, other = 0;
@@ -65,71 +65,137 @@ void add_merge(std::vector<Merge>& merges, std::size_t first, const Place& from,
   merges.push_back({from, to, slice});
 }
 
-/// @param cuts, owner  as in owner_plans()
-TreeSteps tree_steps(std::span<const ShardRange> shards, std::int64_t elements, std::span<const std::int64_t> cuts = {},
-                     int owner = kSlices) {
-  const int count = shards.back().end, levels = log2_up(count);
-  // The nodes of a level by their first shard, slice by slice; empty inside of a rank's own nodes.
-  std::vector<std::vector<Place>> nodes(static_cast<std::size_t>(count));
-  int active = 0, deepest = levels;  // ranks with shards; the lowest level with a merge between ranks
-  for (const ShardRange& range : shards) {
-    if (range.count() > 0) ++active;
-    if (range.end < count) {  // the border to the next rank lies inside of a node of this level
-      deepest = std::min(deepest, std::countr_zero(static_cast<unsigned>(range.end)));
+/// Who holds which slices of which nodes.  Slices are halves of halves of the vector, 2^bits() of them: at the j-th
+/// level that has merges between ranks, bit j of a slice's number, from the highest on, says which side receives.  So
+/// what a rank receives at the first are neighbours, one message; and all slices whose first bits are the same, a
+/// block, are together until then.
+class Tree {
+ public:
+  /// @param owner  as in owner_plans()
+  Tree(std::span<const ShardRange> shards, std::int64_t elements, int owner)
+      : shards_(shards), count_(shards.back().end), levels_(log2_up(count_)), deepest_(levels_), owner_(owner) {
+    int active = 0;  // ranks with shards
+    for (const ShardRange& range : shards) {
+      if (range.count() > 0) ++active;
+      if (range.end < count_) {  // the border to the next rank lies inside of a node of this level
+        deepest_ = std::min(deepest_, std::countr_zero(static_cast<unsigned>(range.end)));
+      }
     }
+    // Shorter slices than this cost more in messages than they save in additions.
+    constexpr std::int64_t kShortest = 256;
+    bits_ = std::min(levels_ - deepest_, log2_up(active));
+    while (bits_ > 0 && elements >> bits_ < kShortest) --bits_;
+    if (owner != kSlices) bits_ = 0;
   }
-  // Shorter slices than this cost more in messages than they save in additions.
-  constexpr std::int64_t kShortest = 256;
-  int bits = std::min(levels - deepest, log2_up(active));
-  while (bits > 0 && elements >> bits < kShortest) --bits;
-  if (owner != kSlices) bits = 0;
-  const std::int64_t slices = std::int64_t{1} << bits;
+
+  int count() const { return count_; }
+  int levels() const { return levels_; }
+  int bits() const { return bits_; }
+  /// Blocks of slices that are together below a level: 2^blocks().
+  int blocks(int level) const { return std::clamp(level - deepest_, 0, bits_); }
+
+  /// The rank that has a shard.
+  int rank_of(int shard) const {
+    const auto before = [](const ShardRange& range, int s) { return range.end <= s; };
+    return static_cast<int>(std::lower_bound(shards_.begin(), shards_.end(), shard, before) - shards_.begin());
+  }
+  const ShardRange& shards_of(int rank) const { return shards_[static_cast<std::size_t>(rank)]; }
+  /// Whether a node lies inside of a rank's own nodes, and is none of them.
+  bool is_inside(int level, int first) const {
+    const ShardRange& range = shards_of(rank_of(first));
+    const int parent = first >> (level + 1) << (level + 1);
+    return range.begin <= parent && parent + (2 << level) <= range.end;
+  }
+  /// Who holds a slice of the node whose first shard is this.
+  Place holder(int level, int first, std::int64_t slice) const {
+    const int rank = rank_of(first);
+    const ShardRange& range = shards_of(rank);
+    const int last = std::min(first + (1 << level), count_);
+    if (last <= range.end) {
+      if (range.count() == 1) return {rank, 0};
+      const std::vector<TreeNode> own = local_nodes(range);
+      const auto is_it = [&](const TreeNode& node) { return (node.number << node.level) == first; };
+      return {rank, static_cast<int>(std::ranges::find_if(own, is_it) - own.begin())};
+    }
+    const int right = first + (1 << (level - 1));
+    if (right >= count_) return holder(level - 1, first, slice);
+    if (rank_of(right - 1) == rank_of(right)) {  // one rank may hold both
+      const Place a = holder(level - 1, first, slice), b = holder(level - 1, right, slice);
+      if (a.rank == b.rank) return a;
+    }
+    return holder(level - 1, right_receives(level - 1, right, slice) ? right : first, slice);
+  }
+  /// Whether the holder of the right child receives what the holder of the left one has.
+  bool right_receives(int level, int right, std::int64_t slice) const {
+    if (owner_ != kSlices) {
+      const ShardRange& range = shards_of(owner_);
+      return range.begin < right + (1 << level) && right < range.end;
+    }
+    const int turn = level - deepest_;
+    return turn >= 0 && turn < bits_ && (slice >> (bits_ - 1 - turn) & 1) != 0;
+  }
+
+ private:
+  std::span<const ShardRange> shards_;
+  int count_, levels_, deepest_, bits_ = 0, owner_;  // deepest_: the lowest level with a merge between ranks
+};
+
+/// The steps that a rank takes part in; all where some rank has several shards, as it depends on the others then who
+/// gets a slice back from whom.
+/// @param cuts, owner  as in owner_plans()
+TreeSteps tree_steps(int rank, std::span<const ShardRange> shards, std::int64_t elements,
+                     std::span<const std::int64_t> cuts = {}, int owner = kSlices) {
+  const Tree tree(shards, elements, owner);
+  const std::int64_t slices = std::int64_t{1} << tree.bits();
   const auto border = [&](std::int64_t s) {
     const std::int64_t even = elements * s / slices;
     if (cuts.empty() || s == slices) return even;
     const auto next = std::ranges::lower_bound(cuts, even);
     return next == cuts.end() ? elements : std::min(*next, elements);
   };
-  const auto slice_at = [&](std::int64_t s) { return Slice{border(s), border(s + 1)}; };
-
-  // A rank's pieces are its largest own nodes, from left to right.
-  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-    const std::vector<TreeNode> own = local_nodes(shards[rank]);
-    for (std::size_t piece = 0; piece < own.size(); ++piece) {
-      const int first = own[piece].number << own[piece].level;
-      nodes[static_cast<std::size_t>(first)].assign(static_cast<std::size_t>(slices),
-                                                    {static_cast<int>(rank), static_cast<int>(piece)});
-    }
-  }
+  const bool all = std::ranges::any_of(shards, [](const ShardRange& range) { return range.count() > 1; });
+  const ShardRange mine = all ? ShardRange{0, tree.count()} : tree.shards_of(rank);
 
   TreeSteps steps;
-  steps.levels.resize(static_cast<std::size_t>(levels));
-  for (int l = 0; l < levels; ++l) {
+  steps.levels.resize(static_cast<std::size_t>(tree.levels()));
+  std::vector<std::int64_t> blocks = {0}, held;  // that this rank holds, in some node
+  for (int l = 0; l < tree.levels() && mine.count() > 0; ++l) {
     TreeSteps::Level& level = steps.levels[static_cast<std::size_t>(l)];
-    for (int left = 0; left + (1 << l) < count; left += 2 << l) {
+    if (tree.blocks(l + 1) > tree.blocks(l)) {
+      held.clear();
+      for (const std::int64_t block : blocks) held.insert(held.end(), {2 * block, 2 * block + 1});
+      blocks.swap(held);
+    }
+    const int shift = tree.bits() - tree.blocks(l + 1);
+    const int begin = mine.begin >> (l + 1) << (l + 1);
+    for (int left = begin; left < mine.end && left + (1 << l) < tree.count(); left += 2 << l) {
       const int right = left + (1 << l);
-      std::vector<Place>&a = nodes[static_cast<std::size_t>(left)], &b = nodes[static_cast<std::size_t>(right)];
-      if (a.empty() || b.empty()) continue;
+      if (tree.is_inside(l, left)) continue;
       const std::size_t first_merge = level.merges.size();
-      for (std::int64_t s = 0; s < slices; ++s) {
-        const Slice slice = slice_at(s);
-        Place &pa = a[static_cast<std::size_t>(s)], pb = b[static_cast<std::size_t>(s)];
-        if (slice.size() == 0) continue;
-        if (pa.rank == pb.rank) {
-          if (pa.piece != pb.piece) level.additions.push_back({pa.rank, pa.piece, pb.piece, slice});
+      for (const std::int64_t block : blocks) {
+        const std::int64_t s = block << shift;
+        const Slice slice{border(s), border((block + 1) << shift)};
+        const Place a = tree.holder(l, left, s), b = tree.holder(l, right, s);
+        if (slice.size() == 0 || (!all && a.rank != rank && b.rank != rank)) continue;
+        if (a.rank == b.rank) {
+          if (a.piece != b.piece) level.additions.push_back({a.rank, a.piece, b.piece, slice});
           continue;
         }
-        // Bit j of a slice's number, from the highest on, says which side receives at the j-th level that has merges
-        // between ranks: so what a rank receives at the first are neighbours, one message.
-        const int turn = l - deepest;
-        const bool right_receives = (turn < bits && (s >> (bits - 1 - turn) & 1) != 0) || pb.rank == owner;
-        add_merge(level.merges, first_merge, right_receives ? pa : pb, right_receives ? pb : pa, slice);
-        if (right_receives) pa = pb;
+        const bool to_right = tree.right_receives(l, right, s);
+        add_merge(level.merges, first_merge, to_right ? a : b, to_right ? b : a, slice);
       }
     }
+    if (all) continue;
+    std::erase_if(blocks, [&](std::int64_t block) {
+      return tree.holder(l + 1, mine.begin >> (l + 1) << (l + 1), block << shift).rank != rank;
+    });
   }
-  for (std::int64_t s = 0; s < slices; ++s) {
-    steps.roots.emplace_back(nodes[0][static_cast<std::size_t>(s)], slice_at(s));
+  for (const std::int64_t block : blocks) {
+    const int shift = tree.bits() - tree.blocks(tree.levels());
+    const Place place = tree.holder(tree.levels(), 0, block << shift);
+    if (all || place.rank == rank) {
+      steps.roots.emplace_back(place, Slice{border(block << shift), border((block + 1) << shift)});
+    }
   }
   return steps;
 }
@@ -211,7 +277,7 @@ void add_spread(Builder& builder, int rank, const TreeSteps& tree, std::span<con
 
 /// All steps of one rank of the tree.
 void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, const TreeGroup& group) {
-  const TreeSteps tree = tree_steps(shards, group.all.size());
+  const TreeSteps tree = tree_steps(rank, shards, group.all.size());
   add_sum(builder, rank, tree, group);
   add_spread(builder, rank, tree, shards, group);
 }
@@ -305,7 +371,7 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
                    owner);
   const std::vector<int> members = ranks_up_to(shards.size());
   const TreeGroup group{members, {0, elements}};
-  const TreeSteps tree = tree_steps(shards, elements, cuts, owner);
+  const TreeSteps tree = tree_steps(rank, shards, elements, cuts, owner);
   Builder sum, spread;
   add_sum(sum, rank, tree, group);
   add_spread(spread, rank, tree, shards, group);
@@ -318,12 +384,15 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
 
 ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements) {
   const int mine = nodes[static_cast<std::size_t>(rank)], count = *std::ranges::max_element(nodes) + 1;
-  std::vector<std::vector<int>> ranks(static_cast<std::size_t>(count));
+  std::vector<int> here, ranks(static_cast<std::size_t>(count));  // of this node; number of ranks on each
+  int local = 0;
   for (std::size_t r = 0; r < nodes.size(); ++r) {
-    ranks[static_cast<std::size_t>(nodes[r])].push_back(static_cast<int>(r));
+    ranks[static_cast<std::size_t>(nodes[r])] += 1;
+    if (nodes[r] != mine) continue;
+    if (static_cast<int>(r) == rank) local = static_cast<int>(here.size());
+    here.push_back(static_cast<int>(r));
   }
-  const std::vector<int>& here = ranks[static_cast<std::size_t>(mine)];
-  const int local = static_cast<int>(std::ranges::find(here, rank) - here.begin()), all = static_cast<int>(here.size());
+  const int all = static_cast<int>(here.size());
   const auto share = [&](int i) { return share_of({0, elements}, i, all); };
 
   Builder builder;
@@ -333,12 +402,15 @@ ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t 
     builder.add(Kind::kCombine, share(local), here[static_cast<std::size_t>(from)]);
   }
   builder.next_round();
-  std::vector<int> members;  // with the same number on their nodes
+  std::vector<int> members(ranks.size()), before(ranks.size());  // those with the same number on their nodes
   std::vector<ShardRange> shards;
+  for (std::size_t r = 0; r < nodes.size(); ++r) {
+    const auto node = static_cast<std::size_t>(nodes[r]);
+    if (before[node]++ == local) members[node] = static_cast<int>(r);
+  }
   for (int node = 0; node < count; ++node) {
-    PETAFLOW_REQUIRE(static_cast<int>(ranks[static_cast<std::size_t>(node)].size()) == all,
-                     "node {} has {} ranks, not {}", node, ranks[static_cast<std::size_t>(node)].size(), all);
-    members.push_back(ranks[static_cast<std::size_t>(node)][static_cast<std::size_t>(local)]);
+    PETAFLOW_REQUIRE(ranks[static_cast<std::size_t>(node)] == all, "node {} has {} ranks, not {}", node,
+                     ranks[static_cast<std::size_t>(node)], all);
     shards.push_back({node, node + 1});
   }
   add_tree(builder, mine, shards, {members, share(local)});

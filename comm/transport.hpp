@@ -77,6 +77,8 @@ class Transport {
   virtual double now_s() const = 0;
   /// Lets the time pass that this rank computes, where time is virtual; elsewhere it passes by itself.
   virtual void work(double /*seconds*/) {}
+  /// Lets the time pass that this rank takes to add so many bytes of a vector that has no content to another one.
+  virtual void work_on(std::size_t /*bytes*/) {}
 
   /// An operation of all ranks begins: ranks that wait compare its number.
   virtual void begin_collective() {}

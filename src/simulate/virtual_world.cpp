@@ -26,16 +26,74 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Messages between two ranks of a group with one tag, to be received in their order.
 struct Channel {
-  int group = 0, from = 0, tag = 0;
+  int group = 0, to = 0, from = 0, tag = 0;
   bool operator==(const Channel&) const = default;
 };
 struct HashOfChannel {
   std::size_t operator()(const Channel& c) const {
-    std::uint64_t word = (std::uint64_t(std::uint32_t(c.from)) << 32) ^ (std::uint64_t(std::uint32_t(c.group)) << 16) ^
-                         std::uint64_t(std::uint32_t(c.tag));
-    word *= 0x9E3779B97F4A7C15U;
-    return word ^ word >> 29;
+    const auto words = [](int high, int low) {
+      return (std::uint64_t{std::uint32_t(high)} << 32 | std::uint32_t(low)) * 0x9E3779B97F4A7C15U;
+    };
+    const std::uint64_t word = words(c.to, c.from), other = words(c.tag, c.group);
+    return word ^ word >> 29 ^ (other << 7 | other >> 57);
   }
+};
+
+/// A message whose other side has not come yet.
+struct Side {
+  std::byte* bytes = nullptr;  // null: of a message without content
+  std::size_t size = 0;
+  Transport::Message message = Transport::kNone;  // to be told; none: an eager send, which is over
+  int rank = 0;                                   // whose side it is
+  double arrival_s = kNever;                      // known where it was an eager send
+  std::unique_ptr<std::byte[]> copy;              // likewise
+  std::uint32_t next = 0;                         // behind it in its channel
+};
+
+/// Sides by channel, in their order: of senders or of receivers, never both.  There are few at a time.
+class Waiting {
+ public:
+  /// The first of a channel that is a sender's (or a receiver's); nullptr: there is none.
+  Side* first(const Channel& channel, bool of_sender) {
+    const auto found = queues_.find(channel);
+    if (found == queues_.end() || found->second.of_sender != of_sender) return nullptr;
+    return &sides_[found->second.first];
+  }
+  void add(const Channel& channel, bool of_sender, Side side) {
+    std::uint32_t place = 0;
+    if (free_.empty()) {
+      place = static_cast<std::uint32_t>(sides_.size());
+      sides_.emplace_back();
+    } else {
+      place = free_.back();
+      free_.pop_back();
+    }
+    sides_[place] = std::move(side);
+    const auto [queue, is_new] = queues_.try_emplace(channel, Queue{of_sender, place, place});
+    if (is_new) return;
+    sides_[queue->second.last].next = place;
+    queue->second.last = place;
+  }
+  void remove_first(const Channel& channel) {
+    const auto found = queues_.find(channel);
+    const std::uint32_t place = found->second.first;
+    if (place == found->second.last) {
+      queues_.erase(found);
+    } else {
+      found->second.first = sides_[place].next;
+    }
+    sides_[place].copy.reset();
+    free_.push_back(place);
+  }
+
+ private:
+  struct Queue {
+    bool of_sender = false;
+    std::uint32_t first = 0, last = 0;
+  };
+  std::unordered_map<Channel, Queue, HashOfChannel> queues_;
+  std::vector<Side> sides_;
+  std::vector<std::uint32_t> free_;
 };
 
 }  // namespace
@@ -44,43 +102,38 @@ struct VirtualWorld::State {
   /// Started and not over, or over and not asked for.
   struct Request {
     double over_s = kNever;
+    std::uint64_t look = 0;  // at which it ended at once
     bool used = false;
-  };
-  struct Sent {
-    const std::byte* bytes = nullptr;  // null: of a message without content
-    std::size_t size = 0;
-    double arrival_s = kNever;      // known where it was eager
-    std::vector<std::byte> copy;    // where it was eager
-    Transport::Message sender = 0;  // to be told, where it was not
-    int from = 0;
-  };
-  struct Expected {
-    std::byte* bytes = nullptr;
-    std::size_t size = 0;
-    Transport::Message receiver = 0;
-  };
-  struct Queue {
-    std::deque<Sent> sent;
-    std::deque<Expected> expected;
   };
   struct Rank {
     boost::context::fiber fiber, scheduler;
-    std::unordered_map<Channel, Queue, HashOfChannel> queues;
+    std::vector<double> ends_s;  // of its messages, those of the future: a heap, the first in front
+    double wakes_s = kNever;
+    std::uint32_t turn = 0;  // of its event
     std::size_t unexpected_bytes = 0;
     const char* waits_in = nullptr;  // null: it does not wait
+    bool for_messages = false;       // it waits for them, too
     bool finished = false;
     Activity::Current activity;
+  };
+  struct Group;
+  struct Split {
+    std::vector<int> parts, ranks;  // by rank: where it goes, its number there
+    std::size_t missing = 0;        // ranks that have not come yet
+    std::map<int, Group*> groups;
   };
   /// All ranks, or a part of them.
   struct Group {
     int number = 0;
-    std::vector<int> members, nodes;       // by rank in the group: rank of all, node
-    std::vector<std::vector<int>> splits;  // who goes where, by number of the split; -1: not yet known
+    std::vector<int> members, nodes;  // by rank in the group: rank of all, node
+    std::deque<Split> splits;
   };
+  /// A rank wakes up; not where its turn is another one.
   struct Event {
     double time_s;
     std::uint64_t order;
     int rank;
+    std::uint32_t turn;
     bool operator>(const Event& o) const { return std::tie(time_s, order) > std::tie(o.time_s, o.order); }
   };
 
@@ -91,26 +144,27 @@ struct VirtualWorld::State {
         ranks(static_cast<std::size_t>(count)) {
     std::vector<int> all;
     for (int rank = 0; rank < count; ++rank) all.push_back(rank);
-    group_of({0, 0, 0}, all);
+    add_group(std::move(all));
   }
 
-  /// The group that a split of another one made, made by the first who asks.
-  Group& group_of(const std::tuple<int, int, int>& origin, const std::vector<int>& members) {
-    std::unique_ptr<Group>& group = groups[origin];
-    if (group) return *group;
-    group = std::make_unique<Group>();
-    group->number = static_cast<int>(groups.size()) - 1;
-    group->members = members;
-    std::map<int, int> numbers;
-    for (const int member : members) {
-      group->nodes.push_back(
+  Group& add_group(std::vector<int> members) {
+    Group& group = groups.emplace_back();
+    group.number = static_cast<int>(groups.size()) - 1;
+    group.members = std::move(members);
+    std::unordered_map<int, int> numbers;
+    for (const int member : group.members) {
+      group.nodes.push_back(
           numbers.try_emplace(member / options.ranks_per_node, static_cast<int>(numbers.size())).first->second);
     }
-    return *group;
+    return group;
   }
 
+  Rank& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
   void wake(int rank, double time_s) {
-    events.push({time_s, std::uint64_t{random.bits()} << 32 | random.bits(), rank});
+    Rank& sleeper = at(rank);
+    sleeper.wakes_s = time_s;
+    sleeper.turn += 1;
+    events.push({time_s, std::uint64_t{random.bits()} << 32 | random.bits(), rank, sleeper.turn});
   }
   Transport::Message new_request() {
     std::size_t number = requests.size();
@@ -120,28 +174,57 @@ struct VirtualWorld::State {
       number = free.back();
       free.pop_back();
     }
-    requests[number] = {kNever, true};
+    requests[number] = {kNever, 0, true};
     return static_cast<Transport::Message>(number + 1);
   }
   void end(Transport::Message message, int rank, double time_s) {
-    requests[message - 1].over_s = time_s;
-    wake(rank, time_s);
+    Request& request = requests[message - 1];
+    request.over_s = time_s;
+    if (rank == running && time_s <= now_s) {
+      request.look = look;
+      unseen += 1;
+      return;
+    }
+    Rank& waiter = at(rank);
+    waiter.ends_s.push_back(time_s);
+    std::ranges::push_heap(waiter.ends_s, std::greater<>());
+    if (waiter.waits_in != nullptr && waiter.for_messages && time_s < waiter.wakes_s) wake(rank, time_s);
   }
-  void deliver(const Sent& sent, const Expected& expected, int to) {
-    PETAFLOW_REQUIRE(sent.size == expected.size, "rank {} sends {} bytes, rank {} expects {}", sent.from, sent.size, to,
-                     expected.size);
-    const std::byte* from = sent.copy.empty() ? sent.bytes : sent.copy.data();
+  void deliver(const Side& sent, const Side& expected) {
+    PETAFLOW_REQUIRE(sent.size == expected.size, "rank {} sends {} bytes, rank {} expects {}", sent.rank, sent.size,
+                     expected.rank, expected.size);
+    const std::byte* from = sent.copy ? sent.copy.get() : sent.bytes;
     if (from != nullptr && expected.bytes != nullptr) std::memcpy(expected.bytes, from, sent.size);
-    const bool eager = sent.sender == Transport::kNone;
+    const bool eager = sent.message == Transport::kNone;
     const double arrival_s =
-        eager ? std::max(now_s, sent.arrival_s) : network.arrival_s(sent.from, to, sent.size, now_s);
-    end(expected.receiver, to, arrival_s);
-    if (!eager) end(sent.sender, sent.from, arrival_s);
+        eager ? std::max(now_s, sent.arrival_s) : network.arrival_s(sent.rank, expected.rank, sent.size, now_s);
+    end(expected.message, expected.rank, arrival_s);
+    if (!eager) end(sent.message, sent.rank, arrival_s);
   }
-  void sleep(int rank, const char* call) {
+  /// The running rank asks for its messages: those that have ended by now are seen.
+  void look_at_messages() {
+    std::vector<double>& ends_s = at(running).ends_s;
+    while (!ends_s.empty() && ends_s.front() <= now_s) {
+      std::ranges::pop_heap(ends_s, std::greater<>());
+      ends_s.pop_back();
+    }
+    look += 1;
+    unseen = 0;
+  }
+  /// Until then, until a message of the rank ends, or until somebody wakes it.
+  void sleep(int rank, const char* call, double until_s, bool for_messages) {
     PETAFLOW_REQUIRE(rank == running, "rank {} waits by the transport of rank {}", running, rank);
-    Rank& me = ranks[static_cast<std::size_t>(rank)];
+    Rank& me = at(rank);
+    if (unseen > 0) {
+      me.ends_s.push_back(now_s);
+      std::ranges::push_heap(me.ends_s, std::greater<>());
+    }
+    double next_s = until_s;
+    if (for_messages && !me.ends_s.empty()) next_s = std::max(now_s, std::min(until_s, me.ends_s.front()));
+    me.wakes_s = kNever;
+    if (next_s < kNever) wake(rank, next_s);
     me.waits_in = call;
+    me.for_messages = for_messages;
     me.activity = Activity::current();
     me.scheduler = std::move(me.scheduler).resume();
     Activity::current() = me.activity;
@@ -152,13 +235,16 @@ struct VirtualWorld::State {
   VirtualOptions options;
   RandomSequence random;
   std::vector<Rank> ranks;
-  int running = -1;  // rank
+  int running = -1;        // rank
+  std::uint64_t look = 1;  // number of look_at_messages()
+  int unseen = 0;          // messages of the running rank that ended at once since then, and were not asked for
   std::vector<Request> requests;
   std::vector<std::size_t> free;
+  Waiting waiting;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
-  std::map<std::tuple<int, int, int>, std::unique_ptr<Group>> groups;  // by group, number of its split, and part
+  std::deque<Group> groups;  // the first: all ranks
   double now_s = 0;
-  std::int64_t messages_left = 0;
+  std::int64_t messages = 0, messages_left = 0;
   std::size_t most_unexpected_bytes = 0;
   std::exception_ptr error;
 };
@@ -176,43 +262,48 @@ class VirtualTransport final : public Transport {
   std::span<const int> nodes() const override { return group_.nodes; }
 
   Message send(std::span<const std::byte> bytes, int to, int tag) override {
-    const int receiver = member(to);
-    State::Rank& there = world_.ranks[static_cast<std::size_t>(receiver)];
-    State::Queue& queue = there.queues[{group_.number, rank_, tag}];
+    const Channel channel{group_.number, member(to), rank_, tag};
     const Message message = world_.new_request();
-    State::Sent sent{bytes.data(), bytes.size(), kNever, {}, message, member(rank_)};
+    // What is sent is only read.
+    Side sent{const_cast<std::byte*>(bytes.data()), bytes.size(), message, member(rank_), kNever, nullptr, 0};
+    world_.messages += 1;
     if (bytes.size() <= world_.options.eager_bytes) {
-      sent.sender = kNone;
-      sent.arrival_s = world_.network.arrival_s(sent.from, receiver, bytes.size(), world_.now_s);
+      sent.message = kNone;
+      sent.arrival_s = world_.network.arrival_s(sent.rank, channel.to, bytes.size(), world_.now_s);
       world_.requests[message - 1].over_s = world_.now_s;
     }
-    if (!queue.expected.empty()) {
-      world_.deliver(sent, queue.expected.front(), receiver);
-      queue.expected.pop_front();
+    if (Side* const expected = world_.waiting.first(channel, false)) {
+      world_.deliver(sent, *expected);
+      world_.waiting.remove_first(channel);
       return message;
     }
-    if (sent.sender == kNone && sent.bytes != nullptr) sent.copy.assign(bytes.begin(), bytes.end());
-    if (sent.sender == kNone) there.unexpected_bytes += bytes.size();
-    world_.most_unexpected_bytes = std::max(world_.most_unexpected_bytes, there.unexpected_bytes);
+    if (sent.message == kNone) {
+      if (sent.bytes != nullptr) {
+        sent.copy = std::make_unique_for_overwrite<std::byte[]>(bytes.size());
+        std::ranges::copy(bytes, sent.copy.get());
+      }
+      State::Rank& there = world_.at(channel.to);
+      there.unexpected_bytes += bytes.size();
+      world_.most_unexpected_bytes = std::max(world_.most_unexpected_bytes, there.unexpected_bytes);
+    }
     world_.messages_left += 1;
-    queue.sent.push_back(std::move(sent));
+    world_.waiting.add(channel, true, std::move(sent));
     return message;
   }
 
   Message receive(std::span<std::byte> bytes, int from, int tag) override {
-    const int me = member(rank_);
-    State::Rank& here = world_.ranks[static_cast<std::size_t>(me)];
-    State::Queue& queue = here.queues[{group_.number, from, tag}];
+    const Channel channel{group_.number, member(rank_), from, tag};
     const Message message = world_.new_request();
-    const State::Expected expected{bytes.data(), bytes.size(), message};
-    if (queue.sent.empty()) {
-      queue.expected.push_back(expected);
+    Side expected{bytes.data(), bytes.size(), message, channel.to, kNever, nullptr, 0};
+    Side* const sent = world_.waiting.first(channel, true);
+    if (sent == nullptr) {
+      world_.waiting.add(channel, false, std::move(expected));
       return message;
     }
-    world_.deliver(queue.sent.front(), expected, me);
-    if (queue.sent.front().sender == kNone) here.unexpected_bytes -= bytes.size();
+    world_.deliver(*sent, expected);
+    if (sent->message == kNone) world_.at(channel.to).unexpected_bytes -= bytes.size();
     world_.messages_left -= 1;
-    queue.sent.pop_front();
+    world_.waiting.remove_first(channel);
     return message;
   }
 
@@ -221,6 +312,7 @@ class VirtualTransport final : public Transport {
     State::Request& request = world_.requests[message - 1];
     PETAFLOW_REQUIRE(request.used, "message {} was over before", message);
     if (request.over_s > world_.now_s) return false;
+    if (request.look == world_.look) world_.unseen -= 1;
     request.used = false;
     world_.free.push_back(message - 1);
     message = kNone;
@@ -228,33 +320,44 @@ class VirtualTransport final : public Transport {
   }
 
   void wait(const std::function<bool()>& over, const char* call, double until_s) override {
-    if (until_s < kNever) world_.wake(member(rank_), until_s);
-    while (!over() && world_.now_s < until_s) world_.sleep(member(rank_), call);
+    while (true) {
+      world_.look_at_messages();
+      if (over() || world_.now_s >= until_s) return;
+      world_.sleep(member(rank_), call, until_s, true);
+    }
   }
   double now_s() const override { return world_.now_s; }
   void work(double seconds) override {
-    wait([] { return false; }, "work", world_.now_s + seconds);
+    const double until_s = world_.now_s + seconds;
+    while (world_.now_s < until_s) world_.sleep(member(rank_), "work", until_s, false);
   }
+  void work_on(std::size_t bytes) override { work(static_cast<double>(bytes) * world_.options.byte_added_s); }
 
-  std::unique_ptr<Transport> split(int group) override {
-    const auto number = static_cast<std::size_t>(splits_++);
-    if (group_.splits.size() <= number) group_.splits.resize(number + 1, std::vector<int>(group_.members.size(), -1));
-    group_.splits[number][static_cast<std::size_t>(rank_)] = group;
-    const auto complete = [&] { return std::ranges::find(group_.splits[number], -1) == group_.splits[number].end(); };
-    if (complete()) {
-      for (const int other : group_.members) world_.wake(other, world_.now_s);
+  std::unique_ptr<Transport> split(int part) override {
+    const auto number = static_cast<std::size_t>(splits_++), me = static_cast<std::size_t>(rank_);
+    if (group_.splits.size() <= number) {
+      State::Split& opened = group_.splits.emplace_back();
+      opened.missing = group_.members.size();
+      opened.parts.resize(opened.missing);
+      opened.ranks.resize(opened.missing);
     }
-    wait(complete, "split", kNever);
-    const std::vector<int>& parts = group_.splits[number];
-    std::vector<int> members;
-    int rank = 0;
-    for (std::size_t r = 0; r < parts.size(); ++r) {
-      if (parts[r] != group) continue;
-      if (static_cast<int>(r) == rank_) rank = static_cast<int>(members.size());
-      members.push_back(group_.members[r]);
+    State::Split& split = group_.splits[number];
+    split.parts[me] = part;
+    split.missing -= 1;
+    if (split.missing == 0) {
+      std::map<int, std::vector<int>> members;
+      for (std::size_t rank = 0; rank < split.parts.size(); ++rank) {
+        std::vector<int>& these = members[split.parts[rank]];
+        split.ranks[rank] = static_cast<int>(these.size());
+        these.push_back(group_.members[rank]);
+      }
+      for (auto& [of, these] : members) split.groups[of] = &world_.add_group(std::move(these));
+      for (const int other : group_.members) {
+        if (other != member(rank_)) world_.wake(other, world_.now_s);
+      }
     }
-    return std::make_unique<VirtualTransport>(
-        world_, world_.group_of({group_.number, static_cast<int>(number) + 1, group}, members), rank);
+    while (split.missing > 0) world_.sleep(member(rank_), "split", kNever, false);
+    return std::make_unique<VirtualTransport>(world_, *split.groups.at(part), split.ranks[me]);
   }
 
   [[noreturn]] void abort(int exit_code) override { failure("rank {} ends all with code {}", rank_, exit_code); }
@@ -274,44 +377,49 @@ VirtualWorld::~VirtualWorld() = default;
 
 void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& rank_main) {
   State& world = *state_;
+  while (world.groups.size() > 1) world.groups.pop_back();
+  world.groups.front().splits.clear();
   std::vector<int> all;
   for (std::size_t r = 0; r < world.ranks.size(); ++r) all.push_back(static_cast<int>(r));
   const Activity::Current activity = Activity::current();
   std::size_t running = world.ranks.size();
   for (const int rank : all) {
-    State::Rank& me = world.ranks[static_cast<std::size_t>(rank)];
+    State::Rank& me = world.at(rank);
     me.finished = false;
     me.activity = activity;
-    me.fiber = boost::context::fiber(
-        std::allocator_arg, boost::context::protected_fixedsize_stack(world.options.stack_bytes),
-        [&, rank](boost::context::fiber&& scheduler) {
-          me.scheduler = std::move(scheduler);
-          try {
-            rank_main(std::make_unique<VirtualTransport>(world, world.group_of({0, 0, 0}, {}), rank));
-          } catch (const boost::context::detail::forced_unwind&) {
-            throw;
-          } catch (...) {
-            if (!world.error) world.error = std::current_exception();
-          }
-          me.finished = true;
-          --running;
-          return std::move(me.scheduler);
-        });
+    me.ends_s.clear();
+    me.fiber =
+        boost::context::fiber(std::allocator_arg, boost::context::protected_fixedsize_stack(world.options.stack_bytes),
+                              [&, rank](boost::context::fiber&& scheduler) {
+                                me.scheduler = std::move(scheduler);
+                                try {
+                                  rank_main(std::make_unique<VirtualTransport>(world, world.groups.front(), rank));
+                                } catch (const boost::context::detail::forced_unwind&) {
+                                  throw;
+                                } catch (...) {
+                                  if (!world.error) world.error = std::current_exception();
+                                }
+                                me.finished = true;
+                                --running;
+                                return std::move(me.scheduler);
+                              });
     world.wake(rank, world.now_s);
   }
   while (running > 0 && !world.events.empty() && !world.error) {
     const State::Event event = world.events.top();
     world.events.pop();
+    State::Rank& rank = world.at(event.rank);
+    if (rank.finished || rank.turn != event.turn) continue;
     world.now_s = event.time_s;
-    State::Rank& rank = world.ranks[static_cast<std::size_t>(event.rank)];
     world.running = event.rank;
-    if (!rank.finished) rank.fiber = std::move(rank.fiber).resume();
+    world.unseen = 0;
+    rank.fiber = std::move(rank.fiber).resume();
   }
   Activity::current() = activity;
   std::string waiting;
   if (running > 0 && !world.error) {
     for (const int rank : all) {
-      const State::Rank& me = world.ranks[static_cast<std::size_t>(rank)];
+      const State::Rank& me = world.at(rank);
       if (!me.finished) waiting += fmt::format("{}rank {} in {}", waiting.empty() ? "" : ", ", rank, me.waits_in);
     }
   }
@@ -324,6 +432,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
 }
 
 double VirtualWorld::now_s() const { return state_->now_s; }
+std::int64_t VirtualWorld::messages() const { return state_->messages; }
 std::int64_t VirtualWorld::messages_left() const { return state_->messages_left; }
 std::size_t VirtualWorld::most_unexpected_bytes() const { return state_->most_unexpected_bytes; }
 

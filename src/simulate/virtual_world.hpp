@@ -24,6 +24,7 @@ struct VirtualOptions {
   int ranks_per_node = 1;
   std::uint64_t seed = 0;                // order of events at the same time
   std::size_t stack_bytes = 256 * 1024;  // of a rank
+  double byte_added_s = 0;               // Transport::work_on(): seconds for each byte
 };
 
 class VirtualWorld {
@@ -39,6 +40,8 @@ class VirtualWorld {
   void run(const std::function<void(std::unique_ptr<Transport>)>& rank_main);
 
   double now_s() const;
+  /// Messages that have been sent.
+  std::int64_t messages() const;
   /// Messages that have been sent, and never received: 0 after a run where every send has its receive.
   std::int64_t messages_left() const;
   /// The most bytes at any time of messages to one rank that had come before their receive was posted.
