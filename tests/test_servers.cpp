@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "servers/coordinator.hpp"
+#include "servers/optimized_layer.hpp"
 #include "servers/serve.hpp"
 #include "servers/session.hpp"
 #include "simulate/virtual_world.hpp"
@@ -103,7 +104,7 @@ Result train(const CommonOptions& given, const Servers& servers, const Checkpoin
   Result result;
   result.errors.resize(static_cast<std::size_t>(layout.workers));
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(layout.workers));
-  ServeOptions serving{options.optimizer, serving_order(options)};
+  ServeOptions serving{optimized_layers(options.optimizer), serving_order(options)};
   if (servers.by_arrival) serving.order.order = UpdateOrder::kArrival;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
     result.events.push_back({layer, group, header.ticket, header.version, header.staleness});
@@ -413,7 +414,7 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
     options.seed = static_cast<std::uint64_t>(n);
     options.eager_bytes = random.below(2) == 0 ? 0 : 4096;
     VirtualWorld world(layout.workers + layout.servers, network, options);
-    ServeOptions serving{sgd, {order, max_staleness}};
+    ServeOptions serving{optimized_layers(sgd), {order, max_staleness}};
     std::vector<std::vector<std::int64_t>> applied(static_cast<std::size_t>(layers));
     serving.updated = [&](std::size_t layer, int, const LayerHeader& header) {
       applied[layer].push_back(header.ticket);
@@ -463,7 +464,7 @@ TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
   const auto world = world_of(layout, network, 3);
   OptimizerOptions sgd;
   sgd.name = "sgd";
-  ServeOptions serving{sgd, {}};
+  ServeOptions serving{optimized_layers(sgd), {}};
   Transport* server = nullptr;
   std::vector<Event> events;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {

@@ -29,6 +29,7 @@
 #include "run/recorder.hpp"
 #include "run/results.hpp"
 #include "run/tuning.hpp"
+#include "servers/optimized_layer.hpp"
 #include "servers/serve.hpp"
 #include "servers/session.hpp"
 #include "train/stop_request.hpp"
@@ -448,7 +449,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     watch_stop_signals();  // so that one does not end them before the workers have stopped
     OptimizerOptions optimizer = options.optimizer;
     optimizer.ranks = layout.members();
-    const int code = serve(*all, layout, {optimizer, serving_order(options)});
+    const int code = serve(*all, layout, {optimized_layers(optimizer), serving_order(options)});
     if (code == kUserErrorCode || code == kFailureCode) {  // rank 0 says which
       throw AgreedError(code == kUserErrorCode ? ErrorKind::kUser : ErrorKind::kFailure, "the workers failed");
     }

@@ -1,5 +1,6 @@
 #include "servers/serve.hpp"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <span>
@@ -20,7 +21,8 @@ struct LayerChannel {
   int group = 0, owner = 0, tag = 0;
   State state = State::kHeader;
   LayerHeader header;
-  std::vector<float> values;
+  std::size_t elements = 0;
+  std::vector<float> values;                     // none where the layer has none
   std::array<Transport::Message, 2> messages{};  // header, values
 };
 
@@ -77,21 +79,15 @@ class Server {
     std::vector<ServedParameter> described(static_cast<std::size_t>(control_.parameters));
     Transport::Message message = all_.receive(std::as_writable_bytes(std::span(described)), 0, kControlTag);
     all_.wait([&] { return all_.done(message); }, "hearing of the parameters");
-    std::vector<std::vector<Parameter>> layers;
-    for (const ServedParameter& from : described) {
-      layers.resize(static_cast<std::size_t>(from.layer) + 1);
-      std::vector<Parameter>& layer = layers.back();
-      Parameter parameter;
-      parameter.spec.dims = {from.elements};
-      parameter.spec.decays = from.decays != 0;
-      parameter.spec.running_momentum = from.running_momentum;
-      parameter.offset = layer.empty() ? 0 : layer.back().offset + layer.back().spec.elements();
-      layer.push_back(parameter);
+    std::vector<std::vector<ServedParameter>> layers;
+    for (const ServedParameter& parameter : described) {
+      layers.resize(static_cast<std::size_t>(parameter.layer) + 1);
+      layers.back().push_back(parameter);
     }
     for (std::size_t layer = 0; layer < layers.size(); ++layer) {
       if (layout_.server_of(layer) != all_.rank()) continue;
       served_.push_back(
-          std::make_unique<ServedLayer>(options_.optimizer, layers[layer], layout_.groups, options_.order));
+          std::make_unique<ServedLayer>(options_.make_layer(layers[layer]), layout_.groups, options_.order));
       for (int group = 0; group < layout_.groups; ++group) {
         LayerChannel& channel = layers_.emplace_back();
         channel.layer = layer;
@@ -99,7 +95,8 @@ class Server {
         channel.group = group;
         channel.owner = group * layout_.members() + layout_.owner_of(layer);
         channel.tag = kFirstLayerTag + static_cast<int>(layer);
-        channel.values.resize(static_cast<std::size_t>(channel.served->elements()));
+        channel.elements = static_cast<std::size_t>(channel.served->store().elements());
+        if (channel.served->store().has_values()) channel.values.resize(channel.elements);
       }
     }
     if (all_.rank() == layout_.coordinator()) {
@@ -132,7 +129,7 @@ class Server {
   bool advance(LayerChannel& channel) {
     using State = LayerChannel::State;
     if (channel.state == State::kHeld || channel.state == State::kEnded || !done(channel)) return false;
-    const auto values = std::as_writable_bytes(std::span(channel.values));
+    const auto values = std::as_writable_bytes(std::span(channel.values.data(), channel.elements));
     switch (channel.state) {
       case State::kHeader:
         if (channel.header.kind == LayerHeader::Kind::kEnd) {
@@ -177,7 +174,8 @@ class Server {
       answered.state = LayerChannel::State::kAnswer;
       answered.messages[0] = all_.send(bytes_of(answered.header), answered.owner, answered.tag);
       if (takes_values(kind)) {
-        answered.messages[1] = all_.send(std::as_bytes(std::span(answered.values)), answered.owner, answered.tag);
+        answered.messages[1] = all_.send(std::as_bytes(std::span(answered.values.data(), answered.elements)),
+                                         answered.owner, answered.tag);
       }
     }
   }

@@ -4,14 +4,15 @@
 #include <functional>
 
 #include "comm/transport.hpp"
+#include "servers/layer_store.hpp"
 #include "servers/protocol.hpp"
 #include "servers/served_layer.hpp"
 
 namespace petaflow {
 
 struct ServeOptions {
-  OptimizerOptions optimizer;
-  ServingOrder order;
+  MakeLayerStore make_layer;  // optimized_layers()
+  ServingOrder order = {};
   /// Called for every gradient after its update, with the layer's number; may be empty.
   std::function<void(std::size_t layer, int group, const LayerHeader& header)> updated = {};
 };

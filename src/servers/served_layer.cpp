@@ -1,35 +1,20 @@
 #include "servers/served_layer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace petaflow {
-namespace {
 
-using Host = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-using Device = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-
-std::int64_t elements_of(const std::vector<Parameter>& parameters) {
-  return parameters.back().offset + parameters.back().spec.elements();
-}
-
-}  // namespace
-
-ServedLayer::ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups,
-                         const ServingOrder& order)
+ServedLayer::ServedLayer(std::unique_ptr<LayerStore> store, int groups, const ServingOrder& order)
     : order_(order),
-      elements_(elements_of(parameters)),
-      optimizer_(options, parameters),
-      weights_("petaflow::server::weights", static_cast<std::size_t>(elements_)),
-      gradient_("petaflow::server::gradient", kOnHost ? 0 : static_cast<std::size_t>(elements_)),
-      step_("petaflow::server::step"),
+      store_(std::move(store)),
       waiting_(static_cast<std::size_t>(groups)),
       seen_(static_cast<std::size_t>(groups)),
       idle_(static_cast<std::size_t>(groups)) {
   PETAFLOW_REQUIRE(order.max_staleness == ServingOrder::kUnbounded || order.max_staleness >= groups - 1,
                    "gradients of {} groups with a staleness of at most {}", groups, order.max_staleness);
-  context_.step = step_.data();
   arrived_.reserve(static_cast<std::size_t>(groups));
   answered_.reserve(static_cast<std::size_t>(groups));
 }
@@ -79,44 +64,24 @@ void ServedLayer::apply_what_is_due() {
   }
 }
 
-void ServedLayer::read(const Message& message, float* values) const {
-  const auto size = static_cast<std::size_t>(elements_);
-  Kokkos::deep_copy(Device(values, size), Host(message.values, size));
-}
-
-void ServedLayer::answer(int group, const float* values) {
+void ServedLayer::answer(int group) {
   Message& message = waiting_[static_cast<std::size_t>(group)];
-  const auto size = static_cast<std::size_t>(elements_);
-  if (values != nullptr) {
-    Kokkos::deep_copy(Host(message.values, size),
-                      Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>(values, size));
-  }
   message.header->version = version_;
   message = {};
   answered_.push_back(group);
 }
 
-// Adam counts the pushes of a layer, as every layer's solver did in the work cited in protocol.hpp.
 void ServedLayer::apply(int group) {
   const Message& message = waiting_[static_cast<std::size_t>(group)];
   std::int64_t& seen = seen_[static_cast<std::size_t>(group)];
   message.header->staleness = version_ - seen;
   if (!released_) {
-    StepState state;
-    state.step = version_;
-    state.learning_rate = message.header->learning_rate;
-    Kokkos::deep_copy(step_, Kokkos::View<const StepState, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(&state));
-    float* gradient = message.values;
-    if constexpr (!kOnHost) {
-      gradient = gradient_.data();
-      read(message, gradient);
-    }
-    optimizer_.step(context_, 0, elements_, gradient, weights_.data());
-    context_.space.fence();
+    store_->update(version_, message.header->learning_rate, message.values);
     version_ += 1;
   }
   seen = version_;
-  answer(group, weights_.data());
+  store_->read_weights(message.values);
+  answer(group);
 }
 
 std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* values) {
@@ -133,31 +98,33 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
       break;
     case LayerHeader::Kind::kIdle:
       idle_[static_cast<std::size_t>(group)] = 1;
-      answer(group, nullptr);
+      answer(group);
       apply_what_is_due();
       break;
     case LayerHeader::Kind::kWeights:
       seen_[static_cast<std::size_t>(group)] = version_;
       idle_[static_cast<std::size_t>(group)] = 0;
-      answer(group, weights_.data());
+      store_->read_weights(values);
+      answer(group);
       break;
     case LayerHeader::Kind::kState:
-      answer(group, optimizer_.states().at(static_cast<std::size_t>(header.state)).values);
+      store_->read_state(header.state, values);
+      answer(group);
       break;
     case LayerHeader::Kind::kSetWeights:
-      read(mine, weights_.data());
+      store_->set_weights(values);
       version_ = header.version;
       seen_.assign(seen_.size(), version_);
-      answer(group, nullptr);
+      answer(group);
       break;
     case LayerHeader::Kind::kSetState:
-      read(mine, optimizer_.states().at(static_cast<std::size_t>(header.state)).values);
-      answer(group, nullptr);
+      store_->set_state(header.state, values);
+      answer(group);
       break;
     case LayerHeader::Kind::kRelease:
       released_ = true;
       apply_what_is_due();
-      answer(group, nullptr);
+      answer(group);
       break;
     case LayerHeader::Kind::kEnd:
       mine = {};

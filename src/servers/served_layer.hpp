@@ -2,28 +2,24 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include <Kokkos_Core.hpp>
-
-#include "base/context.hpp"
+#include "servers/layer_store.hpp"
 #include "servers/protocol.hpp"
-#include "update/optimizer.hpp"
 
 namespace petaflow {
 
 class ServedLayer {
  public:
-  /// @param parameters  of the layer alone, their offsets from 0
-  ServedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups,
-              const ServingOrder& order);
+  ServedLayer(std::unique_ptr<LayerStore> store, int groups, const ServingOrder& order);
 
-  std::int64_t elements() const { return elements_; }
+  const LayerStore& store() const { return *store_; }
   /// Takes a message of a group, which has sent no other one that is not answered.  Gives the groups whose messages are
   /// answers now: this one, none, or those that waited for it too; valid until the next call.
   /// Throws where the learning rate or a ticket is none that can be.
-  /// @param values  (elements()) in host memory; these and the header stay until they are an answer
+  /// @param values  (store().elements()) in host memory; these and the header stay until they are an answer
   std::span<const int> take(int group, LayerHeader& header, float* values);
 
  private:
@@ -34,15 +30,10 @@ class ServedLayer {
   bool is_due(int group) const;
   void apply_what_is_due();
   void apply(int group);
-  void answer(int group, const float* values);
-  void read(const Message& message, float* values) const;
+  void answer(int group);
 
   ServingOrder order_;
-  std::int64_t elements_;
-  Context context_;
-  Optimizer optimizer_;
-  Kokkos::View<float*, MemorySpace> weights_, gradient_;  // gradient_: none where messages are in MemorySpace
-  Kokkos::View<StepState, MemorySpace> step_;
+  std::unique_ptr<LayerStore> store_;
   std::int64_t version_ = 0;  // pushes so far
   bool released_ = false;
   std::vector<Message> waiting_;    // by group

@@ -7,16 +7,6 @@
 #include "base/error.hpp"
 
 namespace petaflow {
-std::vector<Slice> layers_of(const std::vector<Parameter>& parameters) {
-  std::vector<Slice> layers;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& parameter = parameters[i];
-    if (i == 0 || parameter.layer != parameters[i - 1].layer) layers.push_back({parameter.offset, 0});
-    layers.back().end = parameter.offset + parameter.spec.elements();
-  }
-  return layers;
-}
-
 ServerSession::ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group)
     : all_(std::move(all)), layout_(layout), group_(group), waited_s_(static_cast<std::size_t>(layout.servers)) {}
 
@@ -36,31 +26,32 @@ void ServerSession::receive(std::span<std::byte> bytes, int from, int tag, const
   wait_for(from, [&] { return all_->done(message); }, call);
 }
 
-void ServerSession::connect(const std::vector<Parameter>& parameters) {
+void ServerSession::connect(std::span<const ServedParameter> parameters, std::vector<std::string> names) {
   PETAFLOW_REQUIRE(!connected_, "servers are connected twice");
-  const std::vector<Slice> layers = layers_of(parameters);
   if (all_->rank() == 0) {
-    std::vector<ServedParameter> described;
-    for (const Parameter& parameter : parameters) {
-      const auto layer = std::ranges::upper_bound(layers, parameter.offset, {}, &Slice::begin) - layers.begin() - 1;
-      described.push_back({layer, parameter.spec.elements(), parameter.spec.running_momentum, parameter.spec.decays});
-    }
-    const Control control{std::ssize(described), 0};
+    const Control control{std::ssize(parameters), 0};
     for (int server = layout_.workers; server < layout_.workers + layout_.servers; ++server) {
       send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "connecting with servers");
-      send(std::as_bytes(std::span(described)), server, kControlTag, "connecting with servers");
+      send(std::as_bytes(parameters), server, kControlTag, "connecting with servers");
     }
   }
+  names_ = std::move(names);
+  std::vector<Slice> layers(names_.size());
+  std::int64_t offset = 0;
+  for (const ServedParameter& parameter : parameters) {
+    Slice& layer = layers.at(static_cast<std::size_t>(parameter.layer));
+    if (layer.size() == 0) layer = {offset, offset};
+    offset += parameter.elements;
+    layer.end = offset;
+  }
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto first = std::ranges::find(parameters, layers[i].begin, &Parameter::offset);
-    const std::string& name = names_.emplace_back(first->name.substr(0, first->name.rfind('/')));
     if (layout_.owner_of(i) != group_.rank()) continue;
     Layer& layer = layers_.emplace_back();
     layer.number = i;
     layer.slice = layers[i];
     const int server = layout_.server_of(i) - layout_.workers;
-    layer.calls[0] = fmt::format("push of {} to server {}", name, server);
-    layer.calls[1] = fmt::format("asking server {} for {}", server, name);
+    layer.calls[0] = fmt::format("push of {} to server {}", names_[i], server);
+    layer.calls[1] = fmt::format("asking server {} for {}", server, names_[i]);
   }
   connected_ = true;
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,10 +13,11 @@
 #include "base/slice.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
-#include "nn/network.hpp"
 #include "servers/protocol.hpp"
 
 namespace petaflow {
+
+struct Parameter;
 
 /// The parameters of each layer, in their order: [begin, end) of a flat array.
 std::vector<Slice> layers_of(const std::vector<Parameter>& parameters);
@@ -39,6 +41,8 @@ class ServerSession {
 
   /// Tells the servers who the parameters are.  On all workers, once.
   void connect(const std::vector<Parameter>& parameters);
+  /// @param names  of the layers
+  void connect(std::span<const ServedParameter> parameters, std::vector<std::string> names);
   /// Takes leave: servers end with this code.  On all workers, once, with nothing under way.
   void end(int exit_code);
 
