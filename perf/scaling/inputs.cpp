@@ -1,0 +1,115 @@
+#include "scaling/inputs.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "config/document.hpp"
+
+namespace petaflow::scaling {
+namespace {
+
+double number_of(const Scalar& scalar, const std::string& path, const Entry& entry) {
+  if (const auto* real = std::get_if<double>(&scalar)) return *real;
+  if (const auto* whole = std::get_if<std::int64_t>(&scalar)) return static_cast<double>(*whole);
+  user_error("{}:{}: {} begins with no number; write [number, \"trust\", \"source\"]", path, entry.line, entry.key);
+}
+
+std::string text_of(const Scalar& scalar, const std::string& path, const Entry& entry) {
+  if (const auto* text = std::get_if<std::string>(&scalar)) return *text;
+  user_error("{}:{}: {} does not end with two texts; write [number, \"trust\", \"source\"]", path, entry.line,
+             entry.key);
+}
+
+std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+using Takers = std::map<std::string, std::function<void(double)>>;
+
+/// Gives every number to who takes it; a list of numbers, the stages of a workload, goes to `rest`.
+/// @param rest  (key, numbers); false: it knows no such key
+std::vector<Input> read(const std::string& path, const Takers& takers,
+                        const std::function<bool(const std::string&, const std::vector<double>&)>& rest) {
+  std::vector<Input> inputs;
+  for (const Entry& entry : parse_document(read_text_file(path), path)) {
+    const auto* list = std::get_if<std::vector<Scalar>>(&entry.value);
+    if (list == nullptr || list->size() < 3) {
+      user_error("{}:{}: {} is no list; write [number, \"trust\", \"source\"]", path, entry.line, entry.key);
+    }
+    std::vector<double> numbers;
+    for (std::size_t i = 0; i + 2 < list->size(); ++i) numbers.push_back(number_of((*list)[i], path, entry));
+    inputs.push_back({file_name(path), entry.key, numbers[0], text_of((*list)[list->size() - 2], path, entry),
+                      text_of(list->back(), path, entry)});
+    const auto taker = takers.find(entry.key);
+    if (taker != takers.end() && numbers.size() == 1) {
+      taker->second(numbers[0]);
+    } else if (!rest(entry.key, numbers)) {
+      user_error("{}:{}: {} is not known here with {} numbers", path, entry.line, entry.key, numbers.size());
+    }
+  }
+  return inputs;
+}
+
+}  // namespace
+
+Machine read_machine(const std::string& path) {
+  Machine machine;
+  LogGpOptions& net = machine.network;
+  const auto to = [](double& field, double unit) { return [&field, unit](double value) { field = unit * value; }; };
+  const auto count = [](int& field) { return [&field](double value) { field = static_cast<int>(value); }; };
+  // GB/s: seconds of a byte.
+  const auto rate = [](double& field) { return [&field](double value) { field = value > 0 ? 1e-9 / value : 0; }; };
+  const Takers takers = {
+      {"ranks_per_node", count(net.ranks_per_node)},
+      {"overhead_us", to(net.overhead_s, 1e-6)},
+      {"latency_us", to(net.latency_s, 1e-6)},
+      {"gap_us", to(net.gap_s, 1e-6)},
+      {"nic_gb_s", rate(net.byte_s)},
+      {"nics", count(net.nics)},
+      {"node_latency_us", to(net.node_latency_s, 1e-6)},
+      {"node_gb_s", rate(net.node_byte_s)},
+      {"nodes_per_group", count(net.nodes_per_group)},
+      {"group_latency_us", to(net.group_latency_s, 1e-6)},
+      {"group_gb_s", rate(net.group_byte_s)},
+      {"eager_bytes", [&](double value) { net.eager_bytes = static_cast<std::size_t>(value); }},
+      {"handshake_us", to(net.handshake_s, 1e-6)},
+      {"added_gb_s", rate(machine.byte_added_s)},
+      {"noise.rank_sigma", to(machine.noise.rank_sigma, 1)},
+      {"noise.step_sigma", to(machine.noise.step_sigma, 1)},
+      {"noise.pause_ms", to(machine.noise.pause_s, 1e-3)},
+      {"noise.pauses", to(machine.noise.pauses, 1)},
+  };
+  machine.inputs = read(path, takers, [](const std::string&, const std::vector<double>&) { return false; });
+  return machine;
+}
+
+TrustedWorkload read_workload(const std::string& path) {
+  TrustedWorkload read_here;
+  Workload& workload = read_here.workload;
+  double step_ms = 0, stages_ms = 0, server_update_ms = 0;
+  const Takers takers = {
+      {"step_ms", [&](double value) { step_ms = value; }},
+      {"samples", [&](double value) { read_here.samples = value; }},
+      {"other_ms", [&](double value) { workload.other_s = 1e-3 * value; }},
+      {"optimizer_ms", [&](double value) { workload.optimizer_s = 1e-3 * value; }},
+      {"server_update_ms", [&](double value) { server_update_ms = value; }},
+  };
+  read_here.inputs = read(path, takers, [&](const std::string& key, const std::vector<double>& numbers) {
+    if (!key.starts_with("stages.") || numbers.size() != 3) return false;
+    workload.stages.push_back(
+        {key.substr(key.find('.') + 1), static_cast<std::int64_t>(numbers[0]), 1e-3 * numbers[1], 1e-3 * numbers[2]});
+    stages_ms += numbers[1] + numbers[2];
+    return true;
+  });
+  if (workload.elements() == 0) user_error("{}: no stage has parameters; write [stages] name = [elements, ...]", path);
+  // Times of stages are shares of the step.
+  if (step_ms > 0) {
+    const double scale = (1e-3 * step_ms - workload.other_s - workload.optimizer_s) / (1e-3 * stages_ms);
+    for (StageTimes& stage : workload.stages) stage.forward_s *= scale, stage.backward_s *= scale;
+  }
+  workload.server_element_s = 1e-3 * server_update_ms / static_cast<double>(workload.elements());
+  return read_here;
+}
+
+}  // namespace petaflow::scaling

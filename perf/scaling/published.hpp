@@ -1,0 +1,12 @@
+// Steps that papers report, beside those of the simulator.
+#pragma once
+
+#include <string>
+
+namespace petaflow::scaling {
+
+/// Fits the noise, or the time of a step, of each system to one of its points, and prints what all others become.
+/// @param inputs  folder with machines/*.toml and workloads/*.toml
+void print_published(const std::string& inputs);
+
+}  // namespace petaflow::scaling

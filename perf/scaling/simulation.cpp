@@ -1,0 +1,74 @@
+#include "scaling/simulation.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "simulate/virtual_world.hpp"
+
+namespace petaflow::scaling {
+
+Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme, std::uint64_t seed,
+                 std::int64_t skip) {
+  const int workers = ranks - scheme.servers;
+  if (workers < scheme.groups || workers % scheme.groups != 0) {
+    user_error("{} workers cannot be divided into {} groups of the same size; set --ranks to {}", workers,
+               scheme.groups, workers / scheme.groups * scheme.groups + scheme.servers);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  LogGpNetwork network(ranks, machine.network);
+  VirtualOptions options;
+  options.eager_bytes = machine.network.eager_bytes;
+  options.ranks_per_node = machine.network.ranks_per_node;
+  options.seed = seed;
+  options.stack_bytes = 64 << 10;
+  options.byte_added_s = machine.byte_added_s;
+  VirtualWorld world(ranks, network, options);
+  std::vector<RankTimes> times(static_cast<std::size_t>(workers));
+  world.run([&](std::unique_ptr<Transport> transport) {
+    Communicator all(std::move(transport));
+    const int rank = all.rank();
+    RankTimes mine = run_rank(all, workload, scheme, machine.noise, seed);
+    if (rank < workers) times[static_cast<std::size_t>(rank)] = std::move(mine);
+  });
+  PETAFLOW_REQUIRE(world.messages_left() == 0, "{} messages were never received", world.messages_left());
+
+  Outcome outcome;
+  const std::size_t members = static_cast<std::size_t>(workers / scheme.groups);
+  double slowest_steps = 0;
+  for (std::size_t leader = 0; leader < times.size(); leader += members) {
+    const auto steps = static_cast<std::int64_t>(times[leader].end_s.size());
+    if (steps <= skip)
+      user_error("a group makes {} steps, of which the first {} do not count; set more --steps", steps, skip);
+    const auto counted = static_cast<double>(steps - skip);
+    const auto s = static_cast<std::size_t>(skip);
+    const double begin_s = skip == 0 ? times[leader].start_s : times[leader].end_s[s - 1];
+    outcome.updates_per_s += counted / (times[leader].end_s.back() - begin_s);
+    for (std::size_t step = s; step < times[leader].end_s.size(); ++step) {
+      double slowest_s = 0;
+      for (std::size_t rank = leader; rank < leader + members; ++rank) {
+        slowest_s = std::max(slowest_s, times[rank].compute_s[step]);
+        outcome.compute_s += times[rank].compute_s[step] / static_cast<double>(members);
+      }
+      outcome.slowest_s += slowest_s;
+      slowest_steps += 1;
+    }
+  }
+  outcome.compute_s /= slowest_steps;
+  outcome.slowest_s /= slowest_steps;
+  outcome.step_s = scheme.groups / outcome.updates_per_s;
+  outcome.messages = world.messages();
+  outcome.virtual_s = world.now_s();
+  outcome.real_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  outcome.resident_mb = static_cast<double>(usage.ru_maxrss) / 1024;
+  return outcome;
+}
+
+}  // namespace petaflow::scaling

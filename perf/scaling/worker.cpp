@@ -1,0 +1,249 @@
+#include "scaling/worker.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "servers/serve.hpp"
+#include "servers/session.hpp"
+
+namespace petaflow::scaling {
+namespace {
+
+class TimedLayer final : public LayerStore {
+ public:
+  TimedLayer(Transport& server, std::int64_t elements, double element_s)
+      : server_(server), elements_(elements), element_s_(element_s) {}
+  std::int64_t elements() const override { return elements_; }
+  bool has_values() const override { return false; }
+  void update(std::int64_t, float, const float*) override { server_.work(element_s_ * static_cast<double>(elements_)); }
+  void read_weights(float*) const override {}
+  void set_weights(const float*) override {}
+  void read_state(std::int32_t, float*) const override {}
+  void set_state(std::int32_t, const float*) override {}
+
+ private:
+  Transport& server_;
+  std::int64_t elements_;
+  double element_s_;
+};
+
+/// The step of TrainStep::run(), whose order of calls this is.
+class Step {
+ public:
+  Step(Communicator& group, const Workload& workload, const Scheme& scheme, const Noise& noise, RandomSequence random)
+      : group_(group), workload_(workload), scheme_(scheme), noise_(noise), random_(random) {
+    std::int64_t end = 0;
+    for (const StageTimes& stage : workload.stages) {
+      begins_.push_back(end);
+      end += stage.elements;
+      if (stage.elements > 0) ends_.push_back(end);
+    }
+    GradientSumOptions options;
+    options.bucket = std::max<std::int64_t>(1, static_cast<std::int64_t>(scheme.bucket_mb * (1 << 18)));
+    options.reduction = scheme.reduction;
+    options.wire = scheme.wire;
+    options.overlap = scheme.overlap;
+    std::vector<ShardRange> shards;
+    const bool served = scheme.servers > 0;
+    if (served) {
+      options.owners = true;
+      const ServerLayout layout{group.size(), 1, scheme.servers};
+      for (std::size_t layer = 0; layer < ends_.size(); ++layer) options.owner_of.push_back(layout.owner_of(layer));
+      for (int rank = 0; rank < group.size(); ++rank) shards.push_back({rank, rank + 1});
+    }
+    for (std::int64_t i = 0; i <= scheme.lag; ++i) {
+      Flight& flight = flights_.emplace_back();
+      flight.sum = served ? std::make_unique<GradientSum>(group, ends_, options, shards)
+                          : std::make_unique<GradientSum>(group, ends_, options);
+      flight.agreement = group.make_sum(std::ssize(flight.parts));
+    }
+    rank_factor_ = factor(noise.rank_sigma);
+  }
+
+  /// @param servers  null: the update is this rank's own
+  void run(ServerSession* servers, std::int64_t ticket) {
+    computed_s_ = 0;
+    factor_ = rank_factor_ * factor(noise_.step_sigma);
+    Flight& flight = flight_of(step_);
+    flight.sum->begin(nullptr);
+    compute(workload_.other_s + pauses());
+    for (const StageTimes& stage : workload_.stages) {
+      compute(stage.forward_s);
+      if (flights_.size() > 1) progress();
+    }
+    for (std::size_t s = workload_.stages.size(); s-- > 0;) {
+      compute(workload_.stages[s].backward_s);
+      flight.sum->ready_from(begins_[s]);
+      if (flights_.size() > 1) progress();
+    }
+    flight.sum->end_pass();
+    flight.parts.fill(0);
+    flight.agreement->start(std::array{flight.parts.data()});
+    step_ += 1;
+    if (step_ <= scheme_.lag) return;
+    Flight& due = flight_of(step_ - 1 - scheme_.lag);
+    agree_on(due);
+    const double element_s = workload_.optimizer_s / static_cast<double>(workload_.elements());
+    if (servers == nullptr) {
+      due.sum->finish(
+          [&](std::int64_t begin, std::int64_t end) { compute(element_s * static_cast<double>(end - begin)); });
+      return;
+    }
+    due.sum->finish([&](std::int64_t begin, std::int64_t) { servers->push(begin, ticket, 1e-3F, nullptr, nullptr); },
+                    nullptr,
+                    [&](std::int64_t begin, std::int64_t) { servers->wait(begin, [&] { due.sum->advance(); }); });
+  }
+
+  /// Gradients that are under way are summed to their end.
+  void settle() {
+    for (std::int64_t step = std::max<std::int64_t>(0, step_ - scheme_.lag); step < step_; ++step) {
+      agree_on(flight_of(step));
+      flight_of(step).sum->finish([](std::int64_t, std::int64_t) {});
+    }
+  }
+
+  double computed_s() const { return computed_s_; }  // in the last step
+
+  std::vector<ServedParameter> parameters() const {
+    std::vector<ServedParameter> parameters;
+    for (const std::int64_t end : ends_) {
+      const std::int64_t begin = parameters.empty() ? 0 : ends_[parameters.size() - 1];
+      parameters.push_back({std::ssize(parameters), end - begin, 0, 0});
+    }
+    return parameters;
+  }
+
+ private:
+  struct Flight {
+    std::unique_ptr<GradientSum> sum;
+    std::unique_ptr<Reduction<double>> agreement;
+    std::array<double, 4> parts{};
+  };
+  Flight& flight_of(std::int64_t step) { return flights_[static_cast<std::size_t>(step) % flights_.size()]; }
+
+  double factor(double sigma) { return sigma > 0 ? std::exp(sigma * random_.normal() - sigma * sigma / 2) : 1; }
+  /// Their number has a Poisson distribution.
+  double pauses() {
+    double sum_s = 0;
+    for (double at = random_.exponential(); at < noise_.pauses; at += random_.exponential()) {
+      sum_s += noise_.pause_s * random_.exponential();
+    }
+    return sum_s / factor_;
+  }
+  void progress() {
+    for (Flight& flight : flights_) flight.sum->advance();
+  }
+  void compute(double seconds) {
+    seconds *= factor_;
+    computed_s_ += seconds;
+    while (scheme_.poll_s > 0 && seconds > scheme_.poll_s) {
+      group_.transport().work(scheme_.poll_s);
+      seconds -= scheme_.poll_s;
+      progress();
+    }
+    group_.transport().work(seconds);
+  }
+  void agree_on(Flight& flight) {
+    group_.transport().wait([&] { return flight.agreement->advance(); }, "all-reduce");
+  }
+
+  Communicator& group_;
+  const Workload& workload_;
+  const Scheme& scheme_;
+  const Noise& noise_;
+  RandomSequence random_;
+  double rank_factor_ = 1, factor_ = 1, computed_s_ = 0;
+  std::vector<std::int64_t> begins_, ends_;  // of stages; of those with parameters
+  std::deque<Flight> flights_;               // whose numbers in `parts` stay where they are
+  std::int64_t step_ = 0;
+};
+
+/// Trainer::train_with_servers().
+void run_with_servers(Communicator& workers, ServerSession& session, const Scheme& scheme, Step& step,
+                      RankTimes& times) {
+  std::vector<std::string> names;
+  const std::vector<ServedParameter> parameters = step.parameters();
+  for (std::size_t layer = 0; layer < parameters.size(); ++layer) names.push_back(fmt::format("layer {}", layer));
+  session.connect(parameters, std::move(names));
+  workers.barrier();
+  times.start_s = workers.transport().now_s();
+  TicketReport report{.from = 0, .until = scheme.steps};
+  std::deque<std::int64_t> tickets;
+  ServerSession::Lease lease;
+  const auto exchange = [&] {
+    lease = session.report(report);
+    if (lease.ticket) tickets.push_back(*lease.ticket);
+  };
+  exchange();
+  if (lease.ticket) exchange();
+  while (!lease.settled) {
+    report.done = tickets.front();
+    tickets.pop_front();
+    step.run(&session, report.done);
+    exchange();
+    if (lease.settled) break;  // that waited for the other groups
+    times.end_s.push_back(workers.transport().now_s());
+    times.compute_s.push_back(step.computed_s());
+  }
+  session.end(0);
+}
+
+}  // namespace
+
+std::int64_t Workload::elements() const {
+  std::int64_t sum = 0;
+  for (const StageTimes& stage : stages) sum += stage.elements;
+  return sum;
+}
+
+double Workload::step_s() const {
+  double sum_s = other_s + optimizer_s;
+  for (const StageTimes& stage : stages) sum_s += stage.forward_s + stage.backward_s;
+  return sum_s;
+}
+
+MakeLayerStore timed_layers(Transport& server, double element_s) {
+  return [&server, element_s](std::span<const ServedParameter> parameters) -> std::unique_ptr<LayerStore> {
+    std::int64_t elements = 0;
+    for (const ServedParameter& parameter : parameters) elements += parameter.elements;
+    return std::make_unique<TimedLayer>(server, elements, element_s);
+  };
+}
+
+RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& scheme, const Noise& noise,
+                   std::uint64_t seed) {
+  RankTimes times;
+  const RandomSequence random(random_stream(seed, RandomPurpose::kGenerate, 1), static_cast<std::uint64_t>(all.rank()));
+  if (scheme.servers == 0) {
+    Step step(all, workload, scheme, noise, random);
+    all.barrier();
+    times.start_s = all.transport().now_s();
+    for (std::int64_t s = 0; s < scheme.steps; ++s) {
+      step.run(nullptr, s);
+      times.end_s.push_back(all.transport().now_s());
+      times.compute_s.push_back(step.computed_s());
+    }
+    step.settle();
+    return times;
+  }
+  const ServerLayout layout{all.size() - scheme.servers, scheme.groups, scheme.servers};
+  const bool serves = all.rank() >= layout.workers;
+  std::unique_ptr<Transport> messages = all.transport().split(0);
+  const std::unique_ptr<Communicator> workers = all.split(serves ? 1 : 0);
+  const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(all.rank()));
+  if (serves) {
+    serve(*messages, layout, {timed_layers(*messages, workload.server_element_s), scheme.order});
+    return times;
+  }
+  ServerSession session(std::move(messages), layout, *group);
+  Step step(*group, workload, scheme, noise, random);
+  run_with_servers(*workers, session, scheme, step, times);
+  return times;
+}
+
+}  // namespace petaflow::scaling

@@ -1,0 +1,319 @@
+// Times on virtual ranks against closed forms: sums over ranks of an idle LogGP network, steps with parameter servers,
+// and queues.
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "comm/reduction.hpp"
+#include "scaling/inputs.hpp"
+#include "scaling/simulation.hpp"
+#include "scaling/worker.hpp"
+#include "scratch_folder.hpp"
+#include "servers/serve.hpp"
+#include "servers/session.hpp"
+#include "simulate/loggp_network.hpp"
+#include "simulate/virtual_world.hpp"
+
+namespace petaflow::scaling {
+namespace {
+
+constexpr double kOverhead = 2e-6, kLatency = 3e-6, kByte = 1e-9, kAdded = 0.3e-9, kHandshake = 9e-6;
+constexpr double kNodeLatency = 0.5e-6, kNodeByte = 0.2e-9;
+
+LogGpOptions network_of(bool eager) {
+  LogGpOptions options;
+  options.overhead_s = kOverhead;
+  options.latency_s = kLatency;
+  options.byte_s = kByte;
+  options.gap_s = 0.1e-6;
+  options.node_latency_s = kNodeLatency;
+  options.node_byte_s = kNodeByte;
+  options.eager_bytes = eager ? std::size_t{1} << 30 : 0;
+  options.handshake_s = kHandshake;
+  return options;
+}
+
+/// Seconds until the last of the ranks has the sum of vectors without content.
+double time_of_sum(const char* name, int ranks, std::int64_t elements, const LogGpOptions& network_options) {
+  LogGpNetwork network(ranks, network_options);
+  VirtualOptions options;
+  options.eager_bytes = network_options.eager_bytes;
+  options.ranks_per_node = network_options.ranks_per_node;
+  options.byte_added_s = kAdded;
+  VirtualWorld world(ranks, network, options);
+  world.run([&](std::unique_ptr<Transport> transport) {
+    Reduction<float> sum(*transport, find_reduction(name)->plan(*transport, elements), 1);
+    sum.start(std::array<float*, 1>{nullptr});
+    transport->wait([&] { return sum.advance(); }, "test");
+  });
+  EXPECT_EQ(world.messages_left(), 0);
+  return world.now_s();
+}
+
+/// Of a message to a rank that expects it.
+double message_s(double bytes, bool eager) {
+  return 2 * kOverhead + kLatency + bytes * kByte + (eager ? 0 : kHandshake);
+}
+
+// The formulas of Thakur, Rabenseifner and Gropp, section 2, with LogGP's time of a message.
+TEST(Sums, TakeTheTimeOfTheirFormulas) {
+  for (const bool eager : {true, false}) {
+    const LogGpOptions network = network_of(eager);
+    for (int ranks = 2; ranks <= 64; ++ranks) {
+      SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, eager ? "eager" : "with handshakes"));
+      const std::int64_t elements = 1024 * ranks;
+      const double bytes = 4.0 * static_cast<double>(elements), p = ranks;
+      const double ring = (p - 1) * (2 * message_s(bytes / p, eager) + bytes / p * kAdded);
+      EXPECT_NEAR(time_of_sum("ring", ranks, elements, network), ring, 0.01 * ring);
+
+      const double levels = std::floor(std::log2(p));
+      const bool is_power = std::exp2(levels) == p;
+      const double level = message_s(bytes, eager) + bytes * kAdded;
+      const double doubling = (levels + (is_power ? 0 : 1)) * level + (is_power ? 0 : message_s(bytes, eager));
+      // Eager messages of ranks that need not wait for a fold are under way during it, beside its own.
+      if (is_power || !eager) {
+        EXPECT_NEAR(time_of_sum("doubling", ranks, elements, network), doubling, 0.01 * doubling);
+      }
+
+      if (!is_power) continue;
+      const double halving = 2 * levels * message_s(0, eager) + (1 - 1 / p) * bytes * (2 * kByte + kAdded);
+      EXPECT_NEAR(time_of_sum("halving", ranks, elements, network), halving, 0.01 * halving);
+    }
+  }
+}
+
+// Within a node a rank copies its shares one after the other; between nodes the ranks sum their shares as "halving"
+// does, each over an interface of its own.
+TEST(Sums, OnTwoLevelsTakeTheTimeOfTheirFormula) {
+  for (const bool eager : {true, false}) {
+    for (const int local : {2, 4, 6}) {
+      for (const int nodes : {2, 4, 8, 16}) {
+        SCOPED_TRACE(fmt::format("{} nodes of {}", nodes, local));
+        LogGpOptions network = network_of(eager);
+        network.ranks_per_node = network.nics = local;
+        const std::int64_t elements = std::int64_t{131072} * nodes * local;
+        const double share = 4.0 * static_cast<double>(elements) / local, n = nodes, handshake = eager ? 0 : kHandshake;
+        const double within = (local - 1) * (kOverhead + share * kNodeByte) + kNodeLatency + kOverhead + handshake;
+        const double between = 2 * std::log2(n) * message_s(0, eager) + (1 - 1 / n) * share * (2 * kByte + kAdded);
+        const double expected = 2 * within + (local - 1) * share * kAdded + between;
+        EXPECT_NEAR(time_of_sum("two_level", nodes * local, elements, network), expected, 0.01 * expected);
+      }
+    }
+  }
+}
+
+// All ranks of a node through one interface.
+TEST(Sums, WaitForASharedInterface) {
+  LogGpOptions network = network_of(true);
+  network.ranks_per_node = 4;
+  const double bytes = 4e6, one = time_of_sum("two_level", 8, 1'000'000, network);
+  network.nics = 4;
+  const double four = time_of_sum("two_level", 8, 1'000'000, network);
+  EXPECT_NEAR(one - four, 3 * bytes / 4 * kByte, 0.05 * one);
+}
+
+TEST(Network, MessagesBetweenGroupsShareTheirCables) {
+  LogGpOptions options = network_of(true);
+  options.nodes_per_group = 4;
+  options.group_byte_s = 0.5e-9;
+  options.group_latency_s = 1e-6;
+  LogGpNetwork network(8, options);
+  constexpr std::size_t kBytes = 1'000'000;
+  // Four at a time through cables as fast as two interfaces.
+  double last_s = 0;
+  for (int rank = 0; rank < 4; ++rank) last_s = std::max(last_s, network.arrival_s(rank, rank + 4, kBytes, 0));
+  EXPECT_NEAR(last_s, 2 * kOverhead + kLatency + 1e-6 + (1 + 3 * 0.5) * kBytes * kByte, 1e-9);
+  // One that comes much later finds them idle, and one within a group does not need them.
+  EXPECT_NEAR(network.arrival_s(0, 4, kBytes, 1), 1 + message_s(kBytes, true) + 1e-6, 1e-9);
+  EXPECT_NEAR(network.arrival_s(1, 2, kBytes, 1), 1 + message_s(kBytes, true), 1e-9);
+}
+
+TEST(Network, WhatComesSoonerUsesTheTimeBefore) {
+  Exclusive cable;
+  EXPECT_EQ(cable.take(0, 10, 2), 10);
+  EXPECT_EQ(cable.take(0, 1, 2), 1);
+  EXPECT_EQ(cable.take(0, 2, 8), 12);  // not between 3 and 10
+  EXPECT_EQ(cable.take(0, 2, 7), 3);
+  EXPECT_EQ(cable.take(0, 2, 1), 20);
+  EXPECT_EQ(cable.take(30, 30, 1), 30);
+}
+
+// ---- Steps ----
+
+/// One layer, or several of the same size.
+Workload workload_of(int layers, std::int64_t elements, double compute_s) {
+  Workload workload;
+  for (int layer = 0; layer < layers; ++layer) {
+    workload.stages.push_back({fmt::format("conv{}", layer), elements, 0, compute_s / layers});
+  }
+  return workload;
+}
+
+Machine machine_of(std::size_t eager_bytes) {
+  Machine machine;
+  machine.network = network_of(true);
+  machine.network.eager_bytes = eager_bytes;
+  machine.byte_added_s = kAdded;
+  return machine;
+}
+
+// A push and its answer are a header and values each, a report and its answer a message each; the receive of values is
+// posted when their header is there.  Sums of two members: one sends its vector to the other, and gets weights.
+TEST(Steps, WithServersTakeTheSumOfTheirParts) {
+  constexpr std::int64_t kElements = 1'000'000;
+  constexpr double kValues = 4.0 * kElements, kCompute = 5e-3, kUpdate = 2e-9;
+  for (const int members : {1, 2}) {
+    Workload workload = workload_of(1, kElements, kCompute);
+    workload.server_element_s = kUpdate;
+    Scheme scheme;
+    scheme.servers = 1;
+    scheme.steps = 20;
+    const Outcome outcome = simulate(members + 1, machine_of(4096), workload, scheme);
+    const double sum = members == 1 ? 0 : message_s(kValues, false) + kValues * kAdded;
+    const double spread = members == 1 ? 0 : message_s(kValues, false);
+    const double push = 2 * (message_s(sizeof(LayerHeader), true) + message_s(kValues, false)) + kUpdate * kElements;
+    const double tickets = message_s(sizeof(TicketReport), true) + message_s(sizeof(TicketAnswer), true);
+    const double expected = kCompute + sum + push + spread + tickets;
+    EXPECT_NEAR(outcome.step_s, expected, 0.01 * expected) << members;
+    EXPECT_NEAR(outcome.compute_s, kCompute, 1e-9);
+  }
+}
+
+// Backward of the first layer hides the messages of the second one's sum, not its additions; nothing hides the sum of
+// the first layer, but for the second one's update.
+TEST(Steps, HideSumsBehindTheBackwardPass) {
+  constexpr std::int64_t kElements = 262144;
+  constexpr double kBytes = 4.0 * kElements, kUpdate = 0.5e-3;  // of a layer
+  Workload workload = workload_of(2, kElements, 20e-3);
+  workload.optimizer_s = 2 * kUpdate;
+  Scheme scheme;
+  scheme.reduction = "halving";
+  scheme.steps = 5;
+  scheme.poll_s = 10e-6;
+  const double add = kBytes / 2 * kAdded, sum = 2 * message_s(kBytes / 2, true) + add;
+  const double overlapped = simulate(2, machine_of(1 << 30), workload, scheme).step_s;
+  const double agreement = message_s(sizeof(double) * 4, true);
+  EXPECT_NEAR(overlapped, 20e-3 + add + sum + kUpdate, agreement + 2 * scheme.poll_s);
+  // At the end of the pass both are in the interfaces at a time.
+  scheme.overlap = false;
+  const double after = simulate(2, machine_of(1 << 30), workload, scheme).step_s;
+  EXPECT_NEAR(after, 20e-3 + 2 * sum + kUpdate, 0.01 * after);
+}
+
+// ---- Queues ----
+
+/// A layer whose updates take a time that a sequence of random numbers says.
+class Repair final : public LayerStore {
+ public:
+  Repair(Transport& server, RandomSequence& random, double mean_s)
+      : server_(server), random_(random), mean_s_(mean_s) {}
+  std::int64_t elements() const override { return 1; }
+  bool has_values() const override { return false; }
+  void update(std::int64_t, float, const float*) override { server_.work(mean_s_ * random_.exponential()); }
+  void read_weights(float*) const override {}
+  void set_weights(const float*) override {}
+  void read_state(std::int32_t, float*) const override {}
+  void set_state(std::int32_t, const float*) override {}
+
+ private:
+  Transport& server_;
+  RandomSequence& random_;
+  double mean_s_;
+};
+
+/// Updates per second of groups of one that compute for an exponential time, of mean 1, before each push.  The first
+/// server keeps a layer whose updates take no time, so that who asks it for a ticket need not wait.
+double rate_of(int groups, double update_s, std::int64_t pushes) {
+  LogGpNetwork network(groups + 2, {.eager_bytes = 1 << 20});
+  VirtualWorld world(groups + 2, network, {.eager_bytes = 1 << 20});
+  const ServerLayout layout{groups, groups, 2};
+  double last_s = 0;
+  world.run([&](std::unique_ptr<Transport> transport) {
+    RandomSequence random(random_stream(3, RandomPurpose::kGenerate), static_cast<std::uint64_t>(transport->rank()));
+    if (transport->rank() >= groups) {
+      const MakeLayerStore repair = [&](std::span<const ServedParameter>) -> std::unique_ptr<LayerStore> {
+        return std::make_unique<Repair>(*transport, random, transport->rank() == groups ? 0 : update_s);
+      };
+      ServeOptions options{repair};
+      options.updated = [&](std::size_t, int, const LayerHeader&) { last_s = transport->now_s(); };
+      serve(*transport, layout, options);
+      return;
+    }
+    Transport& mine = *transport;
+    Communicator group;
+    ServerSession session(std::move(transport), layout, group);
+    session.connect(std::array{ServedParameter{0, 1, 0, 0}, ServedParameter{1, 1, 0, 0}}, {"conv1", "conv2"});
+    TicketReport report{.from = 0, .until = pushes};
+    ServerSession::Lease lease = session.report(report);
+    std::optional<std::int64_t> ticket = lease.ticket;
+    while (!lease.settled) {
+      mine.work(random.exponential());
+      for (const std::int64_t layer : {1, 0}) session.push(layer, *ticket, 0, nullptr, nullptr);
+      for (const std::int64_t layer : {1, 0}) session.wait(layer);
+      report.done = *ticket;
+      lease = session.report(report);
+      ticket = lease.ticket;
+    }
+    session.end(0);
+  });
+  return static_cast<double>(pushes) / last_s;
+}
+
+// The machine-repair model: K machines that break after a time of mean 1, one who repairs each in a time of mean u.
+TEST(Queues, AtAServerAreThoseOfTheMachineRepairModel) {
+  for (const auto& [groups, update_s] : {std::pair(1, 0.5), std::pair(2, 0.3), std::pair(4, 0.2), std::pair(8, 0.2)}) {
+    double term = 1, sum = 1;
+    for (int broken = 1; broken <= groups; ++broken) {
+      term *= (groups - broken + 1) * update_s;
+      sum += term;
+    }
+    const double expected = (1 - 1 / sum) / update_s;
+    EXPECT_NEAR(rate_of(groups, update_s, 40000), expected, 0.015 * expected) << groups;
+  }
+}
+
+// With constant times a server is either always busy, or nobody waits for another.
+TEST(Queues, OfConstantTimes) {
+  for (const int groups : {1, 3, 6, 12}) {
+    constexpr std::int64_t kElements = 100'000;
+    Workload workload = workload_of(2, kElements, 20e-3);
+    workload.stages[0].elements = 1;    // on the server that is asked for tickets, too
+    workload.server_element_s = 30e-9;  // 3 ms for the other one
+    Scheme scheme;
+    scheme.servers = 2;
+    scheme.bucket_mb = 0;
+    scheme.groups = groups;
+    scheme.steps = 40 * groups;
+    Machine machine = machine_of(1 << 30);
+    machine.network.byte_s = 0;
+    const Outcome outcome = simulate(groups + 2, machine, workload, scheme, 1, 10);
+    const double expected = std::max(groups * 3e-3, 13e-3 + 10e-3 + 4 * message_s(0, true));
+    EXPECT_NEAR(outcome.step_s, expected, 0.01 * expected) << groups;
+  }
+}
+
+// ---- Inputs ----
+
+TEST(Inputs, SayWhatIsWrong) {
+  const test::ScratchFolder folder;
+  const auto message_of = [&](const std::string& text) -> std::string {
+    const std::string path = folder / "machine.toml";
+    std::ofstream(path) << text;
+    try {
+      read_machine(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message_of("latency_us = [1.3, \"measured\", \"here\"]\n"), "");
+  EXPECT_NE(message_of("latency_us = 1.3\n").find("latency_us is no list"), std::string::npos);
+  EXPECT_NE(message_of("latency = [1.3, \"measured\", \"here\"]\n").find("latency is not known"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace petaflow::scaling
