@@ -24,6 +24,7 @@ struct Arguments {
   std::string wire = "f32";
   bool whole = false, terms = false;
   Scheme scheme;
+  RefereeCase referee;
 };
 
 void print_inputs(const std::vector<Input>& inputs) {
@@ -34,16 +35,17 @@ void print_inputs(const std::vector<Input>& inputs) {
   }
 }
 
-void print(const std::string& what, const Outcome& outcome, const Workload& workload) {
+void print(const std::string& what, const Outcome& outcome, const Workload& workload, bool served) {
+  const double alone_s = workload.step_s() - (served ? workload.optimizer_s : 0);
   std::printf("%-34s %9.2f ms a step, %5.1f %% of it what one rank alone needs\n", what.c_str(), 1e3 * outcome.step_s,
-              100 * workload.step_s() / outcome.step_s);
+              100 * alone_s / outcome.step_s);
   std::fflush(stdout);
 }
 
 /// The step again without one cause of delay after the other.
 void print_terms(const Arguments& given, Machine machine, const Workload& workload) {
   const auto again = [&](const std::string& what) {
-    print(what, simulate(given.ranks, machine, workload, given.scheme, given.seed), workload);
+    print(what, simulate(given.ranks, machine, workload, given.scheme, given.seed), workload, given.scheme.servers > 0);
   };
   machine.noise = {};
   again("without noise");
@@ -69,7 +71,8 @@ void run(Arguments& given) {
   print_inputs(machine.inputs);
   print_inputs(workload.inputs);
   const Outcome outcome = simulate(given.ranks, machine, workload.workload, given.scheme, given.seed);
-  print(fmt::format("{} ranks, {} groups", given.ranks, given.scheme.groups), outcome, workload.workload);
+  print(fmt::format("{} ranks, {} groups", given.ranks, given.scheme.groups), outcome, workload.workload,
+        given.scheme.servers > 0);
   std::printf(
       "a rank computes %.2f ms of it, the slowest one %.2f; %.2f updates/s, %.0f samples/s\n%.1f s of virtual time and "
       "%.1f million messages in %.1f s (%.2f us a message), %.0f MiB resident\n",
@@ -107,11 +110,23 @@ int main(int argc, char** argv) {
   run->add_option("--step-sigma", given.step_sigma, "instead of the machine's: sigma of a rank's factor of a step");
   run->add_option("--seed", given.seed, "of noise and of the order of events")->capture_default_str();
   run->add_flag("--terms", given.terms, "again without one cause of delay after the other");
+  CLI::App* const referee = program.add_subcommand("referee", "seconds of a case that smpi/compare.py compares");
+  referee->add_option("--machine", given.machine, "name of a file in machines/")->capture_default_str();
+  referee->add_option("--ranks", given.ranks)->capture_default_str();
+  referee->add_option("--what", given.referee.what, "a reduction, or \"servers\"")->capture_default_str();
+  referee->add_option("--elements", given.referee.elements)->capture_default_str();
+  referee->add_option("--groups", given.referee.groups)->capture_default_str();
   CLI::App* const published = program.add_subcommand("published", "points of papers: one of each system fitted");
+  std::string system;
+  published->add_option("--system", system, "one alone")->check(CLI::IsMember({"cosmoflow", "hep", "daint", "summit"}));
   CLI11_PARSE(program, argc, argv);
   try {
     if (run->parsed()) scaling::run(given);
-    if (published->parsed()) scaling::print_published(given.inputs);
+    if (referee->parsed()) {
+      const auto machine = scaling::read_machine(given.inputs + "/machines/" + given.machine + ".toml");
+      std::printf("%.9f\n", scaling::simulate_case(given.ranks, machine, given.referee));
+    }
+    if (published->parsed()) scaling::print_published(given.inputs, system);
   } catch (const Error& error) {
     std::fprintf(stderr, "simulate: %s\n", error.what());
     return error.kind() == ErrorKind::kUser ? 1 : 2;

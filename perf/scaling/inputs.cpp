@@ -72,6 +72,7 @@ Machine read_machine(const std::string& path) {
       {"nodes_per_group", count(net.nodes_per_group)},
       {"group_latency_us", to(net.group_latency_s, 1e-6)},
       {"group_gb_s", rate(net.group_byte_s)},
+      {"pair_gb_s", rate(net.pair_byte_s)},
       {"eager_bytes", [&](double value) { net.eager_bytes = static_cast<std::size_t>(value); }},
       {"handshake_us", to(net.handshake_s, 1e-6)},
       {"added_gb_s", rate(machine.byte_added_s)},

@@ -12,6 +12,31 @@
 #include "simulate/virtual_world.hpp"
 
 namespace petaflow::scaling {
+namespace {
+
+VirtualOptions options_of(const Machine& machine, std::uint64_t seed) {
+  VirtualOptions options;
+  options.eager_bytes = machine.network.eager_bytes;
+  options.ranks_per_node = machine.network.ranks_per_node;
+  options.seed = seed;
+  options.stack_bytes = 64 << 10;
+  options.byte_added_s = machine.byte_added_s;
+  return options;
+}
+
+}  // namespace
+
+double simulate_case(int ranks, const Machine& machine, const RefereeCase& given) {
+  LogGpNetwork network(ranks, machine.network);
+  VirtualWorld world(ranks, network, options_of(machine, 1));
+  double time_s = 0;
+  world.run([&](std::unique_ptr<Transport> transport) {
+    Communicator all(std::move(transport));
+    const double mine_s = time_of(all, given);
+    if (all.rank() == 0) time_s = mine_s;
+  });
+  return time_s;
+}
 
 Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme, std::uint64_t seed,
                  std::int64_t skip) {
@@ -22,13 +47,7 @@ Outcome simulate(int ranks, const Machine& machine, const Workload& workload, co
   }
   const auto start = std::chrono::steady_clock::now();
   LogGpNetwork network(ranks, machine.network);
-  VirtualOptions options;
-  options.eager_bytes = machine.network.eager_bytes;
-  options.ranks_per_node = machine.network.ranks_per_node;
-  options.seed = seed;
-  options.stack_bytes = 64 << 10;
-  options.byte_added_s = machine.byte_added_s;
-  VirtualWorld world(ranks, network, options);
+  VirtualWorld world(ranks, network, options_of(machine, seed));
   std::vector<RankTimes> times(static_cast<std::size_t>(workers));
   world.run([&](std::unique_ptr<Transport> transport) {
     Communicator all(std::move(transport));

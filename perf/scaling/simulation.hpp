@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "scaling/inputs.hpp"
+#include "scaling/referee.hpp"
 
 namespace petaflow::scaling {
 
@@ -20,5 +21,8 @@ struct Outcome {
 /// Steps from `skip` on count.
 Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme,
                  std::uint64_t seed = 1, std::int64_t skip = 1);
+
+/// Seconds of a case of referee.hpp.
+double simulate_case(int ranks, const Machine& machine, const RefereeCase& given);
 
 }  // namespace petaflow::scaling

@@ -34,6 +34,7 @@ LogGpNetwork::LogGpNetwork(int ranks, const LogGpOptions& options) : options_(op
   nic_in_.resize(nics);
   group_out_.resize(static_cast<std::size_t>(groups));
   group_in_.resize(static_cast<std::size_t>(groups));
+  pairs_.resize(static_cast<std::size_t>(groups * groups));
 }
 
 double LogGpNetwork::arrival_s(int from, int to, std::size_t bytes, double start_s) {
@@ -53,11 +54,14 @@ double LogGpNetwork::arrival_s(int from, int to, std::size_t bytes, double start
     const double nic_s = std::max(o.gap_s, size * o.byte_s);
     double rest_s = size * o.byte_s;  // from its first byte to its last
     time_s = take(nic_out_, nic(from), time_s, nic_s) + o.latency_s;
-    if (o.nodes_per_group > 0 && node / o.nodes_per_group != other / o.nodes_per_group) {
-      const double group_s = size * o.group_byte_s;
-      time_s = take(group_out_, node / o.nodes_per_group, time_s, group_s) + o.group_latency_s;
-      time_s = take(group_in_, other / o.nodes_per_group, time_s, group_s);
-      rest_s = std::max(rest_s, group_s);
+    const int group = o.nodes_per_group > 0 ? node / o.nodes_per_group : 0;
+    const int goal = o.nodes_per_group > 0 ? other / o.nodes_per_group : 0;
+    if (group != goal) {
+      const double group_s = size * o.group_byte_s, pair_s = size * o.pair_byte_s;
+      time_s = take(group_out_, group, time_s, group_s);
+      time_s = take(pairs_, group * static_cast<int>(group_out_.size()) + goal, time_s, pair_s) + o.group_latency_s;
+      time_s = take(group_in_, goal, time_s, group_s);
+      rest_s = std::max({rest_s, group_s, pair_s});
     }
     time_s = take(nic_in_, nic(to), time_s, nic_s) + rest_s;
   }

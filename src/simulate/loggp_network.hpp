@@ -24,7 +24,8 @@ struct LogGpOptions {
   // Nodes in groups; 0: all in one.  What leaves or enters a group shares its cables.
   int nodes_per_group = 0;
   double group_latency_s = 0;  // further latency of a message between groups
-  double group_byte_s = 0;     // of all cables of a group together
+  double group_byte_s = 0;     // of all cables of a group together, where routes adapt to load
+  double pair_byte_s = 0;      // of the cables from one group to another, where routes are the shortest
   std::size_t eager_bytes = 0;
   double handshake_s = 0;  // of larger messages, once both sides are there
 };
@@ -56,6 +57,7 @@ class LogGpNetwork final : public NetworkModel {
   std::vector<Exclusive> sends_, receives_;      // of each rank
   std::vector<Exclusive> nic_out_, nic_in_;      // by node and interface
   std::vector<Exclusive> group_out_, group_in_;  // of each group
+  std::vector<Exclusive> pairs_;                 // of each two groups
 };
 
 }  // namespace petaflow
