@@ -237,7 +237,7 @@ RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& sc
   const std::unique_ptr<Communicator> workers = all.split(serves ? 1 : 0);
   const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(all.rank()));
   if (serves) {
-    serve(*messages, layout, {timed_layers(*messages, workload.server_element_s), scheme.order});
+    serve(*messages, layout, {timed_layers(*messages, workload.server_element_s), {scheme.order}});
     return times;
   }
   ServerSession session(std::move(messages), layout, *group);
