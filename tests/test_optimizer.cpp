@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "op_support.hpp"
+#include "optimizer_replay.hpp"
 #include "update/optimizer.hpp"
 
 namespace petaflow {
@@ -13,6 +14,7 @@ namespace {
 
 using testing_support::DeviceArray;
 using testing_support::numbers;
+using testing_support::OptimizerReplay;
 
 constexpr double kRate = 0.02;
 constexpr int kSteps = 6;
@@ -51,86 +53,6 @@ std::vector<float> values_of(const std::vector<Parameter>& parameters, bool weig
   return all;
 }
 
-double norm(const std::vector<double>& values, const Parameter& p) {
-  double sum = 0;
-  for (std::int64_t i = p.offset; i < p.offset + p.spec.elements(); ++i)
-    sum += std::pow(values[static_cast<std::size_t>(i)], 2);
-  return std::sqrt(sum);
-}
-
-/// The rules of torch's optimizers, with Apex' LARC and clip_grad_norm_ before them.
-class Replay {
- public:
-  Replay(const OptimizerOptions& options, const std::vector<Parameter>& parameters, const std::vector<float>& weights)
-      : o_(options), parameters_(parameters), w(weights.begin(), weights.end()), m_(w.size()), v_(w.size()) {}
-
-  void step(int t, const std::vector<float>& gradient) {
-    std::vector<double> g(gradient.begin(), gradient.end());
-    double all = 0;
-    for (const Parameter& p : parameters_) all += p.spec.trained() ? std::pow(norm(g, p), 2) : 0;
-    const double clip = o_.clip_norm > 0 && std::sqrt(all) > o_.clip_norm ? o_.clip_norm / std::sqrt(all) : 1;
-    const double rate = kRate / t;  // falls
-    for (const Parameter& p : parameters_) {
-      const auto begin = static_cast<std::size_t>(p.offset), end = begin + static_cast<std::size_t>(p.spec.elements());
-      if (!p.spec.trained()) {
-        for (std::size_t i = begin; i < end; ++i) w[i] = 0.9 * w[i] + 0.1 * g[i];
-        continue;
-      }
-      const bool adamw = o_.name == "adamw", lamb = o_.name == "lamb";
-      std::vector<double> update(w.size());
-      const double decay = p.spec.decays && !adamw && !lamb ? o_.weight_decay : 0;
-      double trust = 1;
-      if (o_.larc > 0) {
-        const double wn = norm(w, p), gn = clip * norm(g, p);
-        const double none = o_.larc_form == TrustForm::kLars ? 1 : 1.0 / 16000;
-        const double local = wn > 0 && gn > 0 ? o_.larc * wn / (gn + decay * wn) : none;
-        trust = std::min(local, rate) / rate;
-        if (o_.larc_form == TrustForm::kLars) trust = local;
-        if (o_.larc_form == TrustForm::kCosmoFlow) trust = std::min(local, 1.0);
-        // The gradients here are means over ranks; SC18's norm was that of the sum.
-        if (o_.larc_form == TrustForm::kSc18) {
-          trust = wn > 0 && gn > 0 ? std::min(o_.larc / o_.ranks * wn / (o_.ranks * gn + o_.ranks * decay * wn), 1.0)
-                                   : none / (o_.ranks * o_.ranks);
-        }
-        clipped_by_larc += trust < 1;
-        let_through += trust == 1;
-      }
-      for (std::size_t i = begin; i < end; ++i) {
-        const double d = (clip * g[i] + decay * w[i]) * trust;
-        if (o_.name == "sgd") {
-          m_[i] = o_.momentum * m_[i] + d;
-          w[i] -= rate * (o_.nesterov ? d + o_.momentum * m_[i] : m_[i]);
-          continue;
-        }
-        if (lamb) {
-          m_[i] = o_.beta1 * m_[i] + (1 - o_.beta1) * d;
-          v_[i] = o_.beta2 * v_[i] + (1 - o_.beta2) * d * d;
-          update[i] =
-              m_[i] / (1 - std::pow(o_.beta1, t)) / (std::sqrt(v_[i] / (1 - std::pow(o_.beta2, t))) + o_.epsilon) +
-              (p.spec.decays ? o_.weight_decay * w[i] : 0);
-          continue;
-        }
-        if (adamw && p.spec.decays) w[i] -= rate * o_.weight_decay * w[i];
-        m_[i] = o_.beta1 * m_[i] + (1 - o_.beta1) * d;
-        v_[i] = o_.beta2 * v_[i] + (1 - o_.beta2) * d * d;
-        const double root = std::sqrt(v_[i] / (1 - std::pow(o_.beta2, t))) + o_.epsilon;
-        w[i] -= rate * m_[i] / (1 - std::pow(o_.beta1, t)) / root;
-      }
-      if (!lamb) continue;
-      const double wn = norm(w, p), un = norm(update, p), ratio = wn > 0 && un > 0 ? wn / un : 1;
-      for (std::size_t i = begin; i < end; ++i) w[i] -= rate * ratio * update[i];
-    }
-  }
-
-  const OptimizerOptions o_;
-  const std::vector<Parameter> parameters_;
-  std::vector<double> w;
-  int clipped_by_larc = 0, let_through = 0;
-
- private:
-  std::vector<double> m_, v_;
-};
-
 /// Weights after some steps of both.
 void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, int* let_through = nullptr) {
   const std::vector<Parameter> parameters = tensors();
@@ -138,7 +60,7 @@ void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, in
   const std::int64_t elements = std::ssize(start), middle = parameters[3].offset;
   const DeviceArray<float> weights(start), weights_in_ranges(start);
   Optimizer optimizer(options, parameters), in_ranges(options, parameters);
-  Replay replay(options, parameters, start);
+  OptimizerReplay replay(options, parameters, start);
   for (int t = 1; t <= kSteps; ++t) {
     const std::vector<float> gradient = values_of(parameters, false, static_cast<std::uint32_t>(10 * t));
     StepState state;
@@ -154,7 +76,7 @@ void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, in
       in_ranges.step(context, 0, middle, g.data(), weights_in_ranges.data());
     }
     Kokkos::fence();
-    replay.step(t, gradient);
+    replay.step(kRate / t, gradient);
   }
   const std::vector<float> found = weights.get();
   if (!in_ranges.needs_whole_gradient()) {
