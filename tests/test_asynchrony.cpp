@@ -1,0 +1,142 @@
+// What groups that do not wait for each other do to a training, with the coordinator and a server as they are, on
+// problems of which the answer is known.
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/random.hpp"
+#include "servers/coordinator.hpp"
+#include "servers/served_layer.hpp"
+
+namespace petaflow {
+namespace {
+
+/// Groups that take exponential times for a gradient of a layer of their own weights, as events in time.
+class Workers {
+ public:
+  Workers(const OptimizerOptions& options, const std::vector<float>& start, int groups, std::uint64_t seed)
+      : layer_(options, {parameter(std::ssize(start))}, groups, UpdateOrder::kArrival),
+        coordinator_(groups, UpdateOrder::kArrival),
+        groups_(static_cast<std::size_t>(groups)),
+        random_(random_stream(seed, RandomPurpose::kGenerate), 1) {
+    groups_[0].values = start;
+    tell(0, {.kind = LayerHeader::Kind::kSetWeights});
+    for (int g = 0; g < groups; ++g) {
+      groups_[static_cast<std::size_t>(g)].values.resize(start.size());
+      tell(g, {.kind = LayerHeader::Kind::kWeights});
+    }
+  }
+
+  /// @param gradient  replaces weights by their gradient
+  /// @param updated   gets the weights after each update
+  void run(std::int64_t steps, float rate, const std::function<void(std::vector<float>&)>& gradient,
+           const std::function<void(const std::vector<float>&)>& updated) {
+    TicketReport report{.until = steps};
+    for (int g = 0; g < std::ssize(groups_); ++g) {
+      take(g, report);
+      take(g, report);
+      groups_[static_cast<std::size_t>(g)].done_s = random_.exponential();
+    }
+    for (std::int64_t step = 0; step < steps; ++step) {
+      int next = -1;
+      for (int g = 0; g < std::ssize(groups_); ++g) {
+        const Group& group = groups_[static_cast<std::size_t>(g)];
+        const bool sooner = next < 0 || group.done_s < groups_[static_cast<std::size_t>(next)].done_s;
+        if (!group.tickets.empty() && sooner) next = g;
+      }
+      Group& group = groups_[static_cast<std::size_t>(next)];
+      gradient(group.values);
+      report.done = group.tickets.front();
+      group.tickets.pop_front();
+      tell(next, {.ticket = report.done, .learning_rate = rate});
+      updated(group.values);
+      take(next, report);
+      group.done_s += random_.exponential();
+    }
+  }
+
+ private:
+  struct Group {
+    LayerHeader header;
+    std::vector<float> values;
+    std::deque<std::int64_t> tickets;
+    double done_s = 0;
+  };
+
+  static Parameter parameter(std::int64_t elements) {
+    Parameter parameter;
+    parameter.spec.dims = {elements};
+    return parameter;
+  }
+  void tell(int g, const LayerHeader& header) {
+    Group& group = groups_[static_cast<std::size_t>(g)];
+    group.header = header;
+    const std::span<const int> answered = layer_.take(g, group.header, group.values.data());
+    ASSERT_EQ(std::vector<int>(answered.begin(), answered.end()), std::vector<int>{g});
+  }
+  void take(int g, const TicketReport& report) {
+    for (const Coordinator::Reply& reply : coordinator_.take(g, report)) {
+      if (reply.answer.ticket < 0) continue;
+      groups_[static_cast<std::size_t>(reply.group)].tickets.push_back(reply.answer.ticket);
+    }
+  }
+
+  ServedLayer layer_;
+  Coordinator coordinator_;
+  std::vector<Group> groups_;
+  RandomSequence random_;
+};
+
+/// a, b of the least squares sum (y - a u - b v)^2.
+struct TwoTerms {
+  double uu = 0, uv = 0, vv = 0, uy = 0, vy = 0;
+  void add(double u, double v, double y) { uu += u * u, uv += u * v, vv += v * v, uy += u * y, vy += v * y; }
+  double a() const { return (uy * vv - vy * uv) / (uu * vv - uv * uv); }
+  double b() const { return (vy * uu - uy * uv) / (uu * vv - uv * uv); }
+};
+
+// Mitliagkas et al. 2016 (arXiv:1605.09774), theorem 1: with M workers and exponential times
+//   E[w(t+1) - w(t)] = (1 - 1/M) E[w(t) - w(t-1)] - (rate / M) E[grad f(w(t))].
+TEST(Asynchrony, OfGroupsActsAsMomentum) {
+  constexpr float kRate = 0.2F;
+  const std::vector<double> curvatures = {0.5, 1, 2};
+  OptimizerOptions sgd;
+  sgd.name = "sgd";
+  sgd.momentum = 0;
+  for (const int groups : {1, 2, 4, 8, 16}) {
+    const std::int64_t steps = 60, seeds = groups == 1 ? 1 : 2000;
+    std::vector<std::vector<double>> mean(static_cast<std::size_t>(steps) + 1, std::vector<double>(3));
+    for (std::int64_t seed = 0; seed < seeds; ++seed) {
+      const std::vector<float> start = {1, 1, 1};
+      std::size_t t = 0;
+      const auto add = [&](const std::vector<float>& weights) {
+        for (std::size_t k = 0; k < 3; ++k) mean[t][k] += static_cast<double>(weights[k]) / static_cast<double>(seeds);
+        t += 1;
+      };
+      add(start);
+      Workers(sgd, start, groups, static_cast<std::uint64_t>(seed))
+          .run(
+              steps, kRate,
+              [&](std::vector<float>& w) {
+                for (std::size_t k = 0; k < 3; ++k) w[k] *= static_cast<float>(curvatures[k]);
+              },
+              add);
+    }
+    TwoTerms fit;
+    for (std::size_t t = 1; t + 2 * static_cast<std::size_t>(groups) < mean.size(); ++t) {  // the last have no ticket
+      for (std::size_t k = 0; k < 3; ++k) {
+        fit.add(mean[t][k] - mean[t - 1][k], -curvatures[k] * mean[t][k], mean[t + 1][k] - mean[t][k]);
+      }
+    }
+    const double expected_rate = static_cast<double>(kRate) / groups;
+    EXPECT_NEAR(fit.a(), 1 - 1.0 / groups, 0.02) << groups;
+    EXPECT_NEAR(fit.b(), expected_rate, 0.05 * expected_rate) << groups;
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
