@@ -1,43 +1,13 @@
 #include "kernels/gradient_factors.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "base/error.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/sum_of_squares.hpp"
 
 namespace petaflow {
 namespace {
-
-constexpr std::int64_t kPart = 16384;
-// The order of a sum follows from the size of the team, so it is the same everywhere.
-constexpr int kTeam = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace> ? 1 : 128;
-
-KOKKOS_INLINE_FUNCTION double sum_of_squares(const Team& team, const float* values, std::int64_t begin,
-                                             std::int64_t end) {
-  double sum = 0;
-  if constexpr (kOnHost) {
-    constexpr int kChains = 16;  // additions that do not wait for each other
-    double sums[kChains] = {};
-    std::int64_t i = begin;
-    for (; i + kChains <= end; i += kChains) {
-      for (int chain = 0; chain < kChains; ++chain) {
-        const auto value = static_cast<double>(values[i + chain]);
-        sums[chain] += value * value;
-      }
-    }
-    for (; i < end; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-    for (const double part : sums) sum += part;
-  } else {
-    Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(team, begin, end),
-        [&](const std::int64_t i, double& total) {
-          total += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-        },
-        sum);
-  }
-  return sum;
-}
 
 struct SumNormPart {
   const GradientFactors::Part* parts;
@@ -110,8 +80,8 @@ GradientFactors::GradientFactors(const GradientFactorOptions& options, const std
     tensor.begin = tensors[i].begin;
     tensor.decay = tensors[i].decays ? options.weight_decay : 0.0F;
     tensor.first_part = std::ssize(host_parts_);
-    for (std::int64_t begin = tensors[i].begin; begin < tensors[i].end; begin += kPart) {
-      host_parts_.push_back({begin, std::min(begin + kPart, tensors[i].end)});
+    for (std::int64_t begin = tensors[i].begin; begin < tensors[i].end; begin += kSquaresPart) {
+      host_parts_.push_back({begin, std::min(begin + kSquaresPart, tensors[i].end)});
     }
     tensor.last_part = std::ssize(host_parts_);
   }
@@ -129,7 +99,7 @@ GradientFactors::GradientFactors(const GradientFactorOptions& options, const std
 std::vector<std::int64_t> GradientFactors::cuts(const std::vector<ParameterRange>& tensors) {
   std::vector<std::int64_t> cuts;
   for (const ParameterRange& tensor : tensors) {
-    for (std::int64_t begin = tensor.begin; begin < tensor.end; begin += kPart) cuts.push_back(begin);
+    for (std::int64_t begin = tensor.begin; begin < tensor.end; begin += kSquaresPart) cuts.push_back(begin);
   }
   return cuts;
 }
@@ -137,7 +107,7 @@ std::vector<std::int64_t> GradientFactors::cuts(const std::vector<ParameterRange
 // Of parts [first, last).
 void GradientFactors::sum_squares(const Context& context, std::int64_t first, std::int64_t last, const float* gradients,
                                   const float* weights) {
-  launch_teams(context, "petaflow::optimizer::squares[kokkos]"_label, last - first, kTeam,
+  launch_teams(context, "petaflow::optimizer::squares[kokkos]"_label, last - first, kSquaresTeam,
                SumNormPart{parts_.data() + first, gradients, options_.larc > 0 ? weights : nullptr,
                            squares_.data() + 2 * first});
 }

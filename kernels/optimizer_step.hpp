@@ -14,6 +14,7 @@ struct ParameterRange {
   const float* clip = nullptr;   // in MemorySpace: multiplies the gradient first; null: 1
   const float* trust = nullptr;  // in MemorySpace: multiplies the gradient with its L2 decay; null: 1
   std::int64_t state = 0;        // place of element 0 in the arrays of a rule; negative where these begin later
+  const float* tuned = nullptr;  // in MemorySpace: learning rate and momentum of a rule that finds them itself
 };
 
 /// Running statistics, in PyTorch's convention: running += momentum (batch - running) in [begin, end).

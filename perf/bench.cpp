@@ -347,7 +347,8 @@ class Bench {
           second(DType::kF32, count);
       table_.measure(work, [&] { run(gradients.floats(), weights.floats(), first.floats(), second.floats()); });
     };
-    const ParameterRange all{0, count};
+    const Array tuned(DType::kF32, 2);
+    const ParameterRange all{.begin = 0, .end = count, .tuned = tuned.floats()};
     for (const std::string& name : rule_names()) {
       OptimizerOptions options;
       options.name = name;

@@ -173,6 +173,7 @@ std::vector<std::pair<std::int64_t, Checkpoint>> train_synchronously(const Commo
 
 TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
   for (const std::string& rule : rule_names()) {
+    if (rule == "yellowfin") continue;  // of layers by themselves it is another one
     for (const double larc : {0.0, 0.02}) {
       CommonOptions options = options_of(1);
       options.train.deterministic = true;

@@ -127,6 +127,11 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.deterministic = true;
   EXPECT_NE(message(options, 1).find("depends on the number of ranks"), std::string::npos);
   options = {};
+  options.optimizer.name = "yellowfin";
+  EXPECT_EQ(message(options, 1), "");
+  options.optimizer.larc = 0.002;
+  EXPECT_NE(message(options, 1).find("set optimizer.larc to 0"), std::string::npos);
+  options = {};
   options.update.sharded = true;
   options.comm.reduction = "ring";
   EXPECT_NE(message(options, 1).find("set comm.reduction to \"auto\", \"halving\" or \"tree\""), std::string::npos);

@@ -144,9 +144,11 @@ TEST(ShardedState, HasTheBitsOfReplicatedStateForEveryRule) {
 }
 
 TEST(ShardedState, GoesOnOnAnotherNumberOfRanks) {
-  for (const bool larc : {false, true}) {
+  for (const char* name : {"adam", "larc", "yellowfin"}) {
     CommonOptions options = deterministic();
     options.update.lag = 1;
+    const bool larc = name == std::string("larc");
+    options.optimizer.name = larc ? "adam" : name;
     options.optimizer.larc = larc ? 0.02 : 0;
     State state, unsharded_state;
     const Result first = train(1, options, &unsharded_state);

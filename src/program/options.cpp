@@ -253,6 +253,12 @@ void check_servers(const CommonOptions& options) {
         "or update.servers to 0",
         options.optimizer.clip_norm);
   }
+  if (options.optimizer.name == "yellowfin") {
+    user_error(
+        "optimizer.name = \"yellowfin\" takes norms of the whole gradient, of which a server sees single layers; set "
+        "it "
+        "to \"sgd\", or update.servers to 0");
+  }
   const std::string& reduction = options.comm.reduction;
   if (reduction != "auto" && reduction != "tree") {
     user_error(
@@ -315,6 +321,12 @@ void check(const CommonOptions& options) {
   if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0)) {
     user_error(
         "optimizer.nesterov is a form of momentum: it needs optimizer.name = \"sgd\" with optimizer.momentum > 0");
+  }
+  if (optimizer.name == "yellowfin" && optimizer.larc > 0) {
+    user_error(
+        "optimizer.name = \"yellowfin\" finds the learning rate itself, which optimizer.larc = {} would bound; set "
+        "optimizer.larc to 0",
+        optimizer.larc);
   }
   if (optimizer.larc_form != TrustForm::kLarc && optimizer.larc == 0) {
     user_error(

@@ -126,6 +126,10 @@ void check_changes(const Configuration& config, const ResumePoint& point) {
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps) {
   if (steps == 0) return;
   if (options.optimizer.lr == 0) log_warning("optimizer.lr is 0: the weights stay as they are");
+  if (options.optimizer.name == "yellowfin" && options.optimizer.lr < 0.1) {
+    log_warning("optimizer.lr is a factor of the rate that yellowfin finds, which {} makes small; 1 takes it as it is",
+                options.optimizer.lr);
+  }
   if (schedule.warmup_steps() >= steps) {
     log_warning(
         "the learning rate rises for {}, but the run has {}: it does not reach optimizer.lr; lower "

@@ -28,6 +28,7 @@ std::int64_t elements_in(std::span<const Slice> slices) {
   return elements;
 }
 
+const std::string kTuner = "optimizer/tuner";
 std::string prefix_of(const OptimizerState& state) { return fmt::format("optimizer/{}/", state.name); }
 
 }  // namespace
@@ -83,6 +84,8 @@ void Updater::average_over(Communicator& across) {
   average(across, network_.weights(), network_.parameter_elements());
   for (const OptimizerState& state : optimizer_->states())
     average(across, state.values, elements_in(optimizer_->own()));
+  const std::span<float> tuner = optimizer_->tuner_numbers();
+  average(across, tuner.data(), std::ssize(tuner));
 }
 
 void Updater::settle(GradientExchange& /*exchange*/) {
@@ -123,6 +126,11 @@ std::vector<NamedArray> Updater::arrays() const {
                                : arrays_of(parameters, states[i].values, prefix),
                       std::back_inserter(all));
   }
+  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty()) {
+    const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(tuner.data(), tuner.size());
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+    all.push_back({kTuner, {std::ssize(tuner)}, {host.data(), host.data() + host.size()}});
+  }
   return all;
 }
 
@@ -143,6 +151,16 @@ std::size_t Updater::restore(const std::vector<NamedArray>& arrays, const std::s
       Kokkos::deep_copy(Part(to, size), Part(whole.data() + slice.begin, size));
       to += size;
     }
+  }
+  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty()) {
+    const auto kept = std::ranges::find(arrays, kTuner, &NamedArray::name);
+    if (kept == arrays.end() || kept->values.size() != tuner.size()) {
+      user_error("{} has no {} of {} numbers: it is of a run with another optimizer", path, kTuner, tuner.size());
+    }
+    const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(kept->values.data(),
+                                                                                      tuner.size());
+    Kokkos::deep_copy(Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(tuner.data(), tuner.size()), host);
+    used += 1;
   }
   return used;
 }

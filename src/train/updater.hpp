@@ -42,7 +42,7 @@ class Updater {
   /// @param across  ranks that have the same slices
   void average_over(Communicator& across);
 
-  /// After settle(), on rank 0: "optimizer/<state>/<layer>/<name>".
+  /// After settle(), on rank 0: "optimizer/<state>/<layer>/<name>", and "optimizer/tuner" of a rule with one.
   std::vector<NamedArray> arrays() const;
   /// Takes the states from among these arrays; how many it took.  Throws a user error naming `path` where one is
   /// missing.

@@ -51,7 +51,8 @@ Slice all_of(const std::vector<Parameter>& parameters) {
 }  // namespace
 
 std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
-  if (!has_factors(options) && !make_rule(options)->gives_update()) return {};
+  const std::unique_ptr<OptimizerRule> rule = make_rule(options);
+  if (!has_factors(options) && !rule->gives_update() && !rule->tuned()) return {};
   return GradientFactors::cuts(trained_tensors(parameters));
 }
 
@@ -73,6 +74,10 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
       ranges[i].clip = factors_->clip();
       if (options.larc > 0) ranges[i].trust = factors_->trust(i);
     }
+  }
+  if (rule_->tuned()) {
+    tuner_ = std::make_unique<YellowFin>(tensors, own_);
+    for (ParameterRange& range : ranges) range.tuned = tuner_->tuned();
   }
   ranges_ = ranges_in(own_, ranges, options.larc > 0);
   if (rule_->gives_update()) {
@@ -102,13 +107,20 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
     arrays_.emplace_back(fmt::format("petaflow::optimizer::{}", name), static_cast<std::size_t>(elements));
     states_.push_back(arrays_.back().data());
   }
+  if (tuner_) arrays_.emplace_back("petaflow::optimizer::exp_avg", static_cast<std::size_t>(elements));
 }
 
 std::vector<OptimizerState> Optimizer::states() const {
   const std::vector<const char*> names = rule_->states();
   std::vector<OptimizerState> states;
   for (std::size_t i = 0; i < names.size(); ++i) states.push_back({names[i], states_[i]});
+  if (tuner_) states.push_back({"exp_avg", arrays_.back().data()});
   return states;
+}
+
+std::span<float> Optimizer::tuner_numbers() const {
+  if (!tuner_) return {};
+  return {tuner_->numbers(), static_cast<std::size_t>(YellowFin::kNumbers)};
 }
 
 std::size_t Optimizer::state_bytes() const {
@@ -135,9 +147,16 @@ void Optimizer::make_updates(const Context& context, const Slice& part, const fl
   run(context, *rule_, ranges_, part, gradient, updates_.data(), states_);
 }
 
+void Optimizer::tune(const Context& context, const float* gradient,
+                     const std::function<void(std::span<double>)>* sum_over_ranks) {
+  const float* const clip = options_.clip_norm > 0 ? factors_->clip() : nullptr;
+  tuner_->tune(context, gradient, clip, arrays_.back().data(), sum_over_ranks);
+}
+
 void Optimizer::share_factors(const Context& context, const float* gradient, const float* weights,
                               const std::function<void(std::span<double>)>& sum_over_ranks) {
   if (factors_) factors_->compute_shared(context, own_, gradient, weights, sum_over_ranks);
+  if (tuner_) tune(context, gradient, &sum_over_ranks);
   if (!update_factors_) return;
   for (const Slice& slice : own_) make_updates(context, slice, gradient, weights);
   update_factors_->compute_shared(context, own_, updates_.data(), weights, sum_over_ranks);
@@ -147,6 +166,7 @@ void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t en
                      float* weights) {
   const Slice part{begin, end};
   if (factors_ && !shared_) factors_->compute(context, begin, end, gradient, weights);
+  if (tuner_ && !shared_) tune(context, gradient, nullptr);
   if (!apply_) {
     run(context, *rule_, ranges_, part, gradient, weights, states_);
   } else {

@@ -16,6 +16,7 @@
 #include "nn/network.hpp"
 #include "update/optimizer_options.hpp"
 #include "update/rule.hpp"
+#include "update/yellowfin.hpp"
 
 namespace petaflow {
 
@@ -39,7 +40,9 @@ class Optimizer {
   /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read
   void step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient, float* weights);
   /// Steps take all parameters at once; with own slices share_factors() comes before them.
-  bool needs_whole_gradient() const { return options_.clip_norm > 0 || (shared_ && (factors_ || update_factors_)); }
+  bool needs_whole_gradient() const {
+    return options_.clip_norm > 0 || tuner_ || (shared_ && (factors_ || update_factors_));
+  }
   /// With own slices: what norms of the gradient and of updates need to know of the other ranks' slices.  Collective.
   /// @param sum_over_ranks  replaces the values, in host memory, by their sum
   void share_factors(const Context& context, const float* gradient, const float* weights,
@@ -48,6 +51,8 @@ class Optimizer {
   /// Slices that states() hold, one after the other.
   const std::vector<Slice>& own() const { return own_; }
   std::vector<OptimizerState> states() const;
+  /// Numbers that a tuner goes on with, the same on all ranks, in MemorySpace; none with most rules.
+  std::span<float> tuner_numbers() const;
   std::size_t state_bytes() const;
 
  private:
@@ -59,6 +64,8 @@ class Optimizer {
   /// Runs a rule over the part of ranges in [begin, end).
   static void run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
                   const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states);
+  void tune(const Context& context, const float* gradient,
+            const std::function<void(std::span<double>)>* sum_over_ranks);
   void make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights);
 
   OptimizerOptions options_;
@@ -73,8 +80,9 @@ class Optimizer {
   std::unique_ptr<GradientFactors> update_factors_;
   std::unique_ptr<OptimizerRule> apply_;
   std::vector<ParameterRange> apply_ranges_;
-  std::vector<Kokkos::View<float*, MemorySpace>> arrays_;  // of the rule
-  std::vector<float*> states_;                             // the same
+  std::unique_ptr<YellowFin> tuner_;                       // of a rule that is tuned
+  std::vector<Kokkos::View<float*, MemorySpace>> arrays_;  // of the rule, then the tuner's average of gradients
+  std::vector<float*> states_;                             // of the rule
 };
 
 /// Where slices of an optimizer may begin, rising; empty: anywhere.

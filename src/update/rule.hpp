@@ -22,6 +22,8 @@ class OptimizerRule {
   /// Whether step() leaves in the place of a weight the update that it asks for, at a rate of 1, instead of making it:
   /// each tensor is then moved by learning rate x |weights| / |update| of it.
   virtual bool gives_update() const = 0;
+  /// Whether learning rate and momentum are those of YellowFin, in the `tuned` of ranges.
+  virtual bool tuned() const = 0;
   /// One pass over the range: reads learning_rate and step of *context.step (t = step + 1: the caller counts steps
   /// after the update).  Gradients are read; weights and states, one array each, are updated in place.  All flat, in
   /// MemorySpace, indexed by the range, states from range.state on.

@@ -21,8 +21,8 @@ struct Adam {
       element.weight = element.weight - moments.change(element);
     }
   };
-  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
-    return {moments.at(step), decays ? weight_decay : 0.0F};
+  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, const ParameterRange& range) const {
+    return {moments.at(step), range.decays ? weight_decay : 0.0F};
   }
 };
 

@@ -24,8 +24,8 @@ struct AdamW {
       element.weight = element.weight * kept - change;
     }
   };
-  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
-    return {moments.at(step), decays ? 1 - step.learning_rate * weight_decay : 1.0F};
+  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, const ParameterRange& range) const {
+    return {moments.at(step), range.decays ? 1 - step.learning_rate * weight_decay : 1.0F};
   }
 };
 

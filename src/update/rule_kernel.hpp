@@ -27,10 +27,10 @@ struct RuleElement {
 /// Rule is a struct of plain numbers, which kernels copy:
 ///   static constexpr int kStates, static std::vector<const char*> states(), static const std::string& label()
 ///   float l2_decay() const
-///   AtStep at(const StepState& step, bool decays) const   what depends on the step alone; on the device
+///   AtStep at(const StepState&, const ParameterRange&) const   what depends on step and range alone; on the device
 ///   AtStep::apply(RuleElement<kStates>&) const            the update of an element; on the device
 ///   AtStep::l2_decay                                      of this range
-///   static constexpr bool kGivesUpdate                    OptimizerRule::gives_update(), where that is true
+///   static constexpr bool kGivesUpdate, kTuned            OptimizerRule::gives_update(), tuned(), where these are true
 template <class Rule>
 class RuleKernel {
  public:
@@ -50,7 +50,7 @@ class RuleKernel {
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
-    const auto rule = rule_.at(*step_, range_.decays);
+    const auto rule = rule_.at(*step_, range_);
     const float clip = range_.clip == nullptr ? 1.0F : *range_.clip;
     const float trust = range_.trust == nullptr ? 1.0F : *range_.trust;
     const std::int64_t begin = range_.begin + static_cast<std::int64_t>(team.league_rank()) * kChunk;
@@ -87,6 +87,9 @@ class RuleOf final : public OptimizerRule {
   float l2_decay() const override { return rule_.l2_decay(); }
   bool gives_update() const override {
     return requires { Rule::kGivesUpdate; };
+  }
+  bool tuned() const override {
+    return requires { Rule::kTuned; };
   }
   void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
             const std::vector<float*>& states) const override {

@@ -25,10 +25,10 @@ struct Lamb {
       element.weight = moments.change(element) + decay * element.weight;
     }
   };
-  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
+  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, const ParameterRange& range) const {
     StepState unit = step;  // the rate comes with the norms
     unit.learning_rate = 1;
-    return {moments.at(unit), decays ? weight_decay : 0.0F};
+    return {moments.at(unit), range.decays ? weight_decay : 0.0F};
   }
 };
 

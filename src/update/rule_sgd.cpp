@@ -20,8 +20,8 @@ struct Sgd {
       element.weight -= rate * element.direction;
     }
   };
-  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
-    return {step.learning_rate, decays ? weight_decay : 0.0F};
+  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, const ParameterRange& range) const {
+    return {step.learning_rate, range.decays ? weight_decay : 0.0F};
   }
 };
 
@@ -43,8 +43,8 @@ struct SgdWithMomentum {
       element.weight -= rate * (nesterov ? element.direction + momentum * element.state[0] : element.state[0]);
     }
   };
-  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, bool decays) const {
-    return {momentum, step.learning_rate, decays ? weight_decay : 0.0F, nesterov};
+  KOKKOS_INLINE_FUNCTION AtStep at(const StepState& step, const ParameterRange& range) const {
+    return {momentum, step.learning_rate, range.decays ? weight_decay : 0.0F, nesterov};
   }
 };
 

@@ -6,7 +6,8 @@
   RULE(adam)                 \
   RULE(adamw)                \
   RULE(lamb)                 \
-  RULE(sgd)
+  RULE(sgd)                  \
+  RULE(yellowfin)
 
 namespace petaflow {
 

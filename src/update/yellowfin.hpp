@@ -1,0 +1,60 @@
+// YellowFin: finds learning rate and momentum from the gradients themselves.
+//
+// Zhang & Mitliagkas, "YellowFin and the Art of Momentum Tuning" (arXiv:1706.03471): algorithm 1 with the measurements
+// of algorithms 2 to 4 (averages without the bias of their zero start; the range of curvatures averaged as logarithms),
+// and the slow start of the authors' code; rate and momentum are not averaged themselves.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
+#include "base/slice.hpp"
+#include "kernels/optimizer_step.hpp"
+
+namespace petaflow {
+
+class YellowFin {
+ public:
+  /// Measurements are averages over 1 / (1 - kDecay) steps, curvatures the extremes of kWindow steps.
+  static constexpr double kDecay = 0.999;
+  static constexpr int kWindow = 20;
+  /// Numbers that measuring goes on with.
+  static constexpr int kNumbers = kWindow + 5;
+
+  /// @param tensors  trained ones, their place in the flat arrays
+  /// @param own      of these this rank averages gradients, in slices that begin at GradientFactors::cuts()
+  YellowFin(const std::vector<ParameterRange>& tensors, const std::vector<Slice>& own);
+
+  /// Takes the gradient of all tensors, and tunes.  Reads learning_rate, a factor of the tuned rate, and step of
+  /// *context.step.  Sums are in fixed parts: the same bits on any number of threads and ranks.
+  /// @param gradient        flat, in MemorySpace
+  /// @param clip            in MemorySpace: multiplies the gradient first; null: 1
+  /// @param average         of the gradient, of own slices one after the other, in MemorySpace; updated
+  /// @param sum_over_ranks  replaces the values, in host memory, by their sum; null: everything is this rank's own
+  void tune(const Context& context, const float* gradient, const float* clip, float* average,
+            const std::function<void(std::span<double>)>* sum_over_ranks);
+
+  /// Learning rate and momentum, in MemorySpace, where the update kernels read them.
+  const float* tuned() const { return tuned_.data(); }
+  /// (kNumbers), in MemorySpace; 0 at the start.
+  float* numbers() const { return numbers_.data(); }
+
+  struct Part {
+    std::int64_t begin = 0, end = 0;
+    std::int64_t state = 0;   // as in ParameterRange
+    std::int64_t number = 0;  // among those of all ranks
+  };
+
+ private:
+  std::int64_t own_parts_ = 0;
+  Kokkos::View<Part*, MemorySpace> parts_;      // own ones
+  Kokkos::View<double*, MemorySpace> squares_;  // of the gradient and of its average in each part of all ranks
+  Kokkos::View<float*, MemorySpace> numbers_, tuned_;
+};
+
+}  // namespace petaflow
