@@ -1,4 +1,5 @@
 // Interrupted runs: whatever ended them, the resumed run ends with the weights of one that was never interrupted.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <random>
@@ -148,6 +149,30 @@ TEST_F(Resume, GradientsThatAreStillToBeUsedAreKept) {
   EXPECT_EQ(rest.code, 0) << rest.err;
   EXPECT_NE(rest.out.find("and used 2 steps later (update.lag)"), std::string::npos) << rest.out;
   expect_same_end("part");
+}
+
+TEST_F(Resume, AverageWeightsAreKeptAndUsed) {
+  for (const std::string best : {"true", "false"}) {
+    const std::string more = "optimizer.ema=0.9 stop.keep_best=" + best;
+    ASSERT_EQ(run(training("whole", more) + " --overwrite").code, 0);
+    ASSERT_EQ(run(training("part", more + " train.steps=9") + " --overwrite").code, 0);
+    const Outcome rest = run(training("part", more) + " --resume", 2);
+    EXPECT_EQ(rest.code, 0) << rest.err;
+    expect_same_end("part");
+  }
+  // What the last validation was of, the checkpoint gives, and the evaluation takes.
+  const Checkpoint checkpoint = load_checkpoint((folder_ / "runs/whole/checkpoint.h5").string());
+  const auto kept = [&](const std::string& name) {
+    const auto found = std::ranges::find(checkpoint.training_arrays, name, &NamedArray::name);
+    return found == checkpoint.training_arrays.end() ? std::vector<float>() : found->values;
+  };
+  for (const NamedArray& weights : checkpoint.weights) {
+    EXPECT_EQ(kept("ema/" + weights.name), weights.values);
+    EXPECT_NE(kept("latest/" + weights.name), weights.values);
+  }
+  const auto validated = losses("whole").back()["validation"]["loss"];
+  ASSERT_EQ(run("evaluate runs/whole val.h5").code, 0);
+  std::cout << text_of(folder_ / "out.txt") << validated << "\n";
 }
 
 /// In f32 and bf16.

@@ -127,6 +127,11 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.deterministic = true;
   EXPECT_NE(message(options, 1).find("depends on the number of ranks"), std::string::npos);
   options = {};
+  options.optimizer.ema = 0.999;
+  EXPECT_EQ(message(options, 2), "");
+  options.update.servers = 1;
+  EXPECT_NE(message(options, 2).find("set one of them to 0"), std::string::npos);
+  options = {};
   options.optimizer.name = "yellowfin";
   EXPECT_EQ(message(options, 1), "");
   options.optimizer.larc = 0.002;
@@ -313,6 +318,49 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   second->loader.start_epoch(1);
   for (std::size_t step = 4; step < 8; ++step) EXPECT_EQ(second->step.run(second->loader, 0.01F).loss, losses[step]);
   EXPECT_EQ(second->weights(), whole->weights());
+}
+
+TEST(TrainStep, AveragesWeightsAndGoesOnWithTheAverage) {
+  Communicator comm;
+  CommonOptions options;
+  options.train.batch = 16;
+  options.train.deterministic = true;
+  options.optimizer.ema = 0.6;
+  const auto make = [&] {
+    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kPass);
+  };
+  const auto whole = make(), rest = make();
+  EXPECT_FALSE(whole->step.averages());
+  std::vector<double> expected(whole->weights().size());
+  const auto run = [&](tiny::Training& training, int first, int last) {
+    for (int step = first; step < last; ++step) {
+      if (step % 4 == 0) training.loader.start_epoch(step / 4);
+      training.step.run(training.loader, 0.01F);
+      if (&training != whole.get()) continue;
+      const std::vector<float> weights = training.weights();
+      const double kept = std::min(0.6, step / (step + 9.0));
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        expected[i] = kept * expected[i] + (1 - kept) * static_cast<double>(weights[i]);
+      }
+    }
+  };
+  run(*whole, 0, 20);
+  const std::vector<NamedArray> weights = weights_of(whole->step.network()), arrays = whole->step.arrays();
+  const std::vector<float> before = whole->weights();
+  whole->step.swap_average();
+  const std::vector<float> average = whole->weights();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(average[i], expected[i], 1e-6);
+  EXPECT_NE(average, before);
+  whole->step.swap_average();
+  EXPECT_EQ(whole->weights(), before);
+
+  rest->step.restore(20, arrays, {}, "a checkpoint");
+  set_weights(rest->step.network(), Context(), weights, "a checkpoint");
+  run(*whole, 20, 25);
+  run(*rest, 20, 25);
+  EXPECT_EQ(rest->weights(), whole->weights());
+  const std::vector<NamedArray> averages = whole->step.averaged_weights(), theirs = rest->step.averaged_weights();
+  for (std::size_t i = 0; i < averages.size(); ++i) EXPECT_EQ(theirs[i].values, averages[i].values);
 }
 
 // ---- Binding ----

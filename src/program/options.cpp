@@ -68,6 +68,7 @@ void declare(Schema& schema, CommonOptions& options) {
               {"cosmoflow", TrustForm::kCosmoFlow},
               {"sc18", TrustForm::kSc18}});
   schema.add("optimizer.nesterov", optimizer.nesterov);
+  schema.add("optimizer.ema", optimizer.ema, from_to_below(0, 1));
 
   ScheduleOptions& schedule = options.schedule;
   schema.add("schedule.name", schedule.name, one_of({"constant", "cosine", "polynomial", "step"}));
@@ -258,6 +259,13 @@ void check_servers(const CommonOptions& options) {
         "optimizer.name = \"yellowfin\" takes norms of the whole gradient, of which a server sees single layers; set "
         "it "
         "to \"sgd\", or update.servers to 0");
+  }
+  if (options.optimizer.ema > 0) {
+    user_error(
+        "optimizer.ema = {} averages the weights after every update, and workers with update.servers = {} do not see "
+        "all "
+        "of these; set one of them to 0",
+        options.optimizer.ema, update.servers);
   }
   const std::string& reduction = options.comm.reduction;
   if (reduction != "auto" && reduction != "tree") {

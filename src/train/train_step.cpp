@@ -13,6 +13,7 @@
 namespace petaflow {
 namespace {
 
+const std::string kEma = "ema/";
 std::string lag_prefix(std::int64_t i) { return fmt::format("lag/{}/", i); }
 
 /// How gradients go between ranks, behind the buckets.
@@ -31,7 +32,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       updates_every_(options.update.servers > 0 ? 1 : options.update.groups),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       exchange_text_(describe(options.comm)),
-      runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning) {
+      runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
+      average_(network(), options.optimizer.ema) {
   const std::vector<Parameter>& parameters = network().parameters();
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
@@ -168,6 +170,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   }
   times_.communication -= times_.optimizer - updated;
   const Stopwatch watch("petaflow::optimizer"_label, runner_.context(), times_.optimizer);
+  average_.update(runner_.context(), network(), (step_ - 1 - lag) / updates_every_);
   network().refresh(runner_.context());
   used_ = index_of(due.step);
   return {due.loss(), flight.samples, due.agreement->stop()};
@@ -199,6 +202,7 @@ void TrainStep::average_over(Communicator& across) {
   const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
   updater_->average_over(across);
+  average_.average_over(runner_.context(), network(), across);
   network().refresh(runner_.context());
 }
 
@@ -220,6 +224,7 @@ void TrainStep::settle() {
 // The steps whose gradients are still to be used: the last `lag`, or as many as there were.
 std::vector<NamedArray> TrainStep::arrays() const {
   std::vector<NamedArray> all = updater_->arrays();
+  std::ranges::move(average_.arrays(network(), kEma), std::back_inserter(all));
   for (std::int64_t step = first_lagged(); step < step_; ++step) {
     const Flight& flight = flight_of(step);
     PETAFLOW_REQUIRE(flight.summed, "the gradient of step {} is under way", step);
@@ -238,7 +243,10 @@ std::vector<LaggedStep> TrainStep::lagged() const {
 void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
                         const std::string& path) {
   step_ = step;
-  std::size_t used = updater_->restore(arrays, path);
+  std::size_t used = updater_->restore(arrays, path) + average_.restore(network(), arrays, kEma, path);
+  if (average_.wanted() && !average_.exists() && first_lagged() > 0) {
+    user_error("{} has no {}: it is of a run without optimizer.ema; set that to 0", path, kEma);
+  }
   const auto wanted = static_cast<std::size_t>(step_ - first_lagged());
   const auto other_lag = [&] {
     user_error("{} keeps {} still to be used; go on with update.lag = {}", path,

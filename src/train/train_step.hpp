@@ -26,6 +26,7 @@
 #include "train/stop_request.hpp"
 #include "train/training_state.hpp"
 #include "train/updater.hpp"
+#include "train/weight_average.hpp"
 
 namespace petaflow {
 
@@ -68,6 +69,11 @@ class TrainStep {
   /// With update.average_every: weights and states become their mean over groups.
   /// @param across  those of the groups that have this one's number among their members
   void average_over(Communicator& across);
+  /// With optimizer.ema: exchanges the weights with their average.
+  void swap_average() { average_.swap(runner_.context(), network()); }
+  /// Whether there is one: after the first update with optimizer.ema.
+  bool averages() const { return average_.exists(); }
+  std::vector<NamedArray> averaged_weights() const { return average_.arrays(network(), ""); }
   /// Waits for the gradients that are still to be used, so that nothing is under way; with update.servers all get the
   /// newest weights; with update.sharded or update.servers rank 0 gets the states that others keep.  Throws as run().
   void settle();
@@ -84,7 +90,7 @@ class TrainStep {
   void reset_times();
   /// After settle(), where states are divided on rank 0 alone: arrays that the next updates depend on beside weights
   /// and steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
-  /// next>/<layer>/<name>".
+  /// next>/<layer>/<name>"; with optimizer.ema "ema/<layer>/<name>".
   std::vector<NamedArray> arrays() const;
   /// After settle(): the steps of those gradients.
   std::vector<LaggedStep> lagged() const;
@@ -102,7 +108,7 @@ class TrainStep {
   std::vector<double> waited_s() const;
   /// How gradients come together, for the log; "" on one rank.
   std::string describe_exchange() const;
-  std::size_t optimizer_bytes() const { return updater_->state_bytes(); }
+  std::size_t optimizer_bytes() const { return updater_->state_bytes() + average_.size_bytes(); }
 
  private:
   /// A step between its backward pass and its update.
@@ -128,6 +134,7 @@ class TrainStep {
   std::uint64_t seed_;
   std::string exchange_text_;
   PassRunner runner_;
+  WeightAverage average_;
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;  // the same, with update.servers

@@ -40,7 +40,24 @@ LoaderOptions augmented(LoaderOptions options, const Augmentation& augment) {
   return options;
 }
 
-/// Prefix of the latest weights among the arrays of training, where the checkpoint's weights are the best ones.
+/// Puts the average of the weights in their place, where there is one, as long as it lives.
+class Averaged {
+ public:
+  explicit Averaged(TrainStep& step) : step_(step) {
+    if (step_.averages()) step_.swap_average();
+  }
+  ~Averaged() {
+    if (step_.averages()) step_.swap_average();
+  }
+  Averaged(const Averaged&) = delete;
+  Averaged& operator=(const Averaged&) = delete;
+
+ private:
+  TrainStep& step_;
+};
+
+/// Prefix of the latest weights among the arrays of training, where the checkpoint's weights are others: the best ones,
+/// or an average.
 const std::string kLatest = "latest/";
 
 std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_epoch) {
@@ -94,7 +111,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   step_.restore(state.step, arrays, state.lagged, path);
   set_weights(step_.network(), context_, checkpoint.weights, path);
   if (!latest.empty()) {
-    best_weights_ = checkpoint.weights;
+    if (state.best_kept || !step_.averages()) best_weights_ = checkpoint.weights;
     set_from_arrays(step_.network().parameters(), latest, kLatest, path, step_.network().weights());
     step_.network().refresh(context_);
   }
@@ -136,7 +153,11 @@ FitResult Trainer::fit(TrainingListener& listener) {
   }
   listener_->end(result_.end == FitEnd::kTarget && result_.stopped == StopRequest::kNone);
   save_at_end();
-  if (!best_weights_.empty()) set_weights(step_.network(), context_, best_weights_, "the best validation");
+  if (!best_weights_.empty()) {
+    set_weights(step_.network(), context_, best_weights_, "the best validation");
+  } else if (step_.averages()) {
+    step_.swap_average();
+  }
 
   result_.steps = state_.step;
   Rates& rates = result_.rates;
@@ -261,6 +282,7 @@ std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double lo
 StopRequest Trainer::validate() {
   const StopOptions& options = options_.stop;
   const Activity activity("validation", state_.step);
+  const Averaged averaged(step_);
   validation_->inference.update(context_);
   const std::unique_ptr<Evaluator> evaluator = validation_->evaluator();
   const EvaluationRun run = evaluate(comm_, validation_->predictor, validation_->samples, *evaluator);
@@ -281,7 +303,10 @@ StopRequest Trainer::validate() {
   const bool improved = !state_.best || better(decisive[0], *state_.best);
   if (improved) state_.best = decisive[0];
   state_.since_best = improved ? 0 : state_.since_best + 1;
-  if (improved && options.keep_best) best_weights_ = weights_of(step_.network());
+  if (improved && options.keep_best) {
+    best_weights_ = weights_of(step_.network());
+    state_.best_kept = true;
+  }
   if (improved || !options.keep_best) result_.validation = std::move(evaluation);
 
   const bool target_reached = options.target != 0 && !better(options.target, decisive[0]);
@@ -295,7 +320,8 @@ StopRequest Trainer::validate() {
 
 // ---- Checkpoints ----
 
-// Its weights are those to use: of the best validation where they are kept, and then the latest stand beside them.
+// Its weights are those to use: of the best validation where they are kept, or the average of optimizer.ema, and then
+// the latest stand beside them.
 Checkpoint Trainer::checkpoint() const {
   const Network& network = step_.network();
   Checkpoint checkpoint;
@@ -307,10 +333,10 @@ Checkpoint Trainer::checkpoint() const {
               state_.step, array.name);
     }
   }
-  if (best_weights_.empty()) {
+  if (best_weights_.empty() && !step_.averages()) {
     checkpoint.weights = weights_of(network);
   } else {
-    checkpoint.weights = best_weights_;
+    checkpoint.weights = best_weights_.empty() ? step_.averaged_weights() : best_weights_;
     std::ranges::move(arrays_of(network.parameters(), network.weights(), kLatest),
                       std::back_inserter(checkpoint.training_arrays));
   }

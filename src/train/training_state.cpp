@@ -18,6 +18,7 @@ std::string to_text(const TrainingState& state) {
                          {"interval_steps", state.interval_steps},
                          {"interval_loss", state.interval_loss}};
   if (state.best) json["best"] = *state.best;
+  if (state.best_kept) json["best_kept"] = true;
   for (const LaggedStep& step : state.lagged) json["lagged"].push_back(step.loss);
   return json.dump();
 }
@@ -39,6 +40,7 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
     if (json.contains("lagged")) {
       for (const double loss : json.at("lagged")) state.lagged.push_back({loss});
     }
+    state.best_kept = json.contains("best_kept");
     if (json.contains("best")) state.best = json.at("best").get<double>();
     return state;
   } catch (const nlohmann::json::exception& error) {

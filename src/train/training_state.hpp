@@ -25,6 +25,7 @@ struct TrainingState {
   bool ended = false;                // by target or patience, before the last step
   std::optional<double> best;        // of the metric to stop by
   std::int64_t since_best = 0;       // validations
+  bool best_kept = false;            // the checkpoint's weights are those of the best validation
 
   double loss = 0;                 // of the last step that it is known of
   std::vector<LaggedStep> lagged;  // steps whose gradients are still to be used

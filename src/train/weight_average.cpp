@@ -1,0 +1,57 @@
+#include "train/weight_average.hpp"
+
+#include <algorithm>
+
+#include "kernels/copy.hpp"
+#include "kernels/launch.hpp"
+#include "kernels/optimizer_step.hpp"
+#include "train/averaging.hpp"
+#include "train/weights.hpp"
+
+namespace petaflow {
+
+WeightAverage::WeightAverage(const Network& network, double decay)
+    : decay_(decay),
+      values_("petaflow::weights::ema", decay > 0 ? static_cast<std::size_t>(network.parameter_elements()) : 0) {}
+
+// With few updates the average forgets sooner, so that the first weights count for nothing.
+void WeightAverage::update(const Context& context, const Network& network, std::int64_t updates) {
+  if (!wanted()) return;
+  const auto before = static_cast<double>(updates);
+  const double kept = std::min(decay_, before / (before + 9));
+  running_step(context, static_cast<float>(1 - kept), 0, network.parameter_elements(), network.weights(),
+               values_.data());
+  exists_ = true;
+}
+
+void WeightAverage::average_over(const Context& context, const Network& network, Communicator& across) {
+  if (!wanted()) return;
+  if (!exists_) copy(context, network.weights(), values_.data(), network.parameter_elements());
+  average(across, values_.data(), network.parameter_elements());
+  exists_ = true;
+}
+
+void WeightAverage::swap(const Context& context, Network& network) {
+  float *const a = network.weights(), *const b = values_.data();
+  launch(
+      context, "petaflow::swap[kokkos]"_label, network.parameter_elements(), KOKKOS_LAMBDA(std::int64_t i) {
+        const float value = a[i];
+        a[i] = b[i];
+        b[i] = value;
+      });
+  network.refresh(context);
+}
+
+std::vector<NamedArray> WeightAverage::arrays(const Network& network, const std::string& prefix) const {
+  return exists_ ? arrays_of(network.parameters(), values_.data(), prefix) : std::vector<NamedArray>();
+}
+
+std::size_t WeightAverage::restore(const Network& network, const std::vector<NamedArray>& arrays,
+                                   const std::string& prefix, const std::string& path) {
+  const std::size_t taken =
+      wanted() ? take_arrays(network.parameters(), arrays, prefix, path, values_.data()) : 0;
+  exists_ = taken > 0;
+  return taken;
+}
+
+}  // namespace petaflow
