@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 #include "base/random.hpp"
 #include "servers/coordinator.hpp"
 #include "servers/served_layer.hpp"
+#include "yellowfin_replay.hpp"
 
 namespace petaflow {
 namespace {
@@ -135,6 +137,84 @@ TEST(Asynchrony, OfGroupsActsAsMomentum) {
     const double expected_rate = static_cast<double>(kRate) / groups;
     EXPECT_NEAR(fit.a(), 1 - 1.0 / groups, 0.02) << groups;
     EXPECT_NEAR(fit.b(), expected_rate, 0.05 * expected_rate) << groups;
+  }
+}
+
+/// A quadratic with noise in its gradients: 64 elements, curvatures from 0.4 to 0.8.
+struct NoisyQuadratic {
+  static constexpr std::size_t kElements = 64;
+  RandomSequence random{random_stream(11, RandomPurpose::kGenerate), 2};
+  double noise = 0.1;
+
+  static double curvature(std::size_t i) { return 0.4 + 0.4 * static_cast<double>(i) / kElements; }
+  void gradient(std::vector<float>& w) {
+    for (std::size_t i = 0; i < w.size(); ++i) {
+      w[i] = static_cast<float>(curvature(i) * static_cast<double>(w[i]) + noise * random.normal());
+    }
+  }
+};
+
+/// The momentum with which steps go on, x(t+1) - x(t) = m (x(t) - x(t-1)) - rate grad f(x(t)), by least squares; the
+/// gradient is the exact one.
+class TotalMomentum {
+ public:
+  void add(const std::vector<float>& weights, double rate) {
+    const std::vector<double> now(weights.begin(), weights.end());
+    for (std::size_t i = 0; !before_.empty() && i < now.size(); ++i) {
+      const double last = at_[i] - before_[i];
+      along_ += (now[i] - at_[i] + rate * NoisyQuadratic::curvature(i) * at_[i]) * last;
+      squared_ += last * last;
+    }
+    before_ = std::exchange(at_, now);
+  }
+  double value() const { return along_ / squared_; }
+
+ private:
+  std::vector<double> before_, at_;
+  double along_ = 0, squared_ = 0;
+};
+
+// The loop of YellowFin on a server holds the momentum that was tuned; without it that of eight groups adds to it.
+TEST(Asynchrony, IsMadeUpForByTheClosedLoop) {
+  constexpr std::int64_t kSteps = 8000, kSettled = 4000;
+  constexpr int kGroups = 8;
+  OptimizerOptions options;
+  options.name = "yellowfin";
+  const std::vector<float> start(NoisyQuadratic::kElements, 1);
+  for (const double noise : {0.05, 0.1}) {
+    NoisyQuadratic problem{.noise = noise};
+    testing_support::YellowFinReplay tuner(std::vector<double>(start.size()), std::vector<char>(start.size(), 1));
+    TotalMomentum total;
+    double target = 0, rate = 0;
+    std::int64_t step = 0;
+    Workers(options, start, kGroups, 3)
+        .run(
+            kSteps, 1,
+            [&](std::vector<float>& w) {
+              problem.gradient(w);
+              tuner.step({w.begin(), w.end()}, 1, std::vector<double>(w.size()));
+              if (++step <= kSettled) return;
+              target += tuner.momentum / (kSteps - kSettled);
+              rate += tuner.rate / (kSteps - kSettled);
+            },
+            [&](const std::vector<float>& w) {
+              if (step > kSettled) total.add(w, tuner.rate);
+            });
+    EXPECT_NEAR(total.value(), target, 0.05) << noise;
+
+    OptimizerOptions sgd;
+    sgd.name = "sgd";
+    sgd.momentum = target;
+    TotalMomentum open;
+    step = 0;
+    Workers(sgd, start, kGroups, 3)
+        .run(
+            kSteps, static_cast<float>(rate), [&](std::vector<float>& w) { problem.gradient(w); },
+            [&](const std::vector<float>& w) {
+              if (++step > kSettled) open.add(w, rate);
+            });
+    // Without it the total is another one, or the steps do not end at all.
+    EXPECT_FALSE(std::abs(open.value() - target) <= 0.1) << noise;
   }
 }
 

@@ -104,7 +104,7 @@ Result train(const CommonOptions& given, const Servers& servers, const Checkpoin
   Result result;
   result.errors.resize(static_cast<std::size_t>(layout.workers));
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(layout.workers));
-  ServeOptions serving{optimized_layers(options.optimizer), serving_order(options)};
+  ServeOptions serving{optimized_layers(options.optimizer, layout.groups), serving_order(options)};
   if (servers.by_arrival) serving.order.order = UpdateOrder::kArrival;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
     result.events.push_back({layer, group, header.ticket, header.version, header.staleness});
@@ -415,7 +415,7 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
     options.seed = static_cast<std::uint64_t>(n);
     options.eager_bytes = random.below(2) == 0 ? 0 : 4096;
     VirtualWorld world(layout.workers + layout.servers, network, options);
-    ServeOptions serving{optimized_layers(sgd), {order, max_staleness}};
+    ServeOptions serving{optimized_layers(sgd, layout.groups), {order, max_staleness}};
     std::vector<std::vector<std::int64_t>> applied(static_cast<std::size_t>(layers));
     serving.updated = [&](std::size_t layer, int, const LayerHeader& header) {
       applied[layer].push_back(header.ticket);
@@ -465,7 +465,7 @@ TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
   const auto world = world_of(layout, network, 3);
   OptimizerOptions sgd;
   sgd.name = "sgd";
-  ServeOptions serving{optimized_layers(sgd), {}};
+  ServeOptions serving{optimized_layers(sgd, layout.groups), {}};
   Transport* server = nullptr;
   std::vector<Event> events;
   serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {

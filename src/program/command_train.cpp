@@ -449,7 +449,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     watch_stop_signals();  // so that one does not end them before the workers have stopped
     OptimizerOptions optimizer = options.optimizer;
     optimizer.ranks = layout.members();
-    const int code = serve(*all, layout, {optimized_layers(optimizer), serving_order(options)});
+    const int code = serve(*all, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)});
     if (code == kUserErrorCode || code == kFailureCode) {  // rank 0 says which
       throw AgreedError(code == kUserErrorCode ? ErrorKind::kUser : ErrorKind::kFailure, "the workers failed");
     }

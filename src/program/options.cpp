@@ -254,12 +254,6 @@ void check_servers(const CommonOptions& options) {
         "or update.servers to 0",
         options.optimizer.clip_norm);
   }
-  if (options.optimizer.name == "yellowfin") {
-    user_error(
-        "optimizer.name = \"yellowfin\" takes norms of the whole gradient, of which a server sees single layers; set "
-        "it "
-        "to \"sgd\", or update.servers to 0");
-  }
   if (options.optimizer.ema > 0) {
     user_error(
         "optimizer.ema = {} averages the weights after every update, and workers with update.servers = {} do not see "

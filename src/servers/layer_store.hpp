@@ -22,7 +22,10 @@ class LayerStore {
   /// Whether there are values; without them messages have their sizes alone, and pointers are null.
   virtual bool has_values() const { return true; }
   /// The update by a gradient, after so many before it.
-  virtual void update(std::int64_t version, float learning_rate, const float* gradient) = 0;
+  /// @param seen  updates that the weights had seen which the gradient is of
+  virtual void update(std::int64_t version, std::int64_t seen, float learning_rate, const float* gradient) = 0;
+  /// All groups have, or get, these weights, which have seen so many updates.
+  virtual void settled(std::int64_t /*version*/) {}
   virtual void read_weights(float* values) const = 0;
   virtual void set_weights(const float* values) = 0;
   virtual void read_state(std::int32_t state, float* values) const = 0;

@@ -5,6 +5,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "kernels/launch.hpp"
 #include "update/optimizer.hpp"
 
 namespace petaflow {
@@ -29,13 +30,21 @@ std::vector<Parameter> parameters_of(std::span<const ServedParameter> described)
   return parameters;
 }
 
+/// Each server has its own layers in view, and gradients of several groups to take.
+OptimizerOptions closed(OptimizerOptions options) {
+  options.closed_loop = true;
+  return options;
+}
+
 class OptimizedLayer final : public LayerStore {
  public:
-  OptimizedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters)
+  OptimizedLayer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, int groups)
       : elements_(parameters.back().offset + parameters.back().spec.elements()),
-        optimizer_(options, parameters),
+        optimizer_(closed(options), parameters),
+        past_versions_(optimizer_.follows() ? 3 * groups + 2 : 0),  // 5 % of gradients are older
         weights_("petaflow::server::weights", static_cast<std::size_t>(elements_)),
         gradient_("petaflow::server::gradient", kOnHost ? 0 : static_cast<std::size_t>(elements_)),
+        past_("petaflow::server::past", static_cast<std::size_t>(past_versions_ * elements_)),
         step_("petaflow::server::step") {
     context_.step = step_.data();
   }
@@ -43,7 +52,7 @@ class OptimizedLayer final : public LayerStore {
   std::int64_t elements() const override { return elements_; }
 
   // Adam counts the pushes of a layer, as every layer's solver did in the work cited in protocol.hpp.
-  void update(std::int64_t version, float learning_rate, const float* gradient) override {
+  void update(std::int64_t version, std::int64_t seen, float learning_rate, const float* gradient) override {
     StepState state;
     state.step = version;
     state.learning_rate = learning_rate;
@@ -53,7 +62,13 @@ class OptimizedLayer final : public LayerStore {
       gradient = gradient_.data();
     }
     optimizer_.step(context_, 0, elements_, gradient, weights_.data());
+    remember(version + 1);
+    follow(version + 1, seen, gradient);
     context_.space.fence();
+  }
+  void settled(std::int64_t version) override {
+    settled_ = version;
+    remember(version);
   }
   void read_weights(float* values) const override { copy_out(weights_.data(), values); }
   void set_weights(const float* values) override { copy_in(values, weights_.data()); }
@@ -61,6 +76,17 @@ class OptimizedLayer final : public LayerStore {
   void set_state(std::int32_t state, const float* values) override { copy_in(values, state_at(state)); }
 
  private:
+  /// Weights after so many updates, where that is one of the last past_versions_.
+  float* past(std::int64_t version) const { return past_.data() + version % past_versions_ * elements_; }
+  void remember(std::int64_t version) {
+    if (past_versions_ > 0) copy(context_, weights_.data(), past(version), elements_);
+  }
+  /// @param gradient  of version `seen`
+  void follow(std::int64_t version, std::int64_t seen, const float* gradient) {
+    if (past_versions_ == 0 || seen <= settled_ || seen - 1 <= version - past_versions_) return;
+    optimizer_.follow(context_, gradient, past(seen - 1), past(seen), past(seen + 1));
+  }
+
   float* state_at(std::int32_t state) const { return optimizer_.states().at(static_cast<std::size_t>(state)).values; }
   void copy_in(const float* from, float* to) const {
     const auto size = static_cast<std::size_t>(elements_);
@@ -74,15 +100,17 @@ class OptimizedLayer final : public LayerStore {
   std::int64_t elements_;
   Context context_;
   Optimizer optimizer_;
-  Kokkos::View<float*, MemorySpace> weights_, gradient_;  // gradient_: none where messages are in MemorySpace
+  std::int64_t past_versions_;                                   // kept; 0: the optimizer does not look back
+  std::int64_t settled_ = 0;                                     // the version of which all groups got the weights last
+  Kokkos::View<float*, MemorySpace> weights_, gradient_, past_;  // gradient_: none where messages are in MemorySpace
   Kokkos::View<StepState, MemorySpace> step_;
 };
 
 }  // namespace
 
-MakeLayerStore optimized_layers(const OptimizerOptions& options) {
-  return [options](std::span<const ServedParameter> described) -> std::unique_ptr<LayerStore> {
-    return std::make_unique<OptimizedLayer>(options, parameters_of(described));
+MakeLayerStore optimized_layers(const OptimizerOptions& options, int groups) {
+  return [options, groups](std::span<const ServedParameter> described) -> std::unique_ptr<LayerStore> {
+    return std::make_unique<OptimizedLayer>(options, parameters_of(described), groups);
   };
 }
 

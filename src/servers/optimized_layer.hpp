@@ -6,6 +6,6 @@
 
 namespace petaflow {
 
-MakeLayerStore optimized_layers(const OptimizerOptions& options);
+MakeLayerStore optimized_layers(const OptimizerOptions& options, int groups);
 
 }  // namespace petaflow

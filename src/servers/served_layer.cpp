@@ -76,7 +76,7 @@ void ServedLayer::apply(int group) {
   std::int64_t& seen = seen_[static_cast<std::size_t>(group)];
   message.header->staleness = version_ - seen;
   if (!released_) {
-    store_->update(version_, message.header->learning_rate, message.values);
+    store_->update(version_, seen, message.header->learning_rate, message.values);
     version_ += 1;
   }
   seen = version_;
@@ -104,6 +104,7 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
     case LayerHeader::Kind::kWeights:
       seen_[static_cast<std::size_t>(group)] = version_;
       idle_[static_cast<std::size_t>(group)] = 0;
+      store_->settled(version_);
       store_->read_weights(values);
       answer(group);
       break;
@@ -115,6 +116,7 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
       store_->set_weights(values);
       version_ = header.version;
       seen_.assign(seen_.size(), version_);
+      store_->settled(version_);
       answer(group);
       break;
     case LayerHeader::Kind::kSetState:

@@ -35,7 +35,11 @@ std::string prefix_of(const OptimizerState& state) { return fmt::format("optimiz
 
 Updater::Updater(Communicator& comm, const Context& context, Network& network, const GradientExchange& exchange,
                  const OptimizerOptions& optimizer, const UpdateOptions& update)
-    : comm_(comm), context_(context), network_(network), divided_(update.sharded || update.servers > 0) {
+    : comm_(comm),
+      context_(context),
+      network_(network),
+      divided_(update.sharded || update.servers > 0),
+      served_(update.servers > 0) {
   OptimizerOptions options = optimizer;
   options.ranks = comm.size();
   optimizer_ = divided_ ? std::make_unique<Optimizer>(options, network.parameters(), exchange.own())
@@ -126,7 +130,7 @@ std::vector<NamedArray> Updater::arrays() const {
                                : arrays_of(parameters, states[i].values, prefix),
                       std::back_inserter(all));
   }
-  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty()) {
+  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty() && !served_) {
     const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(tuner.data(), tuner.size());
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
     all.push_back({kTuner, {std::ssize(tuner)}, {host.data(), host.data() + host.size()}});
@@ -153,6 +157,13 @@ std::size_t Updater::restore(const std::vector<NamedArray>& arrays, const std::s
     }
   }
   if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty()) {
+    if (served_) {
+      user_error(
+          "{}: a run with optimizer.name = \"yellowfin\" and update.servers does not go on, because no checkpoint "
+          "keeps "
+          "what its servers measured; start a new one from its weights (train.init)",
+          path);
+    }
     const auto kept = std::ranges::find(arrays, kTuner, &NamedArray::name);
     if (kept == arrays.end() || kept->values.size() != tuner.size()) {
       user_error("{} has no {} of {} numbers: it is of a run with another optimizer", path, kTuner, tuner.size());

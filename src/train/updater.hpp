@@ -58,6 +58,7 @@ class Updater {
   Network& network_;
   std::unique_ptr<Optimizer> optimizer_;
   bool divided_;  // states are of own slices
+  bool served_;   // and on servers
   void gather_states();
 
  private:

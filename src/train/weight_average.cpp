@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "kernels/copy.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/optimizer_step.hpp"
 #include "train/averaging.hpp"
@@ -48,8 +47,7 @@ std::vector<NamedArray> WeightAverage::arrays(const Network& network, const std:
 
 std::size_t WeightAverage::restore(const Network& network, const std::vector<NamedArray>& arrays,
                                    const std::string& prefix, const std::string& path) {
-  const std::size_t taken =
-      wanted() ? take_arrays(network.parameters(), arrays, prefix, path, values_.data()) : 0;
+  const std::size_t taken = wanted() ? take_arrays(network.parameters(), arrays, prefix, path, values_.data()) : 0;
   exists_ = taken > 0;
   return taken;
 }

@@ -76,7 +76,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
     }
   }
   if (rule_->tuned()) {
-    tuner_ = std::make_unique<YellowFin>(tensors, own_);
+    tuner_ = std::make_unique<YellowFin>(tensors, own_, rule_->l2_decay(), options.closed_loop);
     for (ParameterRange& range : ranges) range.tuned = tuner_->tuned();
   }
   ranges_ = ranges_in(own_, ranges, options.larc > 0);
@@ -149,8 +149,12 @@ void Optimizer::make_updates(const Context& context, const Slice& part, const fl
 
 void Optimizer::tune(const Context& context, const float* gradient,
                      const std::function<void(std::span<double>)>* sum_over_ranks) {
-  const float* const clip = options_.clip_norm > 0 ? factors_->clip() : nullptr;
-  tuner_->tune(context, gradient, clip, arrays_.back().data(), sum_over_ranks);
+  tuner_->tune(context, gradient, clip(), arrays_.back().data(), sum_over_ranks);
+}
+
+void Optimizer::follow(const Context& context, const float* gradient, const float* before, const float* at,
+                       const float* after) {
+  tuner_->follow(context, gradient, clip(), before, at, after);
 }
 
 void Optimizer::share_factors(const Context& context, const float* gradient, const float* weights,

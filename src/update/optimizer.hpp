@@ -48,6 +48,10 @@ class Optimizer {
   void share_factors(const Context& context, const float* gradient, const float* weights,
                      const std::function<void(std::span<double>)>& sum_over_ranks);
 
+  /// Whether follow() belongs to steps (yellowfin's closed loop), with what YellowFin::follow() takes.
+  bool follows() const { return tuner_ && options_.closed_loop; }
+  void follow(const Context& context, const float* gradient, const float* before, const float* at, const float* after);
+
   /// Slices that states() hold, one after the other.
   const std::vector<Slice>& own() const { return own_; }
   std::vector<OptimizerState> states() const;
@@ -64,6 +68,7 @@ class Optimizer {
   /// Runs a rule over the part of ranges in [begin, end).
   static void run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
                   const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states);
+  const float* clip() const { return options_.clip_norm > 0 ? factors_->clip() : nullptr; }
   void tune(const Context& context, const float* gradient,
             const std::function<void(std::span<double>)>* sum_over_ranks);
   void make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights);

@@ -17,8 +17,9 @@ struct OptimizerOptions {
   double clip_norm = 0;                               // longer gradients are shortened to this L2 norm; 0: off
   double larc = 0;                                    // trust coefficient of LARC; 0: off
   TrustForm larc_form = TrustForm::kLarc;
-  double ema = 0;  // decay of the average of the weights that takes their place in use; 0: off
-  int ranks = 1;   // among which the samples of a gradient are divided: of the program, not of the user
+  double ema = 0;            // decay of the average of the weights that takes their place in use; 0: off
+  int ranks = 1;             // among which the samples of a gradient are divided: of the program, not of the user
+  bool closed_loop = false;  // yellowfin: its momentum makes up for that of others' updates; of the program too
 };
 
 }  // namespace petaflow

@@ -32,14 +32,24 @@ struct AveragePart {
   }
 };
 
+enum Number {
+  kLow = YellowFin::kWindow,
+  kHigh,
+  kSquare,
+  kNorm,
+  kDistance,
+  kAlong,
+  kLast,
+  kMomentum
+};  // after the window
+
 /// One item.
 struct Tune {
-  enum Number { kLow = YellowFin::kWindow, kHigh, kSquare, kNorm, kDistance };  // after the window
-
   const double* squares;
   std::int64_t parts;
   const StepState* step;
   float *numbers, *tuned;
+  bool closed;
 
   /// Takes a value into an average; its value without the bias of the start.
   KOKKOS_INLINE_FUNCTION double average(Number which, double value, double unbiased) const {
@@ -81,14 +91,69 @@ struct Tune {
     const double start = static_cast<double>(t) / (10 * YellowFin::kWindow);
     tuned[0] = static_cast<float>(static_cast<double>(step->learning_rate) * (start < 1 ? start : 1) * (1 - root) *
                                   (1 - root) / h_min);
-    tuned[1] = static_cast<float>(root * root);
+    tuned[2] = static_cast<float>(root * root);
+    tuned[1] = closed ? numbers[kMomentum] : tuned[2];
+  }
+};
+
+/// Sums of what a step kept of the last one, times that, and of its square, a team for each part.
+struct FollowPart {
+  const YellowFin::Part* parts;
+  const float *gradient, *clip, *before, *at, *after, *tuned;
+  double* sums;
+
+  KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
+    const YellowFin::Part part = parts[team.league_rank()];
+    const auto rate = static_cast<double>(tuned[0]), factor = clip == nullptr ? 1.0 : static_cast<double>(*clip),
+               decay = static_cast<double>(part.l2_decay);
+    const auto last = [=, this](std::int64_t i) { return static_cast<double>(at[i]) - static_cast<double>(before[i]); };
+    double along = 0, squared = 0;
+    Kokkos::parallel_reduce(
+        Kokkos::TeamVectorRange(team, part.begin, part.end),
+        [=, this](const std::int64_t i, double& sum) {
+          const double w = static_cast<double>(at[i]), g = factor * static_cast<double>(gradient[i]) + decay * w;
+          sum += (static_cast<double>(after[i]) - w + rate * g) * last(i);
+        },
+        along);
+    Kokkos::parallel_reduce(
+        Kokkos::TeamVectorRange(team, part.begin, part.end),
+        [=](const std::int64_t i, double& sum) { sum += last(i) * last(i); }, squared);
+    Kokkos::single(Kokkos::PerTeam(team), [&] {
+      sums[2 * part.number] = along;
+      sums[2 * part.number + 1] = squared;
+    });
+  }
+};
+
+/// One item.
+struct Follow {
+  const double* sums;
+  std::int64_t parts;
+  float* numbers;
+  const float* tuned;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t) const {
+    double along = YellowFin::kFollowDecay * static_cast<double>(numbers[kAlong]),
+           last = YellowFin::kFollowDecay * static_cast<double>(numbers[kLast]);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      along += sums[2 * part];
+      last += sums[2 * part + 1];
+    }
+    numbers[kAlong] = static_cast<float>(along);
+    numbers[kLast] = static_cast<float>(last);
+    if (!(last > 0)) return;
+    const double momentum =
+        static_cast<double>(numbers[kMomentum]) + YellowFin::kGain * (static_cast<double>(tuned[2]) - along / last);
+    // A total that cannot be reached must not carry it to where updates never end.
+    numbers[kMomentum] = static_cast<float>(momentum < -0.9 ? -0.9 : momentum > 0.99 ? 0.99 : momentum);
   }
 };
 
 }  // namespace
 
-YellowFin::YellowFin(const std::vector<ParameterRange>& tensors, const std::vector<Slice>& own)
-    : numbers_("petaflow::yellowfin::numbers", kNumbers), tuned_("petaflow::yellowfin::tuned", 2) {
+YellowFin::YellowFin(const std::vector<ParameterRange>& tensors, const std::vector<Slice>& own, float weight_decay,
+                     bool closed)
+    : closed_(closed), numbers_("petaflow::yellowfin::numbers", kNumbers), tuned_("petaflow::yellowfin::tuned", 3) {
   std::vector<Part> parts;
   std::int64_t number = 0;
   for (const ParameterRange& tensor : tensors) {
@@ -96,7 +161,8 @@ YellowFin::YellowFin(const std::vector<ParameterRange>& tensors, const std::vect
       std::int64_t elements = 0;
       for (const Slice& slice : own) {
         if (slice.begin <= begin && begin < slice.end) {
-          parts.push_back({begin, std::min(begin + kSquaresPart, tensor.end), elements - slice.begin, number});
+          parts.push_back({begin, std::min(begin + kSquaresPart, tensor.end), elements - slice.begin, number,
+                           tensor.decays ? weight_decay : 0.0F});
         }
         elements += slice.size();
       }
@@ -124,7 +190,16 @@ void YellowFin::tune(const Context& context, const float* gradient, const float*
   }
   launch(context, "petaflow::yellowfin::tune[kokkos]"_label, 1,
          Tune{squares_.data(), static_cast<std::int64_t>(squares_.size() / 2), context.step, numbers_.data(),
-              tuned_.data()});
+              tuned_.data(), closed_});
+}
+
+void YellowFin::follow(const Context& context, const float* gradient, const float* clip, const float* before,
+                       const float* at, const float* after) {
+  if (own_parts_ == 0) return;
+  launch_teams(context, "petaflow::yellowfin::steps[kokkos]"_label, own_parts_, kSquaresTeam,
+               FollowPart{parts_.data(), gradient, clip, before, at, after, tuned_.data(), squares_.data()});
+  launch(context, "petaflow::yellowfin::follow[kokkos]"_label, 1,
+         Follow{squares_.data(), own_parts_, numbers_.data(), tuned_.data()});
 }
 
 }  // namespace petaflow

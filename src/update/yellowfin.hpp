@@ -24,11 +24,12 @@ class YellowFin {
   static constexpr double kDecay = 0.999;
   static constexpr int kWindow = 20;
   /// Numbers that measuring goes on with.
-  static constexpr int kNumbers = kWindow + 5;
+  static constexpr int kNumbers = kWindow + 8;
 
   /// @param tensors  trained ones, their place in the flat arrays
   /// @param own      of these this rank averages gradients, in slices that begin at GradientFactors::cuts()
-  YellowFin(const std::vector<ParameterRange>& tensors, const std::vector<Slice>& own);
+  /// @param closed   the loop is: the tuned momentum is what follow() aims at
+  YellowFin(const std::vector<ParameterRange>& tensors, const std::vector<Slice>& own, float weight_decay, bool closed);
 
   /// Takes the gradient of all tensors, and tunes.  Reads learning_rate, a factor of the tuned rate, and step of
   /// *context.step.  Sums are in fixed parts: the same bits on any number of threads and ranks.
@@ -39,6 +40,17 @@ class YellowFin {
   void tune(const Context& context, const float* gradient, const float* clip, float* average,
             const std::function<void(std::span<double>)>* sum_over_ranks);
 
+  /// Closed loop, after tune(), where updates by gradients of older weights add a momentum of their own (section 4.1):
+  /// the momentum of updates moves on by kGain x (tuned - total).  The total is the m of
+  ///   after - at = m (at - before) - rate gradient,
+  /// by least squares over elements and the last 1 / (1 - kFollowDecay) steps; the paper takes the median over the
+  /// elements of one step, which noise of the gradient biases.
+  /// @param gradient           of tune()
+  /// @param before, at, after  weights of three versions, one after the other, the gradient being that of `at`
+  void follow(const Context& context, const float* gradient, const float* clip, const float* before, const float* at,
+              const float* after);
+  static constexpr double kGain = 0.01, kFollowDecay = 0.95;
+
   /// Learning rate and momentum, in MemorySpace, where the update kernels read them.
   const float* tuned() const { return tuned_.data(); }
   /// (kNumbers), in MemorySpace; 0 at the start.
@@ -48,13 +60,15 @@ class YellowFin {
     std::int64_t begin = 0, end = 0;
     std::int64_t state = 0;   // as in ParameterRange
     std::int64_t number = 0;  // among those of all ranks
+    float l2_decay = 0;
   };
 
  private:
+  bool closed_;
   std::int64_t own_parts_ = 0;
-  Kokkos::View<Part*, MemorySpace> parts_;      // own ones
-  Kokkos::View<double*, MemorySpace> squares_;  // of the gradient and of its average in each part of all ranks
-  Kokkos::View<float*, MemorySpace> numbers_, tuned_;
+  Kokkos::View<Part*, MemorySpace> parts_;             // own ones
+  Kokkos::View<double*, MemorySpace> squares_;         // of the gradient and of its average in each part of all ranks
+  Kokkos::View<float*, MemorySpace> numbers_, tuned_;  // tuned_: rate, momentum of updates, that of all together
 };
 
 }  // namespace petaflow
