@@ -11,6 +11,7 @@
 
 #include "base/random.hpp"
 #include "servers/coordinator.hpp"
+#include "servers/optimized_layer.hpp"
 #include "servers/served_layer.hpp"
 #include "yellowfin_replay.hpp"
 
@@ -21,7 +22,7 @@ namespace {
 class Workers {
  public:
   Workers(const OptimizerOptions& options, const std::vector<float>& start, int groups, std::uint64_t seed)
-      : layer_(options, {parameter(std::ssize(start))}, groups, UpdateOrder::kArrival),
+      : layer_(store(options, std::ssize(start), groups), groups, {}),
         coordinator_(groups, UpdateOrder::kArrival),
         groups_(static_cast<std::size_t>(groups)),
         random_(random_stream(seed, RandomPurpose::kGenerate), 1) {
@@ -69,10 +70,10 @@ class Workers {
     double done_s = 0;
   };
 
-  static Parameter parameter(std::int64_t elements) {
-    Parameter parameter;
-    parameter.spec.dims = {elements};
-    return parameter;
+  static std::unique_ptr<LayerStore> store(const OptimizerOptions& options, std::int64_t elements, int groups) {
+    ServedParameter parameter;
+    parameter.elements = elements;
+    return optimized_layers(options, groups)(std::span(&parameter, 1));
   }
   void tell(int g, const LayerHeader& header) {
     Group& group = groups_[static_cast<std::size_t>(g)];
