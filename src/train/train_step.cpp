@@ -93,7 +93,7 @@ std::vector<double> TrainStep::waited_s() const {
   std::vector<double> all(static_cast<std::size_t>(comm_.size()) + 1);
   for (const Flight& flight : flights_) {
     const std::vector<double>& more = flight.exchange->sum().waited_s();
-    for (std::size_t i = 0; i < all.size(); ++i) all[i] += more[i];
+    for (std::size_t i = 0; i < more.size(); ++i) all[i] += more[i];  // none before its first step
   }
   return all;
 }
