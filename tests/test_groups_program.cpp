@@ -1,10 +1,13 @@
-// Training in groups as a user meets it: with parameter servers, and with averages.
+// Training on several ranks as a user meets it: in groups with parameter servers or averages, and with all of [comm]
+// and [inject] set.
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <thread>
 #include <utility>
+
+#include <nlohmann/json.hpp>
 
 #include "program.hpp"
 
@@ -122,6 +125,42 @@ TEST_F(Groups, EndWhereMessagesAreLost) {
     EXPECT_EQ(outcome.code, 2) << options << ": " << outcome.err;
     EXPECT_NE(outcome.err.find("wait"), std::string::npos) << options << ": " << outcome.err;
   }
+}
+
+TEST_F(Groups, OrNoneTakeCommAndInjectFromTheInputFile) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string comm =
+                        "[comm]\nbucket_mb = 0.0001\nreduction = \"tree\"\nwire = \"bf16\"\norder = \"fixed\"\n"
+                        "overlap = false\nnorm_ranks = 2\n",
+                    inject =
+                        "[inject]\nlatency_ms = 30.0\nbandwidth_mb_s = 1.0\njitter = 0.1\nslow_rank = 1\n"
+                        "slow_factor = 3.0\nstraggle = 0.2\nseed = 7\n";
+  const auto losses_of = [&](const std::string& name) {
+    const Outcome outcome = run("train small.toml train.steps=4 log.interval=1 run.name=" + name, 2);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    std::ifstream lines(folder_ / "runs" / name / "metrics.jsonl");
+    std::string losses;
+    for (std::string line; std::getline(lines, line);) losses += nlohmann::json::parse(line)["loss"].dump() + " ";
+    return std::pair(losses, outcome.out);
+  };
+  const auto [plain, by_default] = losses_of("plain");
+  EXPECT_NE(by_default.find("gradients are summed over ranks in 1 bucket of "), std::string::npos) << by_default;
+  EXPECT_NE(by_default.find(", sent as f32, while backward goes on\n"), std::string::npos) << by_default;
+
+  write_input(comm + inject);
+  const auto [set, out] = losses_of("set");
+  EXPECT_NE(out.find("(mpi, delayed)"), std::string::npos) << out;
+  EXPECT_NE(out.find("gradients are summed over ranks in 3 buckets of "), std::string::npos) << out;
+  EXPECT_NE(out.find(" by tree, sent as bf16, after backward\n"), std::string::npos) << out;
+  EXPECT_NE(set, plain);  // gradients lost bits on the wire
+  const std::string config = text_of(folder_ / "runs/set/config.toml");
+  EXPECT_NE(config.find(comm + "\n" + inject), std::string::npos) << config;
+  // The sum of a step's losses and that of its gradients take a message each at the least, no jitter halves those.
+  const auto performance = nlohmann::json::parse(text_of(folder_ / "runs/set/performance.json"));
+  EXPECT_GE(performance["seconds"].get<double>(), 4 * 0.030 / 2);
+
+  write_input(comm);
+  EXPECT_EQ(losses_of("undelayed").first, set);  // delays change no bit
 }
 
 TEST_F(Groups, NameAStoppedServer) {

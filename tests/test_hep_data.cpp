@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "data/files.hpp"
 #include "data/hep.hpp"
@@ -145,6 +146,52 @@ TEST(HepData, TransformsAreStackedCroppedAndScaled) {
   options.maxima = {1, 1, 2, 1};
   const HepData given = open_hep(options, {folder / "a.h5"});
   EXPECT_FLOAT_EQ(channel_maxima(given, all_of(given))[2], maxima[2] / 2);
+}
+
+TEST(HepData, PedestalsAreMediansOverPhi) {
+  const ScratchFolder folder;
+  // Rings of five and of two towers, phi along columns in one layout and along rows in the other.
+  const std::vector<float> pixels = {3, -1, 100, 7, 2, -4, 0, 0, 50, 1};
+  const std::vector<float> over_columns = {0, -4, 97, 4, -1, -4, 0, 0, 50, 1};  // less 3, less 0
+  // Less -0.5, -0.5, 50, 28.5, 1.5.
+  const std::vector<float> over_rows = {3.5F, -0.5F, 50, -21.5F, 0.5F, -3.5F, 0.5F, -50, 21.5F, -0.5F};
+  {
+    auto columns = Hdf5File::create(folder / "columns.h5");
+    columns.write<float>("all_events/hist", {1, 2, 5}, pixels);
+    auto rows = Hdf5File::create(folder / "rows.h5");
+    rows.write<float>("data", {1, 1, 2, 5}, pixels);
+    rows.write<float>("label", {1}, std::vector<float>{1});
+  }
+  HepDataOptions options;
+  options.labels = HepLabels::kOptional;
+  options.pedestal = "phi_median";
+  std::vector<float> read(10);
+  for (const auto& [file, expected] : {std::pair("columns.h5", over_columns), std::pair("rows.h5", over_rows)}) {
+    for (const std::int64_t cache_bytes : {0, 1000}) {
+      options.cache_bytes = cache_bytes;
+      test::read_f32(open_hep(options, {folder / file}), 0, read);
+      EXPECT_EQ(read, expected) << file;
+    }
+  }
+  // Before the image is cropped, transformed and clipped: the ring stays whole.
+  options.crop = {1, 3};
+  options.transforms = {"linear"};
+  options.units = {2.0};
+  options.clip = {-1.5, 40};
+  read.resize(3);
+  test::read_f32(open_hep(options, {folder / "columns.h5"}), 0, read);
+  EXPECT_EQ(read, (std::vector<float>{0, -1.5F, 40}));
+  options.pedestal = "none";
+  test::read_f32(open_hep(options, {folder / "columns.h5"}), 0, read);
+  EXPECT_EQ(read, (std::vector<float>{1.5F, -0.5F, 40}));
+
+  const auto refused = [&] { return error_of([&] { open_hep(options, {folder / "columns.h5"}); }); };
+  options.clip = {40, -1.5};
+  EXPECT_HOLDS(refused(), "data.clip takes a lowest and a highest value, found 2 values: 40, -1.5");
+  options.clip = {40};
+  EXPECT_HOLDS(refused(), "data.clip takes a lowest and a highest value, found 1 value: 40");
+  options.pedestal = "eta_median";
+  EXPECT_HOLDS(refused(), "data.pedestal is \"eta_median\"; none or phi_median was expected");
 }
 
 TEST(HepData, ClassFilesAreLabelledByTheirNames) {

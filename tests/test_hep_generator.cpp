@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -147,6 +148,12 @@ TEST(PartonShower, GluonJetsHaveMorePartons) {
   EXPECT_GT(count[0], 5);
   EXPECT_GT(count[1] / count[0], 1.4);
   EXPECT_LT(count[1] / count[0], 2.25);
+}
+
+/// The difference of two azimuths, in [0, pi].
+double delta_phi(double a, double b) {
+  const double d = std::fmod(std::abs(a - b), 2 * std::numbers::pi);
+  return std::min(d, 2 * std::numbers::pi - d);
 }
 
 /// The definition, in n^3: the smallest of all d_ij and d_iB, recomputed at every step.

@@ -1,6 +1,7 @@
 // The networks of the papers at their full size: in tiles, whole, and in bf16.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -144,6 +145,7 @@ TEST(Networks, OfOddSizesGiveTheSameInTilesAndWhole) {
   hep::ModelOptions options;
   options.filters = {16, 32, 48, 32};
   options.dropout = 0;
+  options.head_dropout = 0.3;
   for (const std::int64_t batch : {1, 2}) {
     for (const Shape& x : {Shape{1, 2, 1, 66, 140}, Shape{1, 1, 1, 45, 83}, Shape{1, 3, 1, 120, 38}}) {
       const Case c{"hep", batch, hep::model(options, x)};
@@ -155,6 +157,32 @@ TEST(Networks, OfOddSizesGiveTheSameInTilesAndWhole) {
       }
     }
   }
+}
+
+// Of one sample the weights behind the map's averages have gradients average times dy: 0 where an average is dropped,
+// divided by the share that is kept elsewhere.
+TEST(Networks, OfHepDropAveragesBeforeTheirLastLayer) {
+  hep::ModelOptions options;
+  options.filters = {16, 64};
+  options.dropout = 0;
+  const Shape sample{1, 3, 1, 32, 32};
+  const OnePass all({"all", 1, hep::model(options, sample)}, {});
+  options.head_dropout = 0.75;
+  const OnePass dropped({"dropped", 1, hep::model(options, sample)}, {});
+  const auto weight = std::ranges::find(all.names, "fc/weight") - all.names.begin();
+  ASSERT_LT(weight, std::ssize(all.names));
+  const std::vector<double>& from = all.gradients[static_cast<std::size_t>(weight)];
+  const std::vector<double>& to = dropped.gradients[static_cast<std::size_t>(weight)];
+  ASSERT_EQ(from.size(), 128U);
+  std::ptrdiff_t kept = 0;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    EXPECT_NE(from[i], 0);
+    if (to[i] == 0) continue;
+    ++kept;
+    EXPECT_NEAR(to[i], 4 * from[i], 1e-6 * std::abs(from[i]));
+  }
+  EXPECT_GT(kept, 128 / 8);  // a quarter is expected
+  EXPECT_LT(kept, 128 / 2);
 }
 
 // The input has no gradient: the copy of it in bf16 has none either.

@@ -38,12 +38,6 @@ inline FourVector from_pt_y_phi_m(double pt, double rapidity, double phi, double
   return {pt * std::cos(phi), pt * std::sin(phi), mt * std::sinh(rapidity), mt * std::cosh(rapidity)};
 }
 
-/// The difference of two azimuths, in [0, pi].
-inline double delta_phi(double a, double b) {
-  const double d = std::fmod(std::abs(a - b), 2 * std::numbers::pi);
-  return std::min(d, 2 * std::numbers::pi - d);
-}
-
 /// v, given in the rest frame of `frame` (mass > 0), in the frame in which `frame` is given.
 inline FourVector from_rest_frame(const FourVector& v, const FourVector& frame) {
   const double m = frame.mass(), e = (v.e * frame.e + v.x * frame.x + v.y * frame.y + v.z * frame.z) / m;
