@@ -14,6 +14,8 @@ namespace petaflow {
 
 namespace {
 
+// Pieces of scratch begin at pages, as blocks of the memory plan do, so that no page serves two threads (not measured
+// against lines of cache).
 std::size_t align_up(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
 // The first element of a tile in a channels-last tensor.
@@ -62,7 +64,9 @@ std::int64_t ConvStage::Options::x_pixel_stride() const {
 }
 
 ConvStage::ConvStage(const Options& options, const Context& context)
-    : options_(options), division_(context, options.fixed_order), buffers_(std::max(context.threads, division_.parts)) {
+    : options_(options),
+      division_(context, options.fixed_order),
+      scratch_areas_(std::max(context.threads, division_.parts)) {
   options_.conv.threads = division_.whole_threads;
   forward_ = plan(Pass::kForward, context);
   if (options.norm) {
@@ -98,7 +102,7 @@ Tiling ConvStage::cut(const Options& options, Pass pass, const Context& context)
 }
 
 std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
-  return static_cast<std::size_t>(plan.tiling.whole() ? 1 : buffers_) * plan.scratch.bytes;
+  return static_cast<std::size_t>(plan.tiling.whole() ? 1 : scratch_areas_) * plan.scratch.bytes;
 }
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
@@ -257,78 +261,83 @@ void ConvStage::backward(const Context& context, float* gradient) {
   if (options_.wants_dx) backward_data(context);
 }
 
-// Each part adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the parts, so
-// that the result depends on their number only.  Its tiles of dv, a partition, are the residual's gradient too.
+std::byte* ConvStage::memory_of(int part) const {
+  return buffers.backward_scratch + static_cast<std::size_t>(part) * weights_.scratch.bytes;
+}
+
+void ConvStage::correlate(const Context& context, const Tile& tile, std::byte* dv, int part) const {
+  weights_.choice.kernel->run(context, tile.shape,
+                              args(weights_, begin_of(buffers.x[0], tile.x), dv, memory_of(part), sum_of(part)));
+}
+
+void ConvStage::sum_bias(const Context& context, const std::byte* dv) const {
+  const Shape& v = options_.epilogue.v;
+  sum_channels(context, division_.parts, dv, options_.conv.type, v.n * v.pixels(), v.c, sum_of(0) + sum_elements(),
+               memory_of(0) + weights_.scratch.channels);
+}
+
+void ConvStage::give_residual(const Context& context, int threads, const Tile& tile, const std::byte* dv) const {
+  if (!options_.residual || buffers.dx[1].data == nullptr) return;
+  put_tile(context, threads, weights_.label, dv, tile.v, buffers.dx[1], buffers.adds[1]);
+}
+
 void ConvStage::backward_weights(const Context& context, float* gradient) {
-  const Epilogue restore = epilogue();
-  const PassPlan& plan = weights_;
-  const Region region(plan.region);
-  const auto memory_of = [&](int index) {
-    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
-  };
-  ConvKernel& kernel = *plan.choice.kernel;
-  const std::size_t tiles = plan.tiling.tiles.size();
-  const int parts = plan.tiling.whole() ? 1 : std::min<int>(division_.parts, static_cast<int>(tiles));
-  const auto elements = static_cast<std::size_t>(kernel.gradient_elements());
-  const auto channels = static_cast<std::size_t>(options_.epilogue.v.c);
-  const PassPlan::Scratch& in = plan.scratch;
-  const auto sum_of = [&](int index) { return reinterpret_cast<float*>(memory_of(index) + in.sum); };
-  const bool wants_residual = options_.residual && buffers.dx[1].data != nullptr;
-  const auto give_residual = [&](int threads, const Tile& tile, const std::byte* dv) {
-    if (wants_residual) put_tile(context, threads, plan.label, dv, tile.v, buffers.dx[1], buffers.adds[1]);
-  };
-  const auto sum_channels_of = [&](const std::byte* dv) {
-    const Shape& v = options_.epilogue.v;
-    sum_channels(context, division_.parts, dv, options_.conv.type, v.n * v.pixels(), v.c, sum_of(0) + elements,
-                 memory_of(0) + in.channels);
-  };
-  const auto correlate = [&](const Tile& tile, std::byte* dv, int index) {
-    kernel.run(context, tile.shape, args(plan, begin_of(buffers.x[0], tile.x), dv, memory_of(index), sum_of(index)));
-  };
-  if (plan.tiling.whole()) {
-    const Tile& tile = plan.tiling.tiles.front();
-    std::byte *const memory = memory_of(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
-    zero(context, sum_of(0), static_cast<std::int64_t>(elements));
-    if (!plan.in_y) restore.backward_all(context, plan.label, dv);
-    give_residual(context.threads, tile, dv);
-    if (options_.bias) sum_channels_of(dv);
-    division_.run_whole(plan.label, [&] { correlate(tile, dv, 0); });
-  } else {
-    parallel_parts(plan.label, parts, [&](int index) {
-      float* sum = sum_of(index);
-      std::fill_n(sum, elements + channels, 0.0F);
-      auto* exact = reinterpret_cast<double*>(memory_of(index) + in.exact);
-      std::fill_n(exact, plan.exact_elements, 0.0);
-      const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
-      const std::size_t first = tiles * static_cast<std::size_t>(index) / static_cast<std::size_t>(parts),
-                        last = tiles * (static_cast<std::size_t>(index) + 1) / static_cast<std::size_t>(parts);
-      for (std::size_t i = first; i < last; ++i) {
-        const Tile& tile = plan.tiling.tiles[i];
-        std::byte* const dv = v_of(plan, tile, buffers.dy[0], memory_of(index));
-        if (!plan.in_y) {
-          const bool sums = options_.bias && !sums_dy();
-          restore.backward(context, tile.v, dv, sums ? BiasSum{sum + elements, exact + kept} : BiasSum{});
-        }
-        give_residual(1, tile, dv);
-        correlate(tile, dv, index);
-        if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
-      }
-      round_sum(exact, sum + elements - kept, plan.exact_elements);
-    });
-    float* total = sum_of(0);
-    for (int index = 1; index < parts; ++index) {
-      const float* sum = sum_of(index);
-      launch(context, "petaflow::conv::sum_of_parts[kokkos]"_label, static_cast<std::int64_t>(elements + channels),
-             AddTo{sum, total});
-    }
-    if (sums_dy()) sum_channels_of(static_cast<const std::byte*>(buffers.dy[0].data));
-  }
+  const Region region(weights_.region);
+  weights_.tiling.whole() ? sum_whole(context) : sum_tiles(context);
   float* dw = gradient + options_.weight.offset;
   zero(context, dw, options_.conv.weight_elements());
-  kernel.unpack_gradient(context, sum_of(0), dw);
+  weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
   if (options_.bias) {
-    copy(context, sum_of(0) + elements, gradient + options_.bias->offset, static_cast<std::int64_t>(channels));
+    copy(context, sum_of(0) + sum_elements(), gradient + options_.bias->offset,
+         static_cast<std::int64_t>(v_channels()));
   }
+}
+
+void ConvStage::sum_whole(const Context& context) {
+  const PassPlan& plan = weights_;
+  const Tile& tile = plan.tiling.tiles.front();
+  std::byte* const dv = v_of(plan, tile, buffers.dy[0], memory_of(0));
+  zero(context, sum_of(0), static_cast<std::int64_t>(sum_elements()));
+  if (!plan.in_y) epilogue().backward_all(context, plan.label, dv);
+  give_residual(context, context.threads, tile, dv);
+  if (options_.bias) sum_bias(context, dv);
+  division_.run_whole(plan.label, [&] { correlate(context, tile, dv, 0); });
+}
+
+// Each part adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the parts, so
+// that the result depends on their number only.  Its tiles of dv, a partition, are the residual's gradient too.
+void ConvStage::sum_tiles(const Context& context) {
+  const Epilogue restore = epilogue();
+  const PassPlan& plan = weights_;
+  const std::size_t tiles = plan.tiling.tiles.size(), elements = sum_elements(), channels = v_channels();
+  const int parts = std::min<int>(division_.parts, static_cast<int>(tiles));
+  parallel_parts(plan.label, parts, [&](int part) {
+    float* sum = sum_of(part);
+    std::fill_n(sum, elements + channels, 0.0F);
+    auto* exact = reinterpret_cast<double*>(memory_of(part) + plan.scratch.exact);
+    std::fill_n(exact, plan.exact_elements, 0.0);
+    const std::size_t kept = plan.exact_elements - channels;  // of the weights' gradient
+    const std::size_t first = tiles * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts),
+                      last = tiles * (static_cast<std::size_t>(part) + 1) / static_cast<std::size_t>(parts);
+    for (std::size_t i = first; i < last; ++i) {
+      const Tile& tile = plan.tiling.tiles[i];
+      std::byte* const dv = v_of(plan, tile, buffers.dy[0], memory_of(part));
+      if (!plan.in_y) {
+        const bool sums = options_.bias && !sums_dy();
+        restore.backward(context, tile.v, dv, sums ? BiasSum{sum + elements, exact + kept} : BiasSum{});
+      }
+      give_residual(context, 1, tile, dv);
+      correlate(context, tile, dv, part);
+      if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
+    }
+    round_sum(exact, sum + elements - kept, plan.exact_elements);
+  });
+  float* total = sum_of(0);
+  for (int part = 1; part < parts; ++part) {
+    launch(context, "petaflow::conv::sum_of_parts[kokkos]"_label, static_cast<std::int64_t>(elements + channels),
+           AddTo{sum_of(part), total});
+  }
+  if (sums_dy()) sum_bias(context, static_cast<const std::byte*>(buffers.dy[0].data));
 }
 
 void ConvStage::backward_data(const Context& context) {

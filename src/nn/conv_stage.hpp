@@ -101,13 +101,28 @@ class ConvStage final : public Stage {
   }
   std::size_t scratch_bytes(const PassPlan& plan) const;
   void backward_weights(const Context& context, float* gradient);
+  /// Leave the gradient of the weights, and of the bias behind it, in sum_of(0).
+  void sum_whole(const Context& context);
+  void sum_tiles(const Context& context);
   void backward_data(const Context& context);
+
+  /// Scratch of a part of the weights' gradient, and its sum.
+  std::byte* memory_of(int part) const;
+  float* sum_of(int part) const { return reinterpret_cast<float*>(memory_of(part) + weights_.scratch.sum); }
+  std::size_t sum_elements() const { return static_cast<std::size_t>(weights_.choice.kernel->gradient_elements()); }
+  std::size_t v_channels() const { return static_cast<std::size_t>(options_.epilogue.v.c); }
+  /// Adds the products of a tile's x and dv to the sum of a part.
+  void correlate(const Context& context, const Tile& tile, std::byte* dv, int part) const;
+  /// Sets the bias' part of sum_of(0) to the sum of a whole dv over its pixels.
+  void sum_bias(const Context& context, const std::byte* dv) const;
+  /// A tile of dv is that of the residual's gradient.
+  void give_residual(const Context& context, int threads, const Tile& tile, const std::byte* dv) const;
 
   Options options_;
   Kokkos::View<float*, MemorySpace> norm_;  // the map of options_.norm, behind the bias
   bool adds_dx_ = false;
   Division division_;
-  int buffers_ = 1;  // pieces of scratch of a pass in tiles
+  int scratch_areas_ = 1;  // of a pass in tiles: one each for threads or parts, of scratch.bytes
   PassPlan forward_, weights_, data_;
 };
 
