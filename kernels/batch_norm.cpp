@@ -261,8 +261,15 @@ void sum_moments(const Context& context, int host_parts, const Tensor& x, double
   auto* const partial = reinterpret_cast<double*>(scratch);
   const auto sum = [&]<class T>(T) {
     const auto pixels = pixels_of<const T>(x);
-    const SumPart<true, const T, const T> part{x.shape.n, x.shape.pixels(), x.shape.c, parts,  context.step,
-                                               pixels,    pixels,           nullptr,   partial};
+    const SumPart<true, const T, const T> part{.slots = x.shape.n,
+                                               .pixels = x.shape.pixels(),
+                                               .channels = x.shape.c,
+                                               .parts = parts,
+                                               .step = context.step,
+                                               .a = pixels,
+                                               .b = pixels,
+                                               .centre = nullptr,
+                                               .sums = partial};
     launch(context, "petaflow::batch_norm::sum[kokkos]"_label, part.items(), part);
   };
   x.type == DType::kF32 ? sum(float{}) : sum(Bf16{});
@@ -280,8 +287,16 @@ void sum_gradients(const Context& context, int host_parts, const Tensor& x, cons
   auto* const memory = reinterpret_cast<float*>(scratch + partial_bytes(parts, shape.c));
   const std::string& label = "petaflow::batch_norm::sum[kokkos]"_label;
   with_types(behind, [&]<class G, class T>(G, T) {
-    SumPart<false, const G, const T> sum{shape.n, shape.pixels(),        shape.c, parts,   context.step,
-                                         {},      pixels_of<const T>(x), mean,    partial, signs_of(behind)};
+    SumPart<false, const G, const T> sum{.slots = shape.n,
+                                         .pixels = shape.pixels(),
+                                         .channels = shape.c,
+                                         .parts = parts,
+                                         .step = context.step,
+                                         .a = {},
+                                         .b = pixels_of<const T>(x),
+                                         .centre = mean,
+                                         .sums = partial,
+                                         .signs = signs_of(behind)};
     if constexpr (kOnHost) {
       for_parts(label, host_parts, [&](int part) {
         auto own = sum;
@@ -379,17 +394,17 @@ void apply_gradient_map(const Context& context, int host_parts, const std::strin
   const GradientRows gradient(behind.desc());
   auto* const memory = reinterpret_cast<float*>(scratch);
   with_types(behind, [&]<class G, class T>(G, T) {
-    GradientMap<G, T> all{shape.pixels(),
-                          shape.c,
-                          map,
-                          context.step,
-                          {},
-                          pixels_of<const T>(x),
-                          pixels_of<T>(dx.tensor),
-                          pixels_of<T>(residual.tensor),
-                          dx.adds,
-                          residual.adds,
-                          signs_of(behind)};
+    GradientMap<G, T> all{.pixels = shape.pixels(),
+                          .channels = shape.c,
+                          .map = map,
+                          .step = context.step,
+                          .dz = {},
+                          .x = pixels_of<const T>(x),
+                          .dx = pixels_of<T>(dx.tensor),
+                          .residual = pixels_of<T>(residual.tensor),
+                          .adds_dx = dx.adds,
+                          .adds_residual = residual.adds,
+                          .signs = signs_of(behind)};
     if constexpr (kOnHost) {
       for_parts(label, host_parts, [&](int part) {
         auto own = all;

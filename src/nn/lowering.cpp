@@ -327,19 +327,19 @@ class Builder {
     desc.type = x.type;
     desc.split = x.type == DType::kF32 && options_.kernels.f32 == F32Products::kSplit3;
     const ConvPassOptions kernels{options_.kernels.conv, options_.kernels.tiles, options_.kernels.cache_share};
-    ConvStage::Options stage{graph_.nodes()[fusion.linear_layer].name,
-                             desc,
-                             fusion.epilogue,
-                             *parameter(fusion.linear_layer, ParamRole::kWeight),
-                             bias_of(fusion),
-                             options_.backward,
-                             x.wants_gradient,
-                             options_.fixed_order,
-                             {kernels, kernels, kernels},
-                             op.role,
-                             fusion.residual.has_value(),
-                             pixel_stride(y) != values_[y].value.shape.c,
-                             norm_of(fusion)};
+    ConvStage::Options stage{.name = graph_.nodes()[fusion.linear_layer].name,
+                             .conv = desc,
+                             .epilogue = fusion.epilogue,
+                             .weight = *parameter(fusion.linear_layer, ParamRole::kWeight),
+                             .bias = bias_of(fusion),
+                             .backward = options_.backward,
+                             .wants_dx = x.wants_gradient,
+                             .fixed_order = options_.fixed_order,
+                             .kernels = {kernels, kernels, kernels},
+                             .role = op.role,
+                             .residual = fusion.residual.has_value(),
+                             .y_is_slice = pixel_stride(y) != values_[y].value.shape.c,
+                             .norm = norm_of(fusion)};
     if (kernels.conv.rule == ConvRequest::Rule::kTune) {
       PETAFLOW_REQUIRE(tuning_ != nullptr, "a network is to be tuned, but nothing was given to tune it with");
       tuning_->tune(stage, context_);
@@ -349,22 +349,31 @@ class Builder {
 
   std::unique_ptr<Stage> make_dense(const Fusion& fusion) const {
     const LoweredValue& x = values_[fusion.input].value;
-    return std::make_unique<DenseStage>(
-        DenseStage::Options{graph_.nodes()[fusion.linear_layer].name, x.shape, fusion.epilogue,
-                            *parameter(fusion.linear_layer, ParamRole::kWeight), bias_of(fusion), options_.backward,
-                            x.wants_gradient, options_.fixed_order, options_.kernels.gemm},
-        context_);
+    const DenseStage::Options stage{.name = graph_.nodes()[fusion.linear_layer].name,
+                                    .x = x.shape,
+                                    .epilogue = fusion.epilogue,
+                                    .weight = *parameter(fusion.linear_layer, ParamRole::kWeight),
+                                    .bias = bias_of(fusion),
+                                    .backward = options_.backward,
+                                    .wants_dx = x.wants_gradient,
+                                    .fixed_order = options_.fixed_order,
+                                    .gemm = options_.kernels.gemm};
+    return std::make_unique<DenseStage>(stage, context_);
   }
 
   std::unique_ptr<Stage> make_batch_norm(const Fusion& fusion, const BatchNormOptions& options) const {
     const std::size_t layer = fusion.linear_layer;
-    return std::make_unique<BatchNormStage>(
-        BatchNormStage::Options{graph_.nodes()[layer].name, fusion.epilogue, options,
-                                parameter(layer, ParamRole::kWeight), parameter(layer, ParamRole::kBias),
-                                *parameter(layer, ParamRole::kRunningMean),
-                                *parameter(layer, ParamRole::kRunningVariance), fusion.residual.has_value(),
-                                options_.backward, options_.fixed_order},
-        context_);
+    const BatchNormStage::Options stage{.name = graph_.nodes()[layer].name,
+                                        .epilogue = fusion.epilogue,
+                                        .batch_norm = options,
+                                        .weight = parameter(layer, ParamRole::kWeight),
+                                        .bias = parameter(layer, ParamRole::kBias),
+                                        .running_mean = *parameter(layer, ParamRole::kRunningMean),
+                                        .running_variance = *parameter(layer, ParamRole::kRunningVariance),
+                                        .residual = fusion.residual.has_value(),
+                                        .backward = options_.backward,
+                                        .fixed_order = options_.fixed_order};
+    return std::make_unique<BatchNormStage>(stage, context_);
   }
 
   std::optional<StageParameter> parameter(std::size_t layer, ParamRole role) const {
@@ -382,9 +391,11 @@ class Builder {
   std::optional<RunningNorm> norm_of(const Fusion& fusion) const {
     if (!fusion.norm) return std::nullopt;
     const std::size_t layer = fusion.norm->layer;
-    return RunningNorm{parameter(layer, ParamRole::kWeight), parameter(layer, ParamRole::kBias),
-                       *parameter(layer, ParamRole::kRunningMean), *parameter(layer, ParamRole::kRunningVariance),
-                       fusion.norm->op.options.epsilon};
+    return RunningNorm{.weight = parameter(layer, ParamRole::kWeight),
+                       .bias = parameter(layer, ParamRole::kBias),
+                       .mean = *parameter(layer, ParamRole::kRunningMean),
+                       .variance = *parameter(layer, ParamRole::kRunningVariance),
+                       .epsilon = fusion.norm->op.options.epsilon};
   }
 
   const Graph& graph_;
