@@ -253,19 +253,21 @@ class NarrowKernel final : public ConvKernel {
 
   /// Where the parts of a thread's scratch begin, in bytes.
   struct Scratch {
-    std::size_t line = 0;      // from line to line; the first one begins at 0
+    std::size_t lines = 0;
     std::size_t elements = 0;  // bf16, backward weights: one line before its pixels are paired
     std::size_t pairs = 0;     // and a row of dy in pairs
     std::size_t sum = 0;       // backward weights, f32: the gradient of some pixels
     std::size_t exact = 0;     // in double: of all of them
     std::size_t bytes = 0;     // of all
+
+    std::size_t line_bytes = 0;  // from one line to the next
   };
 
   void lay_out(std::int64_t longest_line, std::int64_t longest_row) {
     const bool forward = pass_ == Pass::kForward, pairs = !forward && kHeld<T> > 1;
-    scratch_.line = padded(static_cast<std::size_t>(longest_line) * (forward ? sizeof(T) : sizeof(Number<T>)));
+    scratch_.line_bytes = padded(static_cast<std::size_t>(longest_line) * (forward ? sizeof(T) : sizeof(Number<T>)));
     ScratchLayout layout;
-    layout.add<std::byte>(shapes_.front().count * static_cast<std::int64_t>(scratch_.line));
+    scratch_.lines = layout.add<std::byte>(shapes_.front().count * static_cast<std::int64_t>(scratch_.line_bytes));
     scratch_.elements = layout.add<T>(pairs ? longest_line : 0);
     scratch_.pairs = layout.add<Number<T>>(pairs ? ceil_div(longest_row, 2) * order_.targets : 0);
     scratch_.sum = layout.add<float>(forward ? 0 : order_.elements());
@@ -290,7 +292,8 @@ class NarrowKernel final : public ConvKernel {
       RowAt row = {at.sample, at.d * g.stride.d + td * g.dilation.d - g.pad_begin.d, first_h};
       for (std::int64_t th = 0, turn = first_place; th < g.kernel.h; ++th, ++row.h) {
         const std::int64_t place = td * g.kernel.h + turn;
-        auto* to = reinterpret_cast<Stored*>(args.scratch + static_cast<std::size_t>(place) * scratch_.line);
+        auto* to = reinterpret_cast<Stored*>(args.scratch + scratch_.lines +
+                                             static_cast<std::size_t>(place) * scratch_.line_bytes);
         if (held[place] != row) {
           held[place] = row;
           if constexpr (std::is_same_v<Stored, T>) {

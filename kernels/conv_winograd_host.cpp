@@ -168,7 +168,7 @@ class WinogradKernel final : public ConvKernel {
     weights_.order = {p.sources / packing.channels, p.targets, p.d.taps};
     weights_.held = packing.channels;
     ScratchLayout layout;
-    layout.add<Number<T>>(block_numbers);
+    scratch_.v = layout.add<Number<T>>(block_numbers);
     if (pass == Pass::kBackwardWeights) {
       std::int64_t most = 0;  // blocks of a part
       for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), threads_));
@@ -198,7 +198,7 @@ class WinogradKernel final : public ConvKernel {
       if (sums_apart_) std::fill_n(sum, elements(), 0.0F);
       if (exact_) std::fill_n(exact, elements(), 0.0);
       run_blocks(tile, count * part / threads_, count * (part + 1) / threads_, args,
-                 reinterpret_cast<Number<T>*>(own(part)), sum, exact);
+                 reinterpret_cast<Number<T>*>(own(part) + scratch_.v), sum, exact);
     });
     if (!sums_apart_) return;
     launch(context, threads_, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
@@ -226,8 +226,9 @@ class WinogradKernel final : public ConvKernel {
   // So few blocks of a part add their gradients to those of other tiles one by one: a sum apart costs a pass over all
   // elements().  Tiles and whole tensors agree to 1e-6 so (tests/test_networks.cpp).
   static constexpr std::int64_t kFewBlocks = 5;
-  /// Where the parts of a thread's scratch begin, in bytes; V and the patches of the target (Blocks) come first.
+  /// Where the parts of a thread's scratch begin, in bytes.
   struct Scratch {
+    std::size_t v = 0;      // V of a block, then the patches of its target (Blocks::m_begin())
     std::size_t sum = 0;    // backward weights, f32: the gradient of the part's blocks
     std::size_t exact = 0;  // in double, where there are many blocks
     std::size_t bytes = 0;  // of all
@@ -245,7 +246,7 @@ class WinogradKernel final : public ConvKernel {
     constexpr int kPatches = packing<T>(true).patches;
     const Problem& p = problems_[tile];
     const Blocks& blocks = blocks_[tile];
-    Number<T>* m = v + kPositions * blocks.v_position;
+    Number<T>* m = v + blocks.m_begin();
     auto* source = static_cast<T*>(weights_.reversed ? args.y : args.x);
     auto* target = static_cast<T*>(weights_.reversed ? args.x : args.y);
     for (std::int64_t i = begin; i < end; ++i) {

@@ -105,7 +105,9 @@ struct Blocks {
     m_position = off_page(planes * ceil_div(patches, row_patches) * m_stride);
   }
 
-  std::int64_t numbers() const { return kPositions * (v_position + m_position); }
+  /// Where the target's patches begin, behind V, and the size of both.
+  std::int64_t m_begin() const { return kPositions * v_position; }
+  std::int64_t numbers() const { return m_begin() + kPositions * m_position; }
   std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_patches, patches); }
   Block operator[](std::int64_t i) const {
     const std::int64_t across = ceil_div(plane_patches, patches), along = ceil_div(run_planes, planes);
