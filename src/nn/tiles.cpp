@@ -79,46 +79,50 @@ ConvDesc TileCutter::describe(const Tile& tile) const {
   return desc;
 }
 
-// Cuts the planes (3-D) or rows (2-D) of each sample into tiles of equal height (as wished) whose v fits the budget.
-// Where the lowest ones do not, the rows of planes are cut too (MLPerf's first layer, two planes of 128^3 with 32
-// channels: gradients of weights 89 to 79 ms in f32), unless the implementation has wishes: Winograd's transforms would
-// do more work; where samples are small, some are grouped.  One whole tensor where there would be too few tiles to keep
-// the threads of its kernel busy.
-template <class MakeTile>
-Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const {
-  const TileWishes wished = wishes.value_or(TileWishes{});
+// Tiles of equal height (as wished) whose v fits the budget.  Where the lowest ones do not, the rows of planes are cut
+// too (MLPerf's first layer, two planes of 128^3 with 32 channels: gradients of weights 89 to 79 ms in f32), unless the
+// implementation has wishes: Winograd's transforms would do more work; where samples are small, some are grouped.
+TileCutter::TileSize TileCutter::size_of_tiles(const TileWishes& wished, const Cut& outer, const Cut& inner) const {
+  // Height near `height` that cuts the rows into equal tiles of whole `align`s.
   const auto even = [](const Cut& cut, std::int64_t height) {
     const std::int64_t align = std::min(cut.align, cut.rows);
     return std::min(cut.rows, ceil_div(ceil_div(cut.rows, ceil_div(cut.rows, height)), align) * align);
   };
+  // Greatest height in whole `align`s whose v fits the budget, at least the one wished.
   const auto fitting = [&](const Cut& cut, double row_bytes) {
     const std::int64_t align = std::min(cut.align, cut.rows),
                        height = static_cast<std::int64_t>(budget_bytes_ / row_bytes) / align * align;
     return std::clamp(std::max(height, cut.least), align, cut.rows);
   };
-  const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
   const double line_bytes = static_cast<double>(epilogue_.desc().v.w * epilogue_.desc().v.c *
                                                 static_cast<std::int64_t>(size_of(conv_.type))),
                inner_bytes = outer.v_rows * inner.v_rows * line_bytes,  // of one row of a plane
       outer_bytes = static_cast<double>(inner.rows) * inner_bytes;
-  const std::int64_t samples = conv_.n;
   std::int64_t height = fitting(outer, outer_bytes);
-  // Several for each part, so that all threads are busy to the end; the heights that an implementation wishes are worth
-  // more than that (Winograd's transforms of shared planes: SC18 3.0 to 7.0 samples/s together with the transforms).
+  // Tiles below which threads idle at the end: four for each part (not measured against other numbers).  Heights that
+  // an implementation wishes are worth more than that (Winograd's transforms of shared planes: SC18 3.0 to 7.0
+  // samples/s together with the transforms).
   const std::int64_t enough = wished.fit ? parts_ : 4 * parts_;
-  if (samples * ceil_div(outer.rows, height) < enough) {
+  if (conv_.n * ceil_div(outer.rows, height) < enough) {
     const std::int64_t least = wished.fit ? std::min(outer.least, outer.rows) : 1;
-    height = std::max(least, ceil_div(outer.rows, ceil_div(enough, samples)));
+    height = std::max(least, ceil_div(outer.rows, ceil_div(enough, conv_.n)));
   }
   height = even(outer, height);
   const std::int64_t inner_height =
       wished.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
-  std::int64_t group = 1;
-  if (height == outer.rows && inner_height == inner.rows) {
-    const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
-    group = std::max(wished.samples, std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, samples / enough)));
-  }
+  if (height < outer.rows || inner_height < inner.rows) return {height, inner_height, 1};
+  const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
+  return {height, inner_height,
+          std::max(wished.samples, std::clamp<std::int64_t>(whole, 1, std::max<std::int64_t>(1, conv_.n / enough)))};
+}
 
+// Cuts the planes (3-D) or rows (2-D) of each sample into tiles.  One whole tensor where there would be too few to keep
+// the threads of its kernel busy.
+template <class MakeTile>
+Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const {
+  const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
+  const TileSize size = size_of_tiles(wishes.value_or(TileWishes{}), outer, inner);
+  const std::int64_t samples = conv_.n;
   Tiling tiling;
   const auto add = [&](const Tile& tile) {
     ConvDesc desc = describe(tile);
@@ -129,20 +133,21 @@ Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows,
     if (found == tiling.shapes.end()) tiling.shapes.push_back(desc);
   };
   const std::int64_t count =
-      ceil_div(samples, group) * ceil_div(outer.rows, height) * ceil_div(inner.rows, inner_height);
+      ceil_div(samples, size.samples) * ceil_div(outer.rows, size.outer) * ceil_div(inner.rows, size.inner);
   if (options_.tiles && kOnHost && count > 1 && (conv_.threads == 1 || count >= parts_)) {
-    for (std::int64_t n = 0; n < samples; n += group) {
-      for (std::int64_t i = 0; i < outer.rows; i += height) {
-        for (std::int64_t j = 0; j < inner.rows; j += inner_height) {
-          const Interval sample{n, std::min(samples, n + group)}, first{i, std::min(outer.rows, i + height)},
-              second{j, std::min(inner.rows, j + inner_height)};
+    for (std::int64_t n = 0; n < samples; n += size.samples) {
+      for (std::int64_t i = 0; i < outer.rows; i += size.outer) {
+        for (std::int64_t j = 0; j < inner.rows; j += size.inner) {
+          const Interval sample{n, std::min(samples, n + size.samples)}, first{i, std::min(outer.rows, i + size.outer)},
+              second{j, std::min(inner.rows, j + size.inner)};
           Tile tile = make_tile(deep_ ? TileRange{sample, first, second} : TileRange{sample, second, first});
           // Planes that are not cut stay whole, with rows that pooling or strides leave unread: as neighbours.
-          if (deep_ && inner_height == inner.rows) tile.x.h = {0, x_rows(h_)}, tile.v.h = {0, v_rows(h_)};
+          if (deep_ && size.inner == inner.rows) tile.x.h = {0, x_rows(h_)}, tile.v.h = {0, v_rows(h_)};
           add(tile);
         }
       }
     }
+    // Strides or padding may leave a tile without rows of x: then the whole tensor.
     const bool possible = std::ranges::all_of(tiling.shapes, [](const ConvDesc& desc) {
       const Extent& pad = desc.geometry.pad_begin;
       return pad.d >= 0 && pad.h >= 0 && desc.out.volume() > 0 && desc.in.volume() > 0;

@@ -102,6 +102,11 @@ class TileCutter {
     double v_rows;                    // of v for each row
   };
   using Wishes = std::optional<TileWishes>;  // of the implementation of a pass, where it has some
+  /// Rows of a tile along the direction that is cut first and along the other one, and its samples.
+  struct TileSize {
+    std::int64_t outer, inner, samples;
+  };
+  TileSize size_of_tiles(const TileWishes& wished, const Cut& outer, const Cut& inner) const;
   /// @param planes, rows  along D and H
   template <class MakeTile>
   Tiling cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const;
