@@ -19,7 +19,6 @@ bool Fusion::take(const Operation& operation, std::size_t layer) {
     if (!follows || epilogue.pool.kind != PoolKind::kNone) return false;
     epilogue.bias = true;
   } else if (const auto* pool = std::get_if<PoolOp>(&operation)) {
-    // Activation and average do not commute the other way round; a maximum commutes with any monotone function.
     if (epilogue.pool.kind != PoolKind::kNone) return false;
     epilogue.pool = pool->geometry;
     if (epilogue.pool.window.volume() == 0) {  // global
@@ -29,6 +28,8 @@ bool Fusion::take(const Operation& operation, std::size_t layer) {
     const Extent out = epilogue.pool.output(epilogue.v.extent());
     epilogue.y = {epilogue.v.n, epilogue.v.c, out.d, out.h, out.w};
   } else if (const auto* activation = std::get_if<ActivationOp>(&operation)) {
+    // A pixel is activated before an average is taken, so an activation behind an average starts a stage; with maxima
+    // the order does not matter (any monotone activation).
     if (epilogue.activation || epilogue.pool.kind == PoolKind::kAverage) return false;
     epilogue.activation = true;
     epilogue.negative_slope = activation->negative_slope;
