@@ -177,7 +177,7 @@ struct SumPart {
     add_real(part_of(slots * pixels, part, parts), c0, c1, sum);
   }
 
-  /// Those of `range` that lie in real slots.
+  /// Adds the pixels of `range` that lie in real slots.
   KOKKOS_INLINE_FUNCTION void add_real(const Interval& range, std::int64_t c0, std::int64_t c1, double* sum) const {
     for (std::int64_t n = range.begin / pixels; n * pixels < range.end; ++n) {
       if (!is_real(step, n)) continue;

@@ -134,7 +134,7 @@ const Impls& all_impls() {
   return all;
 }
 
-// Those that may compute the pass, in the order in which they are asked.
+// Implementations that may compute the pass, in the order in which they are asked.
 Impls candidates(Pass pass, const ConvDesc& like, const ConvRequest& request) {
   using Rule = ConvRequest::Rule;
   PETAFLOW_REQUIRE(request.rule != Rule::kTune, "a convolution was to be tuned and is made before it was");

@@ -55,7 +55,7 @@ struct RangePass {
   // average, is off by as many half units in the last place.
   static constexpr std::int64_t kInF32 = 32;
 
-  // Those of a row from at.w to `last`.
+  // Takes the pixels of a row from at.w to `last`.
   void neighbours(const RandomStream& random, Pixel at, std::int64_t last) const {
     while (at.w < last) {
       const std::int64_t end = at.w + kInF32 < last ? at.w + kInF32 : last;

@@ -104,7 +104,7 @@ std::vector<std::int64_t> GradientFactors::cuts(const std::vector<ParameterRange
   return cuts;
 }
 
-// Of parts [first, last).
+// Sums the squares of parts [first, last).
 void GradientFactors::sum_squares(const Context& context, std::int64_t first, std::int64_t last, const float* gradients,
                                   const float* weights) {
   launch_teams(context, "petaflow::optimizer::squares[kokkos]"_label, last - first, kSquaresTeam,

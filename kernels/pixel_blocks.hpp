@@ -76,7 +76,7 @@ struct Block {
   std::int64_t steps() const {
     return ceil_div(shift({(n - 1) * d.pitch + d.y_count - 1, h.y_count - 1, w.y_count - 1}) + 1, kStep);
   }
-  /// Those and what the last tap reads behind.
+  /// Steps from the first target to the last source that a tap reads.
   std::int64_t x_steps(const Extent& span) const { return steps() + ceil_div(shift(span), kStep); }
   /// The groups of `size` positions that hold targets, in their order.
   std::vector<std::int32_t> groups(std::int64_t size) const {

@@ -24,7 +24,7 @@ struct EvaluatedRun {
   const nlohmann::json* curves() const { return evaluation_part(*run, "curves"); }
 };
 
-/// Those of a page's runs.
+/// Runs of a page that have an evaluation.
 std::vector<EvaluatedRun> evaluated_runs(const std::vector<RunRecord>& runs);
 
 /// Paragraphs: how many `samples` ("events") of which files the runs were evaluated on, followed by what `detail`

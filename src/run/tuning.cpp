@@ -28,7 +28,7 @@ constexpr int kFormat = 1;  // of the file: {"format": 1, "machines": {MACHINE: 
 
 using Table = std::map<std::string, TunedPass>;
 
-// Those that convolutions are written for.
+// Instruction sets that convolutions are written for.
 std::string instruction_sets() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {

@@ -138,7 +138,7 @@ void Optimizer::run(const Context& context, const OptimizerRule& rule, const std
   }
 }
 
-// What a rule asks for, in the place of a copy of the weights.
+// Makes the updates that a rule asks for, in the place of a copy of the weights.
 void Optimizer::make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights) {
   using Weights = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   const auto range = std::pair(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.end));

@@ -30,9 +30,10 @@ struct OptimizerState {
 /// those of the batches, whatever the rule.
 class Optimizer {
  public:
-  /// Of all parameters.
+  /// Updates all parameters.
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
-  /// Of this rank's own slices, which begin at optimizer_cuts(); state is kept for these alone, one after the other.
+  /// Updates this rank's own slices, which begin at optimizer_cuts(); state is kept for these alone, one after the
+  /// other.
   Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::vector<Slice> own);
 
   /// The step of the parameters in [begin, end), which end where parameters do, or of an own slice.  Reads
@@ -80,7 +81,7 @@ class Optimizer {
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
-  // Of a rule that gives updates: these, flat as the weights; their norms; what applies them, and its ranges.
+  // Updates, where a rule gives them, flat as the weights; their norms; what applies them, and its ranges.
   Kokkos::View<float*, MemorySpace> updates_;
   std::unique_ptr<GradientFactors> update_factors_;
   std::unique_ptr<OptimizerRule> apply_;
