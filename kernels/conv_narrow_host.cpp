@@ -357,7 +357,8 @@ class NarrowKernel final : public ConvKernel {
         for (std::int64_t e = 0; e < shape.run(); e += run) lines[count++] = line + e;
       });
       for_blocks([&](std::int64_t block, auto vectors) {
-        // Ten lines at most, each with two vectors: with more, fetching the pointers costs more than it saves.
+        // Ten lines at most, each with two vectors: with more, fetching the pointers costs more than it saves (no
+        // figure was kept).
         constexpr int kMost = std::min(kRoom<vectors> / run, vectors > 1 ? 10 : kRoom<1>);
         in_pieces(count, kMost, [&](std::int64_t first, std::int64_t size) {
           with_constant<kMost>(size, [&](auto lines_of_piece) {

@@ -55,7 +55,8 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, con
 }
 
 // The way back from positions to taps magnifies the error of sums four to five times, so they have levels: rows whose
-// products are summed in registers, and rows whose sums are added beside them before they go to memory.
+// products are summed in registers, and rows whose sums are added beside them before they go to memory.  So many keep
+// tiles and whole tensors together to 1e-6 (tests/test_networks.cpp); what they cost is not measured.
 constexpr std::int64_t kRowsInRegisters = 16, kRowsAtOnce = 128;
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
@@ -330,7 +331,7 @@ std::string why_not_layer(const ConvDesc& desc) {
 }
 
 // Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
-// for each tile.
+// for each tile.  Not measured against other numbers.
 constexpr std::int64_t kFewest = 48;
 
 std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
@@ -342,6 +343,7 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
     const Problem p(desc, pass == Pass::kBackwardData);
     const std::int64_t patches = p.patches_h() * p.patches_w();
     rows = std::max(rows, p.samples * p.d.targets * patches);
+    // Patches save a factor of four in multiplications (by 3 x 3 taps); from where on it is lost is not measured.
     if (patches * p.patch() * p.patch() > 2 * p.h.targets * p.w.targets) return "most of its patches lie outside";
   }
   if (rows < kFewest * first.threads)
@@ -393,7 +395,8 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
   }
   const Problem p(whole, pass == Pass::kBackwardData);
   const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(kFewest, p.d.targets * of_plane);
-  // Tiles transform the planes that they share with their neighbours again, and should not cut patches.
+  // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
+  // many or more (not measured against other numbers), and should not cut patches.
   if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(kFewest, of_plane)), samples, true};
   return {p.patch(), ceil_div(kFewest, p.patches_w()) * p.patch(), samples, true};
 }

@@ -21,7 +21,7 @@ using lanes::select;
 using lanes::unrolled;
 
 // Channels are handled in units of registers that fill whole blocks of draws and whole bytes of sign bits; on the host
-// in several units at once, which share the walk over a window.
+// in four units at once, which share the walk over a window (not measured against other numbers).
 inline constexpr int kUnit = lanes::kLanes >= kDrawsPerBlock ? 1 : kDrawsPerBlock / lanes::kLanes;
 inline constexpr int kWidest = kOnHost ? 4 * kUnit : kUnit;
 

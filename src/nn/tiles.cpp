@@ -191,7 +191,7 @@ Tiling TileCutter::backward_weights(bool of_x) const {
   const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const TileWishes& wished) {
     if (!transposed()) return Cut{axis.out, std::lcm(wished.align, pool_stride), wished.least, 1};
     // Neighbours share some rows of x: a tile of v is as high as keeps them few, and those of x whole patches.
-    constexpr std::int64_t kMostShared = 8;  // one in so many
+    constexpr std::int64_t kMostShared = 8;  // one in so many; not measured against other numbers
     const std::int64_t rows =
         ceil_div(std::max(wished.least, kMostShared * axis.shared()), wished.align) * wished.align;
     const std::int64_t own = std::lcm((rows - axis.shared()) * axis.stride, pool_stride);

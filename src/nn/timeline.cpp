@@ -39,7 +39,8 @@ std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_
   std::vector<std::size_t> segment(stages, 0);
   std::size_t from = 0;
   for (std::int64_t i = 1; i < segments; ++i) {
-    // A boundary is looked for within kSlack of a segment to each side of an equal share.
+    // A boundary is looked for within kSlack of a segment to each side of an equal share (other values are not
+    // measured).
     constexpr double kSlack = 0.4;
     const auto share = [&](double position) { return kept[stages] * position / static_cast<double>(segments); };
     const auto cost = [&](std::size_t boundary) {
