@@ -1,4 +1,4 @@
-#include "detector.hpp"
+#include "hep/detector.hpp"
 
 #include <cstddef>
 

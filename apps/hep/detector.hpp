@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "parton_shower.hpp"
+#include "hep/parton_shower.hpp"
 
 namespace petaflow::hep {
 

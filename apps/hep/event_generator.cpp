@@ -1,10 +1,10 @@
-#include "event_generator.hpp"
+#include "hep/event_generator.hpp"
 
 #include <numeric>
 
 #include "base/error.hpp"
-#include "detector.hpp"
-#include "jet_finder.hpp"
+#include "hep/detector.hpp"
+#include "hep/jet_finder.hpp"
 
 namespace petaflow::hep {
 

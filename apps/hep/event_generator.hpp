@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "hard_process.hpp"
-#include "selection.hpp"
+#include "hep/hard_process.hpp"
+#include "hep/selection.hpp"
 
 namespace petaflow::hep {
 

@@ -1,4 +1,4 @@
-#include "hard_process.hpp"
+#include "hep/hard_process.hpp"
 
 namespace petaflow::hep {
 

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "parton_shower.hpp"
+#include "hep/parton_shower.hpp"
 
 namespace petaflow::hep {
 

@@ -1,7 +1,10 @@
-#include "jet_finder.hpp"
+#include "hep/jet_finder.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 namespace petaflow::hep {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "four_vector.hpp"
+#include "hep/four_vector.hpp"
 
 namespace petaflow::hep {
 

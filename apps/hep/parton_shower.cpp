@@ -1,4 +1,4 @@
-#include "parton_shower.hpp"
+#include "hep/parton_shower.hpp"
 
 #include <utility>
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/random.hpp"
-#include "four_vector.hpp"
+#include "hep/four_vector.hpp"
 
 namespace petaflow::hep {
 

@@ -1,4 +1,4 @@
-#include "selection.hpp"
+#include "hep/selection.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "base/error.hpp"
@@ -230,7 +231,7 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
       if (!x.takes(mark.x[0]) || !y.takes(mark.y[0])) break;
       std::string corners;
       for (int i = 0; i < 10; ++i) {
-        const double angle = (i - 2.5) * 0.2 * 3.14159265358979, radius = i % 2 == 0 ? 7.5 : 3.1;
+        const double angle = (i - 2.5) * 0.2 * std::numbers::pi, radius = i % 2 == 0 ? 7.5 : 3.1;
         corners += number(x(mark.x[0]) + radius * std::cos(angle)) + "," +
                    number(y(mark.y[0]) + radius * std::sin(angle)) + " ";
       }
