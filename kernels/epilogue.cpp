@@ -11,9 +11,8 @@
 namespace petaflow {
 
 namespace {
-
-using epilogue::Blocks;
 using epilogue::CodeBits;
+using epilogue::Operands;
 using epilogue::RangePass;
 using epilogue::windows_over;
 using epilogue::Work;
@@ -64,10 +63,10 @@ TileRange Epilogue::y_over(const TileRange& v_range) const {
 }
 
 template <class V, class T, class Run>
-void Epilogue::with_blocks(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride,
-                           const Tensor& y, std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const {
+void Epilogue::with_operands(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride,
+                             const Tensor& y, std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const {
   const auto coded = [&](auto code) {
-    run(Blocks<V, T, decltype(code)>{
+    run(Operands<V, T, decltype(code)>{
         desc_, v_range, desc_.dropout > 0 && context.training,
         static_cast<std::uint32_t>(std::min(std::lround(desc_.dropout * 65536.0F), 65535L)), static_cast<V*>(v),
         v_stride > 0 ? v_stride : desc_.v.c, map_.scale, bias_, static_cast<const T*>(map_.residual.data),
@@ -82,11 +81,11 @@ void Epilogue::with_forward(const Context& context, const TileRange& v_range, co
                             const Run& run) const {
   std::uint8_t* const saved = context.training ? saved_ : nullptr;
   const auto typed = [&]<class T>(T) {
-    with_blocks<T, T>(context, v_range, const_cast<void*>(v), v_stride, y_, saved, {}, [&](const auto& blocks) {
+    with_operands<T, T>(context, v_range, const_cast<void*>(v), v_stride, y_, saved, {}, [&](const auto& operands) {
       if (map_.scale != nullptr || map_.residual.data != nullptr) {
-        run.template operator()<Work::kForwardMapped>(blocks);
+        run.template operator()<Work::kForwardMapped>(operands);
       } else {
-        run.template operator()<Work::kForward>(blocks);
+        run.template operator()<Work::kForward>(operands);
       }
     });
   };
@@ -97,9 +96,9 @@ template <class Run>
 void Epilogue::with_backward(const Context& context, const TileRange& v_range, void* dv, std::int64_t v_stride,
                              const BiasSum& bias_gradient, const Run& run) const {
   const auto typed = [&]<class V, class T>(V, T) {
-    with_blocks<V, T>(context, v_range, dv, v_stride, dy_, saved_, bias_gradient, [&](const auto& blocks) {
-      scatters() ? run.template operator()<Work::kScatter>(blocks, y_over(v_range))
-                 : run.template operator()<Work::kGather>(blocks, v_range);
+    with_operands<V, T>(context, v_range, dv, v_stride, dy_, saved_, bias_gradient, [&](const auto& operands) {
+      scatters() ? run.template operator()<Work::kScatter>(operands, y_over(v_range))
+                 : run.template operator()<Work::kGather>(operands, v_range);
     });
   };
   if (desc_.type == DType::kF32) {
@@ -111,16 +110,17 @@ void Epilogue::with_backward(const Context& context, const TileRange& v_range, v
 
 void Epilogue::forward(const Context& context, const TileRange& y_range, const TileRange& v_range,
                        const void* v) const {
-  with_forward(context, v_range, v, 0, [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
-    RangePass<V, T, Code, kWork>{blocks, y_range}.run();
-  });
+  with_forward(context, v_range, v, 0,
+               [&]<Work kWork, class V, class T, class Code>(const Operands<V, T, Code>& operands) {
+                 RangePass<V, T, Code, kWork>{operands, y_range}.run();
+               });
 }
 
 void Epilogue::forward_all(const Context& context, const std::string& label, const void* v,
                            std::int64_t v_stride) const {
   with_forward(context, whole_range(desc_.v), v, v_stride,
-               [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks) {
-                 const RangePass<V, T, Code, kWork> pass{blocks, whole_range(desc_.y)};
+               [&]<Work kWork, class V, class T, class Code>(const Operands<V, T, Code>& operands) {
+                 const RangePass<V, T, Code, kWork> pass{operands, whole_range(desc_.y)};
                  launch(context, label, pass.items(), pass);
                });
 }
@@ -138,16 +138,16 @@ void Epilogue::backward(const Context& context, const TileRange& v_range, void* 
                         const BiasSum& bias_gradient) const {
   with_backward(
       context, v_range, dv, 0, bias_gradient,
-      [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const TileRange& range) {
-        RangePass<V, T, Code, kWork>{blocks, range}.run();
+      [&]<Work kWork, class V, class T, class Code>(const Operands<V, T, Code>& operands, const TileRange& range) {
+        RangePass<V, T, Code, kWork>{operands, range}.run();
       });
 }
 
 void Epilogue::backward_all(const Context& context, const std::string& label, void* dv, std::int64_t v_stride) const {
   with_backward(
       context, whole_range(desc_.v), dv, v_stride, {},
-      [&]<Work kWork, class V, class T, class Code>(const Blocks<V, T, Code>& blocks, const TileRange& range) {
-        const RangePass<V, T, Code, kWork> pass{blocks, range};
+      [&]<Work kWork, class V, class T, class Code>(const Operands<V, T, Code>& operands, const TileRange& range) {
+        const RangePass<V, T, Code, kWork> pass{operands, range};
         launch(context, label, pass.items(), pass);
       });
 }

@@ -110,10 +110,10 @@ class Epilogue {
   void backward_all(const Context& context, const std::string& label, void* dv, std::int64_t v_stride = 0) const;
 
  private:
-  /// run(blocks, work) with the operands in their types.
+  /// Calls run(operands, work), with the operands in their types.
   template <class V, class T, class Run>
-  void with_blocks(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride, const Tensor& y,
-                   std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const;
+  void with_operands(const Context& context, const TileRange& v_range, void* v, std::int64_t v_stride, const Tensor& y,
+                     std::uint8_t* saved, const BiasSum& bias_gradient, const Run& run) const;
   template <class Run>
   void with_forward(const Context& context, const TileRange& v_range, const void* v, std::int64_t v_stride,
                     const Run& run) const;

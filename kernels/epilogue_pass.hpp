@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/epilogue_blocks.hpp"
+#include "kernels/epilogue_operands.hpp"
 
 namespace petaflow::epilogue {
 
@@ -13,17 +13,17 @@ enum class Work { kForward, kForwardMapped, kScatter, kGather };
 /// A pass over the pixels of a tile of y (forward, scatter) or v (gather), all channels.
 template <class V, class T, class Code, Work kWork>
 struct RangePass {
-  Blocks<V, T, Code> blocks;
+  Operands<V, T, Code> operands;
   TileRange range;
 
   // An item has a piece of a row on the host, and some channels of a pixel on a device.
   static constexpr std::int64_t kPiece = kOnHost ? 128 : 1;
   static constexpr std::int64_t kChannels = kWidest * lanes::kLanes;
   KOKKOS_INLINE_FUNCTION std::int64_t chunks() const {
-    return kOnHost ? 1 : (blocks.desc.y.c + kChannels - 1) / kChannels;
+    return kOnHost ? 1 : (operands.desc.y.c + kChannels - 1) / kChannels;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t width() const {
-    return kWork == Work::kGather ? blocks.desc.v.w : blocks.desc.y.w;
+    return kWork == Work::kGather ? operands.desc.v.w : operands.desc.y.w;
   }
   KOKKOS_INLINE_FUNCTION std::int64_t pieces() const { return (width() + kPiece - 1) / kPiece; }
   std::int64_t items() const { return range.rows() * pieces() * chunks(); }
@@ -34,15 +34,15 @@ struct RangePass {
     const Pixel at{range.sample.begin + plane / range.d.size(), range.d.begin + plane % range.d.size(),
                    range.h.begin + row % range.h.size(), piece * kPiece};
     if constexpr (kOnHost) {
-      neighbours(blocks.stream(), at, at.w + kPiece < width() ? at.w + kPiece : width());
+      neighbours(operands.stream(), at, at.w + kPiece < width() ? at.w + kPiece : width());
     } else {
-      channels(blocks.stream(), at, chunk * kChannels, kChannels);
+      channels(operands.stream(), at, chunk * kChannels, kChannels);
     }
   }
 
   /// In the calling thread.
   void run() const {
-    const RandomStream random = blocks.stream();
+    const RandomStream random = operands.stream();
     for (std::int64_t sample = range.sample.begin; sample < range.sample.end; ++sample) {
       for (std::int64_t d = range.d.begin; d < range.d.end; ++d) {
         for (std::int64_t h = range.h.begin; h < range.h.end; ++h) neighbours(random, {sample, d, h, 0}, width());
@@ -61,8 +61,8 @@ struct RangePass {
       const std::int64_t end = at.w + kInF32 < last ? at.w + kInF32 : last;
       side_by_side<4>(random, at, end);
       side_by_side<2>(random, at, end);
-      for (; at.w < end; ++at.w) channels(random, at, 0, blocks.desc.y.c);
-      if constexpr (kWork == Work::kScatter || kWork == Work::kGather) blocks.settle_bias_gradient();
+      for (; at.w < end; ++at.w) channels(random, at, 0, operands.desc.y.c);
+      if constexpr (kWork == Work::kScatter || kWork == Work::kGather) operands.settle_bias_gradient();
     }
   }
 
@@ -70,14 +70,14 @@ struct RangePass {
   template <int kPixels>
   void side_by_side(const RandomStream& random, Pixel& at, std::int64_t end) const {
     if constexpr (kOnHost && kWork != Work::kGather) {
-      const std::int64_t c = blocks.desc.y.c;
-      if (c * kPixels != kChannels || !blocks.lie_side_by_side()) return;
+      const std::int64_t c = operands.desc.y.c;
+      if (c * kPixels != kChannels || !operands.lie_side_by_side()) return;
       for (; at.w + kPixels <= end; at.w += kPixels) block<kWidest, true, kPixels>(random, at, 0, static_cast<int>(c));
     }
   }
   KOKKOS_INLINE_FUNCTION void channels(const RandomStream& random, const Pixel& at, std::int64_t begin,
                                        std::int64_t count) const {
-    const std::int64_t c = blocks.desc.y.c, end = begin + count < c ? begin + count : c;
+    const std::int64_t c = operands.desc.y.c, end = begin + count < c ? begin + count : c;
     widths<kWidest>(random, at, begin, end);
   }
   // Blocks of kVectors registers as long as they fit, then narrower ones, then the rest of a unit.
@@ -95,11 +95,11 @@ struct RangePass {
   template <int kVectors, bool kWhole, int kPixels = 1>
   KOKKOS_INLINE_FUNCTION void block(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {
     if constexpr (kWork == Work::kForward || kWork == Work::kForwardMapped) {
-      blocks.template forward<kVectors, kWhole, kPixels, kWork == Work::kForwardMapped>(random, at, c0, count);
+      operands.template forward<kVectors, kWhole, kPixels, kWork == Work::kForwardMapped>(random, at, c0, count);
     } else if constexpr (kWork == Work::kScatter) {
-      blocks.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
+      operands.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
     } else {
-      blocks.template gather<kVectors, kWhole>(random, at, c0, count);
+      operands.template gather<kVectors, kWhole>(random, at, c0, count);
     }
   }
 };

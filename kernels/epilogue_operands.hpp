@@ -51,7 +51,7 @@ struct Pixel {
 
 /// One call's operands: v or its gradient in V, y or its gradient in T.
 template <class V, class T, class Code>
-struct Blocks {
+struct Operands {
   EpilogueDesc desc;
   TileRange v_range;         // what the buffer v holds
   bool dropout;              // draws in this call
