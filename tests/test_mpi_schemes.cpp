@@ -122,7 +122,8 @@ std::vector<float> train(const Scheme& scheme) {
   const auto workers = all->split(serves ? 1 : 0);
   const auto group = workers->split(serves ? 0 : layout.group_of(all->rank()));
   if (serves) {
-    EXPECT_EQ(serve(*messages, layout, {optimized_layers(options.optimizer, layout.groups), serving_order(options)}), 0);
+    EXPECT_EQ(serve(*messages, layout, {optimized_layers(options.optimizer, layout.groups), serving_order(options)}),
+              0);
     return {};
   }
   const auto across = group->size() == workers->size() ? nullptr : workers->split(group->rank());

@@ -213,7 +213,9 @@ class Repair final : public LayerStore {
       : server_(server), random_(random), mean_s_(mean_s) {}
   std::int64_t elements() const override { return 1; }
   bool has_values() const override { return false; }
-  void update(std::int64_t, std::int64_t, float, const float*) override { server_.work(mean_s_ * random_.exponential()); }
+  void update(std::int64_t, std::int64_t, float, const float*) override {
+    server_.work(mean_s_ * random_.exponential());
+  }
   void read_weights(float*) const override {}
   void set_weights(const float*) override {}
   void read_state(std::int32_t, float*) const override {}

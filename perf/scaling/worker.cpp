@@ -20,7 +20,9 @@ class TimedLayer final : public LayerStore {
       : server_(server), elements_(elements), element_s_(element_s) {}
   std::int64_t elements() const override { return elements_; }
   bool has_values() const override { return false; }
-  void update(std::int64_t, std::int64_t, float, const float*) override { server_.work(element_s_ * static_cast<double>(elements_)); }
+  void update(std::int64_t, std::int64_t, float, const float*) override {
+    server_.work(element_s_ * static_cast<double>(elements_));
+  }
   void read_weights(float*) const override {}
   void set_weights(const float*) override {}
   void read_state(std::int32_t, float*) const override {}
