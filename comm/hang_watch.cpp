@@ -22,8 +22,10 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 // Waits of the ranks of a node for each other that are usual: not looked into.
 constexpr double kUnsuspicious_s = 0.25;
-// Between looks at messages of ranks that wait.
+// Between looks at messages of ranks that wait.  Neither is measured: longer than the messages of a step take, short
+// beside any limit.
 constexpr double kListen_s = 0.02;
+constexpr double kNever = 1e30;
 
 }  // namespace
 
@@ -127,6 +129,104 @@ std::string HangWatch::missing(const Note& own) const {
 
 double HangWatch::now_s() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
+/// One wait in an operation that takes longer than is usual: hears others, and raises an alarm, calls the roll and
+/// speaks when it is time.  All times are seconds waited.
+class HangWatch::LongWait {
+ public:
+  LongWait(HangWatch& watch, const char* call) : watch_(watch), own_{watch.operation_, false, ""} {
+    const Activity::Current& activity = Activity::current();
+    where_ = activity.step < 0 ? fmt::format("{} ({})", activity.what, call)
+                               : fmt::format("{} of step {} ({})", activity.what, activity.step, call);
+    own_.text[where_.copy(own_.text, sizeof own_.text - 1)] = '\0';
+    watch_.roll_.clear();
+  }
+
+  /// Called every kListen_s.
+  void look(double waited_s) {
+    waited_s_ = waited_s;
+    watch_.listen_elsewhere(own_);
+    notice_interruption();
+    if (watch_.options_.one_peer) return wait_for_one();
+    raise_alarm();
+    call_if_due();
+    speak_if_due();
+  }
+
+ private:
+  void notice_interruption() {
+    if (interrupted_ || late_ || !watch_.options_.interrupted || !watch_.options_.interrupted()) return;
+    interrupted_ = true;  // the launcher gives us about a second
+    alarm_s_ = waited_s_ + 0.1;
+    speech_s_ = waited_s_ + 0.3;
+  }
+
+  /// There is no roll to call: `where_` names the rank.
+  void wait_for_one() {
+    late_ = waited_s_ >= limit_s_;
+    if ((!late_ && !interrupted_) || spoken_) return;
+    spoken_ = true;
+    say(fmt::format("has waited {:.1f} s for an answer, {}", waited_s_, where_));
+    if (late_) MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
+  }
+
+  /// The limit is close, here or, on a witness, elsewhere.
+  void raise_alarm() {
+    const bool others_late = watch_.listen(own_) && witness_;
+    if (late_ || (!others_late && waited_s_ < limit_s_ - grace_s_)) return;
+    late_ = own_.late = true;
+    alarm_s_ = waited_s_;
+    speech_s_ = waited_s_ + grace_s_;
+    told_ = spoken_ = false;
+  }
+
+  /// Tells the witnesses, and calls the roll as one of them.
+  void call_if_due() {
+    if (waited_s_ < alarm_s_ || told_) return;
+    told_ = true;
+    if (witness_) {
+      watch_.roll_.resize(static_cast<std::size_t>(watch_.size_));
+      watch_.send_to_all(own_, kRollCall);
+    }
+    for (const int to : watch_.witnesses_) {
+      if (to != watch_.rank_) watch_.send(own_, to, kNote);
+    }
+  }
+
+  /// Says who is missing, and ends the run where the limit is close.
+  void speak_if_due() {
+    if (waited_s_ < speech_s_ || spoken_ || watch_.ended_) return;
+    const auto speaks_first = [&](int rank) {
+      return rank < watch_.rank_ && watch_.roll_[static_cast<std::size_t>(rank)].operation >= 0;
+    };
+    const bool others_speak = !witness_ || std::ranges::any_of(watch_.witnesses_, speaks_first);
+    if (others_speak && waited_s_ < speech_s_ + 2 * grace_s_) return;  // should they fail to, we do
+    spoken_ = true;
+    say(fmt::format("has waited {:.1f} s for other ranks, {}; missing: {}", waited_s_, where_,
+                    witness_ ? watch_.missing(own_) : "unknown, no rank answers"));
+    if (!late_) return;  // whoever interrupted us ends the run
+    watch_.send_to_all(own_, kEnd);
+    MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
+  }
+
+  void say(const std::string& what) const {
+    const std::string& host = watch_.hosts_[static_cast<std::size_t>(watch_.rank_)];
+    watch_.options_.say(fmt::format("rank {} ({}) {}", watch_.rank_, host, what));
+  }
+
+  HangWatch& watch_;
+  Note own_;           // to other ranks
+  std::string where_;  // "summing gradients of step 12 (all-reduce)"
+  const bool witness_ = std::ranges::find(watch_.witnesses_, watch_.rank_) != watch_.witnesses_.end();
+  const double limit_s_ = watch_.options_.limit_s > 0 ? watch_.options_.limit_s : kNever;
+  const double grace_s_ = std::min(2.0, limit_s_ / 4);  // the roll is called so long before the limit
+  double waited_s_ = 0;
+  double alarm_s_ = kNever, speech_s_ = kNever;  // when the roll is called, and when to speak
+  bool interrupted_ = false;                     // this process was told to end
+  bool late_ = false;                            // the run is to end
+  bool told_ = false;                            // the alarm was passed on
+  bool spoken_ = false;
+};
+
 void HangWatch::wait(const std::function<bool()>& over, const char* call, double until_s) {
   const auto done = [&] { return over() || (until_s < 1e300 && now_s() >= until_s); };
   const Clock::time_point start = Clock::now();
@@ -137,71 +237,14 @@ void HangWatch::wait(const std::function<bool()>& over, const char* call, double
     }
     if (seconds_since(start) > kUnsuspicious_s) break;
   }
-
-  // The roll is called so early that the run ends when the limit is reached.
-  const double limit_s = options_.limit_s > 0 ? options_.limit_s : 1e30;
-  const double grace_s = std::min(2.0, limit_s / 4);
-  double alarm_s = 1e30, speech_s = 1e30;
-  const Activity::Current& activity = Activity::current();
-  Note own{operation_, false, ""};
-  const std::string where = activity.step < 0 ? fmt::format("{} ({})", activity.what, call)
-                                              : fmt::format("{} of step {} ({})", activity.what, activity.step, call);
-  own.text[where.copy(own.text, sizeof own.text - 1)] = '\0';
-  const bool witness = std::ranges::find(witnesses_, rank_) != witnesses_.end();
-  roll_.clear();
-  bool told = false, interrupted = false, spoken = false, late = false;
-  double listened_s = 0;
+  LongWait long_wait(*this, call);
+  double looked_s = 0;
   while (!done()) {
     sched_yield();
     const double waited_s = seconds_since(start);
-    if (waited_s < listened_s + kListen_s) continue;
-    listened_s = waited_s;
-    listen_elsewhere(own);
-    if (!interrupted && !late && options_.interrupted && options_.interrupted()) {
-      interrupted = true;  // the launcher gives us about a second
-      alarm_s = waited_s + 0.1;
-      speech_s = waited_s + 0.3;
-    }
-    if (options_.one_peer) {
-      late = waited_s >= limit_s;
-      if ((!late && !interrupted) || spoken) continue;
-      spoken = true;
-      options_.say(fmt::format("rank {} ({}) has waited {:.1f} s for an answer, {}", rank_,
-                               hosts_[static_cast<std::size_t>(rank_)], waited_s, where));
-      if (late) MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
-      continue;
-    }
-    const bool others_late = listen(own) && witness;
-    if (!late && (others_late || waited_s >= limit_s - grace_s)) {
-      late = own.late = true;
-      alarm_s = waited_s;
-      speech_s = waited_s + grace_s;
-      told = spoken = false;
-    }
-    if (waited_s >= alarm_s && !told) {
-      told = true;
-      if (witness) {
-        roll_.resize(static_cast<std::size_t>(size_));
-        send_to_all(own, kRollCall);
-      }
-      for (const int to : witnesses_) {
-        if (to != rank_) send(own, to, kNote);
-      }
-    }
-    if (waited_s < speech_s || spoken || ended_) continue;
-    const auto here = [&](int rank) { return rank < rank_ && roll_[static_cast<std::size_t>(rank)].operation >= 0; };
-    if (witness && std::ranges::any_of(witnesses_, here)) {  // it speaks; should it fail to, we do
-      if (waited_s < speech_s + 2 * grace_s) continue;
-    } else if (!witness && waited_s < speech_s + 2 * grace_s) {
-      continue;
-    }
-    spoken = true;
-    options_.say(fmt::format("rank {} ({}) has waited {:.1f} s for other ranks, {}; missing: {}", rank_,
-                             hosts_[static_cast<std::size_t>(rank_)], waited_s, where,
-                             witness ? missing(own) : "unknown, no rank answers"));
-    if (!late) continue;  // whoever interrupted us ends the run
-    send_to_all(own, kEnd);
-    MPI_Abort(MPI_COMM_WORLD, kHangExitCode);
+    if (waited_s < looked_s + kListen_s) continue;
+    looked_s = waited_s;
+    long_wait.look(waited_s);
   }
 }
 

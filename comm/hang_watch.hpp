@@ -47,6 +47,7 @@ class HangWatch {
     MPI_Request request;
   };
   enum Tag { kNote, kRollCall, kEnd };
+  class LongWait;
 
   void send(const Note& note, int to, Tag tag);
   void send_to_all(const Note& note, Tag tag);
