@@ -10,4 +10,4 @@ configure host
 build host all
 say "Running the tests"
 # Each says how many cores it takes.
-OMP_WAIT_POLICY=passive ctest --test-dir build/host -j $((2 * $(nproc))) --output-on-failure --no-tests=error "$@"
+ctest --test-dir build/host -j $((2 * $(nproc))) --output-on-failure --no-tests=error "$@"

@@ -191,10 +191,10 @@ ServerLayout server_layout(const CommonOptions& options, int ranks) {
   if (workers < groups || workers % groups != 0) {
     const int fewest = groups * std::max(1, (workers + groups - 1) / groups);
     user_error(
-        "{} of {} can be no update.groups = {} of equal size beside update.servers = {}; start {}, or change one of "
-        "the "
-        "two",
-        std::max(workers, 0), format_count(ranks, "rank"), groups, servers, format_count(fewest + servers, "rank"));
+        "{} can form no groups of equal size: update.servers takes {}, and {} are left for update.groups = {}; start "
+        "{}, "
+        "or change one of the two",
+        format_count(ranks, "rank"), servers, std::max(workers, 0), groups, format_count(fewest + servers, "rank"));
   }
   return {workers, groups, servers};
 }
@@ -349,6 +349,10 @@ void check(const CommonOptions& options) {
         "comm.reduction = \"{}\" gives all ranks the whole sum, but with update.sharded every slice of it goes to its "
         "owner alone; set comm.reduction to \"auto\", \"halving\" or \"tree\", or update.sharded to false",
         reduction);
+  }
+  if (train.steps > 0 && options.update.lag >= train.steps) {
+    user_error("update.lag is {}, so that {} would change no weights; set train.steps to more", options.update.lag,
+               format_count(train.steps, "step"));
   }
   if (train.epochs == 0 && train.steps == 0 && train.init.empty()) {
     user_error(
