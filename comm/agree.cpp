@@ -24,6 +24,20 @@ Error to_error(const std::exception_ptr& exception) {
   }
 }
 
+namespace {
+
+bool is_agreed(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const AgreedError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
 void throw_agreed(Communicator& comm, const std::exception_ptr& exception) {
   double failed = exception ? 1 : 0;
   comm.all_reduce_sum(std::span<double>(&failed, 1));
@@ -33,15 +47,8 @@ void throw_agreed(Communicator& comm, const std::exception_ptr& exception) {
   std::string mine;
   if (exception) {
     const Error error = to_error(exception);
-    bool spoke_for_others = false;
-    try {
-      std::rethrow_exception(exception);
-    } catch (const AgreedError&) {
-      spoke_for_others = true;
-    } catch (...) {
-    }
-    mine =
-        fmt::format("{}{}{}", error.kind() == ErrorKind::kUser ? 'u' : 'f', spoke_for_others ? ' ' : 'r', error.what());
+    mine = fmt::format("{}{}{}", error.kind() == ErrorKind::kUser ? 'u' : 'f', is_agreed(exception) ? ' ' : 'r',
+                       error.what());
   }
   const std::vector<std::string> all = gather_text(comm, mine);
   std::string spoken;

@@ -43,7 +43,7 @@ std::map<int, std::vector<Span>> spans_of(const nlohmann::json& trace) {
 }  // namespace
 
 std::string rank_timeline(const nlohmann::json& trace) {
-  constexpr double kWidth = 920, kLeft = 64, kRow = 16, kGap = 4, kFoot = 38;  // of the drawing
+  constexpr double kWidth = 920, kNames = 64, kRow = 16, kGap = 4, kFoot = 38;  // of the drawing
   if (!trace.is_object()) return "";
   std::map<int, std::vector<Span>> ranks = spans_of(trace);
   if (ranks.size() < 2) return "";
@@ -55,7 +55,7 @@ std::string rank_timeline(const nlohmann::json& trace) {
     }
   }
   if (!(last_ms > first_ms)) return "";
-  const double scale = (kWidth - kLeft) / (last_ms - first_ms);
+  const double scale = (kWidth - kNames) / (last_ms - first_ms);
   const double bottom = static_cast<double>(ranks.size()) * (kRow + kGap);
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {} {:.0f}\" role=\"img\" aria-label=\"Parts of the traced steps of each rank\">\n", kWidth,
@@ -73,14 +73,14 @@ std::string rank_timeline(const nlohmann::json& trace) {
       svg += fmt::format(
           "<rect class=\"{}\" fill=\"currentColor\" x=\"{:.1f}\" y=\"{:.0f}\" width=\"{:.1f}\" "
           "height=\"{:.0f}\"/>",
-          kParts[span.part].tone, kLeft + scale * (span.begin_ms - first_ms), top, width, kRow);
+          kParts[span.part].tone, kNames + scale * (span.begin_ms - first_ms), top, width, kRow);
     }
     svg += "\n";
     top += kRow + kGap;
   }
   for (const Tick& tick : ticks(0, last_ms - first_ms, false, false, 8)) {
     if (tick.label.empty()) continue;
-    const double x = kLeft + scale * tick.value;
+    const double x = kNames + scale * tick.value;
     svg += fmt::format(
         "<path class=\"rule\" d=\"M{:.1f} 0V{:.0f}\"/><text class=\"note\" text-anchor=\"middle\" x=\"{:.1f}\" "
         "y=\"{:.0f}\">{}</text>\n",

@@ -27,14 +27,15 @@ LogGpNetwork::LogGpNetwork(int ranks, const LogGpOptions& options) : options_(op
                    options.ranks_per_node, options.nics);
   const int nodes = (ranks + options.ranks_per_node - 1) / options.ranks_per_node;
   const int groups = options.nodes_per_group > 0 ? nodes / options.nodes_per_group + 1 : 1;
-  const auto all = static_cast<std::size_t>(ranks), nics = static_cast<std::size_t>(nodes * options.nics);
+  const auto all = static_cast<std::size_t>(ranks),
+             nics = static_cast<std::size_t>(nodes) * static_cast<std::size_t>(options.nics);
   sends_.resize(all);
   receives_.resize(all);
   nic_out_.resize(nics);
   nic_in_.resize(nics);
   group_out_.resize(static_cast<std::size_t>(groups));
   group_in_.resize(static_cast<std::size_t>(groups));
-  pairs_.resize(static_cast<std::size_t>(groups * groups));
+  pairs_.resize(static_cast<std::size_t>(groups) * static_cast<std::size_t>(groups));
 }
 
 double LogGpNetwork::arrival_s(int from, int to, std::size_t bytes, double start_s) {
