@@ -36,7 +36,7 @@ class DelayedTransport final : public Transport {
   DelayedTransport(std::unique_ptr<Transport> inner, std::shared_ptr<Link> link)
       : inner_(std::move(inner)), link_(std::move(link)) {}
 
-  std::string name() const override { return inner_->name() + ", delayed by [inject],"; }
+  std::string name() const override { return inner_->name() + ", delayed"; }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::span<const int> nodes() const override { return inner_->nodes(); }

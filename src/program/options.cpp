@@ -118,10 +118,10 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("inject.slow_rank", options.inject.slow_rank, at_least(-1));
   schema.add("inject.slow_factor", options.inject.slow_factor, in_range(1, 1e6));
   schema.add("inject.straggle", options.inject.straggle, in_range(0, 10));
+  schema.add("inject.seed", options.inject.seed, at_least(0));
   schema.add("inject.drop", options.inject.drop, in_range(0, 1));
   schema.add("inject.kill_rank", options.inject.kill_rank, at_least(-1));
   schema.add("inject.kill_s", options.inject.kill_s, at_least(0));
-  schema.add("inject.seed", options.inject.seed, at_least(0));
 
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
   schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
