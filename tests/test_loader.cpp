@@ -205,7 +205,7 @@ TEST(Loader, DoesNotDependOnThreadsPrefetchingOrRanks) {
   LoaderOptions options{.global_batch = 8, .seed = 3, .augment = augment};
   const Seen one = epoch_of(data, options, 5);
   EXPECT_NE(one.images, epoch_of(data, options, 6).images);
-  for (const int threads : {1, 2, 5}) {
+  for (const int threads : {0, 1, 2, 5}) {
     for (const int prefetch : {1, 4}) {
       options.threads = threads;
       options.prefetch = prefetch;
@@ -351,7 +351,7 @@ TEST(Loader, RethrowsWhatAThreadThrewAtItsBatch) {
   CountingData data(40);
   data.bad_ = 21;
   data.slow_us_ = 2000;  // earlier samples are still being read when it fails
-  for (const int threads : {1, 4}) {
+  for (const int threads : {0, 1, 4}) {
     Loader loader(data, {.global_batch = 4, .end = 4, .shuffle = false, .threads = threads, .prefetch = 3});
     for (int again = 0; again < 2; ++again) {
       loader.start_epoch(again);
@@ -410,7 +410,7 @@ TEST(Loader, NothingToLoadIsAnError) {
   EXPECT_HOLDS(error_of([&] { Loader(empty, {}); }), "has no samples");
   EXPECT_HOLDS(error_of([&] { Loader(data, {.global_batch = 4, .begin = 3, .end = 5}); }),
                "slots 3 to 5 of a batch of 4");
-  EXPECT_HOLDS(error_of([&] { Loader(data, {.threads = 0}); }), "0 loader threads");
+  EXPECT_HOLDS(error_of([&] { Loader(data, {.threads = -1}); }), "-1 loader threads");
   Loader loader(data, {});
   EXPECT_HOLDS(error_of([&] { loader.next(); }), "none has begun");
 }

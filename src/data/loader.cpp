@@ -44,7 +44,7 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
       sample_bytes_(data.sample_bytes()) {
   PETAFLOW_REQUIRE(0 <= options_.begin && options_.begin < options_.end && options_.end <= options_.global_batch,
                    "slots {} to {} of a batch of {}", options_.begin, options_.end, options_.global_batch);
-  PETAFLOW_REQUIRE(options_.threads >= 1 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
+  PETAFLOW_REQUIRE(options_.threads >= 0 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
                    options_.threads, options_.prefetch);
   if (data.size() == 0) user_error("the data set has no samples");
   buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
@@ -134,6 +134,9 @@ const Batch& Loader::next() {
     work_.notify_all();
   }
   Buffer& buffer = buffer_at(taken_);
+  if (options_.threads == 0) {
+    for (; buffer.done < slots_; ++buffer.done) fill(buffer, step_at(taken_), buffer.done, *order_, epoch_);
+  }
   const auto ready = [&] { return buffer.done == slots_; };
   const auto failed = [&] { return error_ != nullptr && failed_place_ <= taken_; };
   if (!ready()) {

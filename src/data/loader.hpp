@@ -29,7 +29,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   /// Applied to each sample, with random numbers keyed by (seed, epoch, sample index).  Called by several threads.
   Augmentation augment = {};
-  int threads = 1;
+  int threads = 1;   // 0: next() makes the batches, for ranks that take turns in one thread
   int prefetch = 2;  // batches made ahead of the one in use
 };
 
