@@ -15,6 +15,7 @@
 #include "hep/task.hpp"
 #include "modelled_time.hpp"
 #include "program/options.hpp"
+#include "servers/optimized_layer.hpp"
 #include "servers/serve.hpp"
 #include "servers/session.hpp"
 #include "simulate/virtual_world.hpp"
@@ -98,10 +99,11 @@ inline double auc_of(const Problem& problem, const CommonOptions& options, Netwo
 
 inline double mean_staleness(const FitResult& fit) {
   double gradients = 0, sum = 0;
-  for (const auto& [layer, counts] : fit.staleness) {
-    for (std::size_t staleness = 0; staleness < counts.size(); ++staleness) {
-      gradients += static_cast<double>(counts[staleness]);
-      sum += static_cast<double>(staleness) * static_cast<double>(counts[staleness]);
+  for (const LayerService& service : fit.service) {
+    for (std::size_t staleness = 0; staleness < service.staleness.size(); ++staleness) {
+      const auto count = static_cast<double>(service.staleness[staleness]);
+      gradients += count;
+      sum += static_cast<double>(staleness) * count;
     }
   }
   return gradients > 0 ? sum / gradients : 0;
@@ -146,7 +148,7 @@ inline void train_rank(const Problem& problem, const CommonOptions& options, con
   if (serves) {
     OptimizerOptions optimizer = options.optimizer;
     optimizer.ranks = layout.members();
-    serve(*all, layout, {optimizer, update_order(options)});
+    serve(*all, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)});
     return;
   }
   ServerSession session(std::move(all), layout, *group);

@@ -150,7 +150,8 @@ class Comparison {
     options.optimizer.momentum = options.optimizer.beta1 = scheme.momentum;
     options.train.seed = seed;
     options.train.steps = settings_.cap * scheme.groups;
-    petaflow::check(options, server_layout(options, ranks_of(scheme.groups)).members());
+    petaflow::check(options);
+    check_ranks(options, server_layout(options, ranks_of(scheme.groups)).members());
     return options;
   }
 
