@@ -19,7 +19,9 @@ CASES = [  # machine, ranks, what, elements, groups, bound in %
     ("flat", 64, "ring", 1 << 22, 1, 5), ("flat", 64, "doubling", 1 << 22, 1, 5), ("flat", 64, "halving", 1 << 22, 1, 5),
     ("flat", 100, "halving", 1 << 20, 1, 5), ("flat", 1024, "halving", 1 << 23, 1, 5),
     ("flat", 1024, "doubling", 1 << 20, 1, 5), ("flat", 10, "servers", 1 << 22, 1, 5),
-    ("flat", 10, "servers", 1 << 22, 2, 20), ("dragonfly", 1024, "halving", 1 << 23, 1, 15),
+    ("flat", 10, "servers", 1 << 22, 2, 5), ("flat", 66, "servers", 1 << 22, 4, 5),
+    ("flat", 10, "servers", 1 << 22, 8, 20),
+    ("dragonfly", 1024, "halving", 1 << 23, 1, 15),
     ("dragonfly", 512, "ring", 1 << 22, 1, 15), ("dragonfly", 512, "doubling", 1 << 20, 1, 15),
     ("dragonfly", 1024, "doubling", 1 << 20, 1, 20)]
 
