@@ -19,7 +19,6 @@ VirtualOptions options_of(const Machine& machine, std::uint64_t seed) {
   options.eager_bytes = machine.network.eager_bytes;
   options.ranks_per_node = machine.network.ranks_per_node;
   options.seed = seed;
-  options.stack_bytes = 64 << 10;
   options.byte_added_s = machine.byte_added_s;
   return options;
 }
