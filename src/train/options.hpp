@@ -70,7 +70,7 @@ struct UpdateOptions {
 };
 
 struct CommOptions {
-  double bucket_mb = 1;            // smallest all-reduce that starts during the backward pass
+  double bucket_mb = 0.5;          // smallest all-reduce that starts during the backward pass
   std::string reduction = "auto";  // name of a ReductionImpl, or "tree"
   Wire wire = Wire::kF32;          // numbers of gradients between ranks
   bool fixed_order = false;     // gradients of ranks are added in the order of a tree; train.deterministic: of shards
