@@ -62,9 +62,6 @@ function(petaflow_module name folder)
   set_property(GLOBAL APPEND PROPERTY PETAFLOW_MODULES ${name})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_FOLDER ${folder})
   set_property(GLOBAL PROPERTY PETAFLOW_${name}_PRIVATE ${private})
-  set(modules ${module_PUBLIC} ${module_PRIVATE})
-  list(FILTER modules EXCLUDE REGEX "::")
-  set_property(GLOBAL PROPERTY PETAFLOW_${name}_MODULES ${modules})
 endfunction()
 
 # petaflow_fast_path(module name found [library]): the module's *_<name>.cpp files, their library and PETAFLOW_HAVE_<NAME>, where found.

@@ -1,8 +1,8 @@
 # Proves the order of the modules: their targets link each other without a circle, every source includes only headers of
 # modules that its own one links, directly or through others, and only applications stand above `program`.
 #   cmake -D modules_file=F [-D planted=MODULE -D planted_include=FILE | -D planted_link=MODULE] -P check_modules.cmake
-# modules_file: applications, modules, folder_<module> and links_<module>, as CMake has them.  What is planted must be
-# complained about.
+# modules_file: applications, modules, folder_<module> and links_<module>, which CMake's targets link.  What is planted
+# (an include with its quotes or angle brackets) must be complained about.
 cmake_minimum_required(VERSION 3.25)
 include(${modules_file})
 if(planted_link)
@@ -41,14 +41,17 @@ foreach(module IN LISTS modules)
   if("program" IN_LIST below_${module} AND NOT module IN_LIST applications)
     list(APPEND complaints "${module} links program, which stands above it")
   endif()
-  file(GLOB_RECURSE sources ${folder_${module}}/*.hpp ${folder_${module}}/*.cpp)
+  file(GLOB_RECURSE sources ${folder_${module}}/*)
   foreach(source IN LISTS sources)
-    file(STRINGS ${source} lines REGEX "^[ \t]*#[ \t]*include[ \t]*\"")
+    if(NOT source MATCHES "\\.(c|cc|cpp|cu|cuh|h|hh|hpp|inc|inl|ipp)$")
+      continue()
+    endif()
+    file(STRINGS ${source} lines REGEX "^[ \t]*#[ \t]*include[ \t]*[\"<]")
     if(planted_include AND module STREQUAL planted)
-      list(APPEND lines "#include \"${planted_include}\"")
+      list(APPEND lines "#include ${planted_include}")
     endif()
     foreach(line IN LISTS lines)
-      string(REGEX REPLACE "^[^\"]*\"([^\"]*)\".*" "\\1" header "${line}")
+      string(REGEX REPLACE "^[^\"<]*[\"<]([^\">]*)[\">].*" "\\1" header "${line}")
       if(header MATCHES "\\.\\./")  # hides the module
         list(APPEND complaints "${source} includes ${header}, not by the name of a module")
       endif()
