@@ -1,8 +1,10 @@
 // Interrupted runs: whatever ended them, the resumed run ends with the weights of one that was never interrupted.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -357,12 +359,33 @@ TEST_F(Resume, ChangesOfWhatIsLearntAreRefusedUnlessAccepted) {
   ASSERT_EQ(run("generate small.toml --overwrite generate.train=100").code, 0);
   const Outcome replaced = resume("");
   EXPECT_EQ(replaced.code, 1);
-  EXPECT_NE(replaced.err.find("train.h5 is "), std::string::npos) << replaced.err;
+  EXPECT_NE(replaced.err.find("train.h5 (data.train) is "), std::string::npos) << replaced.err;
   ASSERT_EQ(run("generate small.toml --overwrite").code, 0);
   const Outcome accepted = resume("resume.accept_changes=true");
   EXPECT_EQ(accepted.code, 0) << accepted.err;
-  EXPECT_NE(accepted.out.find("and accepted: train.h5 is "), std::string::npos) << accepted.out;
+  EXPECT_NE(accepted.out.find("and accepted: train.h5 (data.train) is "), std::string::npos) << accepted.out;
   EXPECT_EQ(resume("train.steps=5 data.threads=2 log.interval=1").code, 0);
+}
+
+// The best validation of before would be compared with another set's.
+TEST_F(Resume, ReplacedValidationAndTestSetsAreRefusedUnlessAccepted) {
+  ASSERT_EQ(run(training("whole", "train.steps=3")).code, 0);
+  const auto resume = [&](const std::string& more) {
+    return run(training("whole", "train.steps=4 ") + more + " --resume");
+  };
+  for (const auto& [option, file] : {std::pair("data.validation", "val.h5"), std::pair("data.test", "test.h5")}) {
+    const auto before = fs::last_write_time(folder_ / file);
+    fs::last_write_time(folder_ / file, before + std::chrono::hours(1));
+    const Outcome refused = resume("");
+    EXPECT_EQ(refused.code, 1) << option;
+    EXPECT_NE(refused.err.find(fmt::format(".h5: {} ({}) is ", file, option)), std::string::npos) << refused.err;
+    EXPECT_EQ(count(refused.err, " (it was "), 1U) << refused.err;
+    fs::last_write_time(folder_ / file, before);
+  }
+  fs::copy_file(folder_ / "train.h5", folder_ / "val.h5", fs::copy_options::overwrite_existing);
+  const Outcome accepted = resume("resume.accept_changes=true");
+  EXPECT_EQ(accepted.code, 0) << accepted.err;
+  EXPECT_NE(accepted.out.find("and accepted: val.h5 (data.validation) is "), std::string::npos) << accepted.out;
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
 }
 
 void check_changes(const Configuration& config, const ResumePoint& point) {
-  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data.train);
+  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data);
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);

@@ -15,6 +15,7 @@
 #include "config/document.hpp"
 #include "data/files.hpp"
 #include "io/atomic_file.hpp"
+#include "io/progress.hpp"
 #include "measure/binding.hpp"
 #include "run/files.hpp"
 
@@ -72,6 +73,35 @@ nlohmann::json data_files(const std::vector<std::string>& names, const std::stri
   return files;
 }
 
+/// Of the options that name files.
+nlohmann::json all_data_files(const DataOptions& data) {
+  return {{"train", data_files(data.train, "data.train")},
+          {"validation", data_files(data.validation, "data.validation")},
+          {"test", data_files(data.test, "data.test")}};
+}
+
+/// What changed between the files that an option gave and those that it gives, a phrase each.
+void list_changes(const std::string& option, const nlohmann::json& before, const nlohmann::json& now,
+                  std::vector<std::string>& changes) {
+  if (before.empty() || now.empty()) return;  // the option is new, or no longer set: the log says so
+  if (before.size() != now.size()) {
+    changes.push_back(fmt::format("{} has {} (it had {})", option, format_count(now.size(), "file"), before.size()));
+    return;
+  }
+  const auto text = [](const nlohmann::json& file) {
+    return fmt::format("{} bytes of {}", file.value("size_bytes", std::int64_t{-1}), file.value("modified", "no time"));
+  };
+  constexpr std::size_t kShown = 5;
+  for (std::size_t i = 0, shown = 0; i < now.size() && shown < kShown; ++i) {
+    if (now[i] == before[i]) continue;
+    ++shown;
+    const std::string name = now[i].value("path", ""), old_name = before[i].value("path", "");
+    changes.push_back(name != old_name
+                          ? fmt::format("{} ({}) takes the place of {}", name, option, old_name)
+                          : fmt::format("{} ({}) is {} (it was {})", name, option, text(now[i]), text(before[i])));
+  }
+}
+
 }  // namespace
 
 nlohmann::json describe_process(const RunIdentity& run, const Communicator& comm, int threads) {
@@ -107,30 +137,17 @@ std::string provenance(const RunIdentity& run, const Communicator& comm, int thr
   return describe_process(run, comm, threads).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::vector<std::string> changed_data_files(const std::string& folder, const std::vector<std::string>& train) {
+std::vector<std::string> changed_data_files(const std::string& folder, const DataOptions& data) {
   const std::string path = folder + "/" + kManifestFile;
   if (!std::filesystem::exists(path)) return {};
   const nlohmann::json manifest = nlohmann::json::parse(read_text_file(path), nullptr, false);
-  const auto before = manifest.value("/data/train"_json_pointer, nlohmann::json::array());
-  const nlohmann::json now = data_files(train, "data.train");
-  if (before.empty()) return {};
-  if (before.size() != now.size()) {
-    return {fmt::format("data.train has {} files (it had {})", now.size(), before.size())};
+  std::vector<std::string> changes;
+  const nlohmann::json now = all_data_files(data);
+  for (const std::string name : {"train", "validation", "test"}) {
+    const auto before = manifest.value(nlohmann::json::json_pointer("/data/" + name), nlohmann::json::array());
+    list_changes("data." + name, before, now[name], changes);
   }
-  std::vector<std::string> changed;
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    if (now[i] == before[i]) continue;
-    const auto text = [](const nlohmann::json& file) {
-      return fmt::format("{} bytes of {}", file.value("size_bytes", std::int64_t{-1}),
-                         file.value("modified", "no time"));
-    };
-    const std::string name = now[i].value("path", ""), old_name = before[i].value("path", "");
-    changed.push_back(name != old_name ? fmt::format("{} takes the place of {}", name, old_name)
-                                       : fmt::format("{} is {} (it was {})", name, text(now[i]), text(before[i])));
-    constexpr std::size_t kShown = 5;
-    if (changed.size() == kShown) break;
-  }
-  return changed;
+  return changes;
 }
 
 void write_manifest(Communicator& comm, int threads, const RunIdentity& run, const DataOptions& data,
@@ -140,9 +157,7 @@ void write_manifest(Communicator& comm, int threads, const RunIdentity& run, con
     if (comm.rank() != 0) return;
     nlohmann::json manifest = describe_process(run, comm, threads);
     manifest["binding"] = bindings;
-    manifest["data"] = {{"train", data_files(data.train, "data.train")},
-                        {"validation", data_files(data.validation, "data.validation")},
-                        {"test", data_files(data.test, "data.test")}};
+    manifest["data"] = all_data_files(data);
     const std::string path = folder + "/" + kManifestFile;
     if (std::filesystem::exists(path)) {  // a resumed run: what went before stays
       nlohmann::json before = nlohmann::json::parse(read_text_file(path), nullptr, false);
