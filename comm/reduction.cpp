@@ -115,7 +115,8 @@ ReductionPlan two_level(const Transport& t, std::int64_t elements) {
 const ReductionImpl kMpi = {"mpi",
                             [](const Transport& transport, Wire wire) -> std::string {
                               if (!transport.has_all_reduce()) {
-                                return fmt::format("messages of this kind ({}) have no sums of their own", transport.name());
+                                return fmt::format("messages of this kind ({}) have no sums of their own",
+                                                   transport.name());
                               }
                               return wire == Wire::kF32 ? "" : "MPI sums no numbers as narrow as comm.wire";
                             },

@@ -167,6 +167,7 @@ TEST_F(RunFolder, AnEvaluationThatFailsIsNoSuccess) {
     file.close();
   }
   expect_refused("train small.toml --check data.test=nan.h5", "nan.h5: event 2 has the value nan");
+  expect_refused("train small.toml --check data.validation=nan.h5", "nan.h5: event 2 has the value nan");
   const Outcome train = run("train small.toml data.test=nan.h5", 2);
   EXPECT_EQ(train.code, 1) << train.err;
   EXPECT_EQ(count(train.err, "the network is trained, but its evaluation failed: "), 1U) << train.err;

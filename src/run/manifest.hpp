@@ -31,8 +31,9 @@ std::string provenance(const RunIdentity& run, const Communicator& comm, int thr
 void write_manifest(Communicator& comm, int threads, const RunIdentity& run, const DataOptions& data,
                     const std::string& folder);
 
-/// The files of data.train, data.validation and data.test that are not as they were when manifest.json of the run folder
-/// was written, by size and time of change, or are more or fewer: a phrase each.  None where there is no manifest.
+/// The files of data.train, data.validation and data.test that are not as they were when manifest.json of the run
+/// folder was written, by size and time of change, or are more or fewer: a phrase each.  None where there is no
+/// manifest.
 std::vector<std::string> changed_data_files(const std::string& folder, const DataOptions& data);
 
 }  // namespace petaflow
