@@ -178,6 +178,15 @@ class MomentsOfUse {
         for (const GraphValue y : node(layer).outputs) inside.insert(y.index);
       }
       for (const GraphValue y : node(stages_[s].layers.back()).outputs) use(s, y, false, true);
+      expect_own(s);
+    }
+    for (std::size_t v = 0; v < graph.values(); ++v) {
+      // Concatenations name their block last, and are as large as it.
+      const auto bytes = static_cast<std::size_t>(graph.shape({v}).with_batch(kBatch).elements()) * sizeof(float);
+      for (const char* what : {"", " gradient"}) {
+        std::size_t& size = sizes_[block_[v] + what];
+        size = std::max(size, bytes);
+      }
     }
     uses_["input"] = {kForever, INT_MAX};
     for (const GraphValue output : graph.outputs()) {
@@ -188,7 +197,10 @@ class MomentsOfUse {
   /// Copies for readers that take whole pixels only are no values of the graph and pass.
   bool contain(const BlockReport& block) const {
     const auto found = uses_.find(block.name);
-    return found == uses_.end() || (found->second.first <= block.first && block.last <= found->second.second);
+    if (found == uses_.end()) return block.name == "weights" || block.name.starts_with("copy of ");
+    const auto size = sizes_.find(block.name);
+    return found->second.first <= block.first && block.last <= found->second.second &&
+           (size == sizes_.end() || block.size_bytes <= size->second);
   }
 
  private:
@@ -228,6 +240,30 @@ class MomentsOfUse {
       if (block_[v].empty()) block_[v] = block_[host[v]];
     }
   }
+  /// What a stage keeps for its backward pass, and memory of single passes, as large as the stage says.  Gradients in
+  /// memory of their own come only where others give to the same place: to a value that several read, or a part of one.
+  void expect_own(std::size_t stage) {
+    const StageReport& report = stages_[stage];
+    const std::string& name = report.layers.front();
+    const int forward = static_cast<int>(stage), backward = static_cast<int>(2 * stages_.size() - 1 - stage);
+    uses_[name + " saved"] = {forward, backward};
+    uses_[name + " forward scratch"] = {forward, forward};
+    uses_[name + " backward scratch"] = {backward, backward};
+    sizes_[name + " saved"] = report.saved_bytes;
+    sizes_[name + " forward scratch"] = sizes_[name + " backward scratch"] = report.scratch_bytes;
+    const auto shared = [&](GraphValue x) {
+      std::int64_t readers = std::ranges::count(graph_.outputs(), x);
+      for (const Graph::Node& n : graph_.nodes()) {
+        const bool concatenates = dynamic_cast<const Concat*>(n.layer.get()) != nullptr;
+        readers += std::ranges::count(n.inputs, x) * (concatenates ? 2 : 1);
+        if (concatenates && n.outputs[0] == x) readers = 2;
+      }
+      return readers > 1;
+    };
+    for (const std::string& layer : report.layers) {
+      if (std::ranges::any_of(node(layer).inputs, shared)) uses_[name + " gradient to add"] = {backward, backward};
+    }
+  }
   void use(std::size_t stage, GraphValue value, bool again, bool gradient) {
     const std::size_t backward = 2 * stages_.size() - 1 - stage;
     touch(block_[value.index], stage);
@@ -244,6 +280,7 @@ class MomentsOfUse {
   std::set<std::string> names_;
   std::vector<std::string> block_;  // of each value
   std::map<std::string, std::pair<int, int>> uses_;
+  std::map<std::string, std::size_t> sizes_;  // in f32
 };
 
 /// The networks with such a seed, but for those with an activation or a maximum that rounding may decide.
