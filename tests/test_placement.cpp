@@ -123,6 +123,9 @@ TEST(Placement, NothingIsConvertedAroundBatchNorm) {
 
 // Other tests rely on it: what is read too late, or before it is written, is NaN, or refused by AddressSanitizer.
 TEST(Placement, NetworksUnderTestFillDeadMemory) {
+#ifdef PETAFLOW_GUARDED
+  GTEST_SKIP() << "guarded memory refuses by itself to be read where it is dead";
+#endif
   Context context;
   Network network(dense_block(3, 8), {.batch = kBatch, .kernels = {}, .fills_dead = true}, context);
   network.initialise(context, 1);
