@@ -14,8 +14,8 @@ struct DelayOptions {
   double jitter = 0;            // sigma of a log-normal factor of the latency
   std::int64_t slow_rank = -1;  // computes slow_factor times as long; -1: none
   double slow_factor = 1;
-  double straggle =
-      0;  // sigma of a log-normal factor of mean 1 of the time of every piece of computation; one below 1 does nothing
+  /// Sigma of a log-normal factor of mean 1 of the time of every piece of computation; a factor below 1 does nothing.
+  double straggle = 0;
   double drop = 0;              // probability that a message never arrives
   std::int64_t kill_rank = -1;  // dies where it computes first after kill_s; -1: none
   double kill_s = 0;

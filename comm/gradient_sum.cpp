@@ -8,6 +8,7 @@
 #include "comm/reduction_choice.hpp"
 
 namespace petaflow {
+
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
     : comm_(comm), overlap_(options.overlap), passes_(static_cast<std::size_t>(options.passes)) {
   cut(ends, options.bucket);
@@ -203,8 +204,9 @@ void GradientSum::wait(std::span<const std::unique_ptr<Reduction<float>>> reduct
     for (std::size_t i = 0; peer < 0 && i < reductions.size(); ++i) peer = reductions[i]->waits_for();
     const bool is_over = over();
     const double now_s = transport.now_s();
-    if (!waited_s_.empty())
+    if (!waited_s_.empty()) {
       waited_s_[peer < 0 ? waited_s_.size() - 1 : static_cast<std::size_t>(peer)] += now_s - last_s;
+    }
     exposed_s += now_s - last_s;
     last_s = now_s;
     return is_over;

@@ -12,16 +12,10 @@
 #include "simulate/virtual_world.hpp"
 #include "train/train_step.hpp"
 #include "train/trainer.hpp"
+#include "uniform_network.hpp"
 
 namespace petaflow {
 namespace {
-
-class Uniform final : public NetworkModel {
- public:
-  double arrival_s(int, int, std::size_t bytes, double start_s) override {
-    return start_s + 1e-4 + 1e-9 * static_cast<double>(bytes);
-  }
-};
 
 struct Case {
   const char* name;
@@ -71,7 +65,7 @@ TEST(FixedOrder, HasTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_EQ(train(network, *all), expected) << network.name << " on " << all->size() << " ranks of MPI";
     if (all->size() > 1) continue;
     for (const int ranks : {2, 3, 5, 16}) {
-      Uniform times;
+      testing_support::UniformNetwork times;
       VirtualOptions options;
       options.stack_bytes = 4 << 20;
       options.seed = static_cast<std::uint64_t>(ranks);

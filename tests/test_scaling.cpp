@@ -206,27 +206,6 @@ TEST(Steps, HideSumsBehindTheBackwardPass) {
 
 // ---- Queues ----
 
-/// A layer whose updates take a time that a sequence of random numbers says.
-class Repair final : public LayerStore {
- public:
-  Repair(Transport& server, RandomSequence& random, double mean_s)
-      : server_(server), random_(random), mean_s_(mean_s) {}
-  std::int64_t elements() const override { return 1; }
-  bool has_values() const override { return false; }
-  void update(std::int64_t, std::int64_t, float, const float*) override {
-    server_.work(mean_s_ * random_.exponential());
-  }
-  void read_weights(float*) const override {}
-  void set_weights(const float*) override {}
-  void read_state(std::int32_t, float*) const override {}
-  void set_state(std::int32_t, const float*) override {}
-
- private:
-  Transport& server_;
-  RandomSequence& random_;
-  double mean_s_;
-};
-
 /// Updates per second of groups of one that compute for an exponential time, of mean 1, before each push.  The first
 /// server keeps a layer whose updates take no time, so that who asks it for a ticket need not wait.
 double rate_of(int groups, double update_s, std::int64_t pushes) {
@@ -237,10 +216,9 @@ double rate_of(int groups, double update_s, std::int64_t pushes) {
   world.run([&](std::unique_ptr<Transport> transport) {
     RandomSequence random(random_stream(3, RandomPurpose::kGenerate), static_cast<std::uint64_t>(transport->rank()));
     if (transport->rank() >= groups) {
-      const MakeLayerStore repair = [&](std::span<const ServedParameter>) -> std::unique_ptr<LayerStore> {
-        return std::make_unique<Repair>(*transport, random, transport->rank() == groups ? 0 : update_s);
-      };
-      ServeOptions options{repair};
+      const double mean_s = transport->rank() == groups ? 0 : update_s;
+      ServeOptions options{
+          scaling::timed_layers(*transport, [&](std::int64_t) { return mean_s * random.exponential(); })};
       options.updated = [&](std::size_t, int, const LayerHeader&) { last_s = transport->now_s(); };
       serve(*transport, layout, options);
       return;

@@ -15,6 +15,7 @@
 #include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
 #include "train/trainer.hpp"
+#include "uniform_network.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
@@ -447,13 +448,6 @@ TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
 }
 
 TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
-  /// The same latency between all ranks.
-  class Uniform final : public NetworkModel {
-   public:
-    double arrival_s(int, int, std::size_t bytes, double start_s) override {
-      return start_s + 1e-5 + 1e-10 * static_cast<double>(bytes);
-    }
-  };
   constexpr int kGroups = 5, kElements = 4096;
   constexpr std::int64_t kSteps = 5000;
   const ServerLayout layout{kGroups, kGroups, 1};
@@ -464,7 +458,7 @@ TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
     parameters[layer].layer = layer;
     parameters[layer].offset = static_cast<std::int64_t>(layer) * kElements;
   }
-  Uniform network;
+  testing_support::UniformNetwork network(1e-5, 1e-10);
   const auto world = world_of(layout, network, 3);
   OptimizerOptions sgd;
   sgd.name = "sgd";

@@ -3,18 +3,11 @@
 
 #include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
+#include "uniform_network.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
 namespace {
-
-/// A latency and a bandwidth, the same between all ranks.
-class Uniform final : public NetworkModel {
- public:
-  double arrival_s(int, int, std::size_t bytes, double start_s) override {
-    return start_s + 1e-4 + 1e-9 * static_cast<double>(bytes);
-  }
-};
 
 /// Losses and weights of a run, which must be the same on all ranks.
 struct Result {
@@ -34,7 +27,7 @@ constexpr int kSteps = 12;
 /// @param from  goes on from these weights and this state, after kSteps steps
 Result train(int ranks, const CommonOptions& options, State* state = nullptr, const Result* weights = nullptr,
              const State* from = nullptr) {
-  Uniform network;
+  testing_support::UniformNetwork network;
   VirtualOptions virtual_options;
   virtual_options.stack_bytes = 4 << 20;
   virtual_options.seed = static_cast<std::uint64_t>(ranks);

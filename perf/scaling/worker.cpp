@@ -16,13 +16,11 @@ namespace {
 
 class TimedLayer final : public LayerStore {
  public:
-  TimedLayer(Transport& server, std::int64_t elements, double element_s)
-      : server_(server), elements_(elements), element_s_(element_s) {}
+  TimedLayer(Transport& server, std::int64_t elements, std::function<double(std::int64_t)> seconds)
+      : server_(server), elements_(elements), seconds_(std::move(seconds)) {}
   std::int64_t elements() const override { return elements_; }
   bool has_values() const override { return false; }
-  void update(std::int64_t, std::int64_t, float, const float*) override {
-    server_.work(element_s_ * static_cast<double>(elements_));
-  }
+  void update(std::int64_t, std::int64_t, float, const float*) override { server_.work(seconds_(elements_)); }
   void read_weights(float*) const override {}
   void set_weights(const float*) override {}
   void read_state(std::int32_t, float*) const override {}
@@ -31,7 +29,7 @@ class TimedLayer final : public LayerStore {
  private:
   Transport& server_;
   std::int64_t elements_;
-  double element_s_;
+  std::function<double(std::int64_t)> seconds_;
 };
 
 /// The step of TrainStep::run(), whose order of calls this is.
@@ -209,11 +207,12 @@ double Workload::step_s() const {
   return sum_s;
 }
 
-MakeLayerStore timed_layers(Transport& server, double element_s) {
-  return [&server, element_s](std::span<const ServedParameter> parameters) -> std::unique_ptr<LayerStore> {
+MakeLayerStore timed_layers(Transport& server, std::function<double(std::int64_t)> seconds) {
+  return [&server,
+          seconds = std::move(seconds)](std::span<const ServedParameter> parameters) -> std::unique_ptr<LayerStore> {
     std::int64_t elements = 0;
     for (const ServedParameter& parameter : parameters) elements += parameter.elements;
-    return std::make_unique<TimedLayer>(server, elements, element_s);
+    return std::make_unique<TimedLayer>(server, elements, seconds);
   };
 }
 
@@ -239,7 +238,10 @@ RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& sc
   const std::unique_ptr<Communicator> workers = all.split(serves ? 1 : 0);
   const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(all.rank()));
   if (serves) {
-    serve(*messages, layout, {timed_layers(*messages, workload.server_element_s), {scheme.order}});
+    const auto seconds = [&](std::int64_t elements) {
+      return workload.server_element_s * static_cast<double>(elements);
+    };
+    serve(*messages, layout, {timed_layers(*messages, seconds), {scheme.order}});
     return times;
   }
   ServerSession session(std::move(messages), layout, *group);

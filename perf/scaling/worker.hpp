@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,8 @@ struct RankTimes {
 RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& scheme, const Noise& noise,
                    std::uint64_t seed);
 
-/// A layer without values, whose updates take time.
-MakeLayerStore timed_layers(Transport& server, double element_s);
+/// Layers without values, whose updates take time on their server.
+/// @param seconds  of an update of a layer of so many elements
+MakeLayerStore timed_layers(Transport& server, std::function<double(std::int64_t elements)> seconds);
 
 }  // namespace petaflow::scaling
