@@ -1,0 +1,86 @@
+"""measure_link.py: steps of every update scheme on the links of real hosts, beside the simulator's.
+
+    perf/scaling/measure_link.py --launch "mpirun -n 2 -hostfile hosts" --ranks 2 --machine tcp_400mbit inputs/hep_quick.toml "model.filters=[128,128,128,128,128]"
+
+trains the network by each scheme in turn, for some steps, and prints milliseconds per step, how much of them
+communication was exposed (mean over ranks), and, of schemes that the simulator knows, what it says to the same network: times of
+stages are those of the run without communication (one rank per host alike), links those of a file in machines/.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WHOLE = "comm.overlap=false"
+
+
+def schemes(ranks):
+    """Name, options of the run, options of the simulator (None: it does not know the scheme)."""
+    sums = "comm.reduction=halving"
+    yield "plain", [WHOLE, sums], ["--reduction", "halving", "--no-overlap"]
+    yield "overlap", [sums], ["--reduction", "halving"]
+    yield "overlap, two_level", ["comm.reduction=two_level"], ["--reduction", "two_level"]
+    yield "overlap, MPI's own sums", ["comm.reduction=mpi"], None
+    yield "bf16 on the wire", [WHOLE, sums, "comm.wire=bf16"], ["--reduction", "halving", "--no-overlap", "--wire", "bf16"]
+    yield "overlap, bf16", [sums, "comm.wire=bf16"], ["--reduction", "halving", "--wire", "bf16"]
+    yield "lag 1", [sums, "update.lag=1"], ["--reduction", "halving", "--lag", "1"]
+    yield "sharded", ["update.sharded=true"], None
+    yield "local SGD, every 8 steps", [f"update.groups={ranks}", "update.average_every=8"], None
+    workers = ranks - 1
+    yield "one group, one server", ["update.servers=1"], ["--servers", "1"]
+    if workers > 1:
+        yield f"{workers} groups, one server", ["update.servers=1", f"update.groups={workers}"], \
+            ["--servers", "1", "--groups", str(workers)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--launch", default="mpirun -n 2", help="what stands before the command on the hosts")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--per-rank", type=int, default=16, help="samples of a rank and step")
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--machine", default="tcp_400mbit")
+    parser.add_argument("--workload", default="hep_knl", help="that has the sizes of the network's layers")
+    parser.add_argument("--build", default="build/host/bin")
+    parser.add_argument("--only", help="schemes whose names contain this")
+    parser.add_argument("input")
+    parser.add_argument("options", nargs="*")
+    given = parser.parse_args()
+    results = {}
+    chosen = [s for s in schemes(given.ranks) if not given.only or given.only in s[0] or s[0] == "plain"]
+    for _ in range(given.rounds):
+        for name, options, _ in chosen:
+            servers = 1 if "update.servers=1" in options else 0
+            groups = next((int(o.split("=")[1]) for o in options if o.startswith("update.groups")), 1)
+            run = "link_" + "".join(c if c.isalnum() else "_" for c in name)
+            command = given.launch.split() + [
+                os.path.abspath(f"{given.build}/hep"), "train", given.input, *given.options, *options, f"run.name={run}",
+                f"train.batch={given.per_rank * (given.ranks - servers)}", f"train.steps={given.steps * groups}", "--overwrite"]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode != 0:
+                raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+            with open(f"runs/{run}/performance.json") as file:
+                performance = json.load(file)
+            own = performance["own_steps"]
+            results.setdefault(name, []).append(
+                (1e3 * performance["seconds"] / own,
+                 1e3 * sum(t["seconds"] for t in performance["time"] if t["part"] == "communication") / own))
+    print(f"{'scheme':<26} {'ms a step':>10} {'exposed':>9} {'of plain':>9} {'simulated':>10}")
+    plain = statistics.median(exposed for _, exposed in results["plain"])
+    for name, _, simulated in chosen:
+        step, exposed = (statistics.median(column) for column in zip(*results[name]))
+        line = f"{name:<26} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
+        if simulated:
+            out = subprocess.run([f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
+                                  "--performance", "runs/link_plain/performance.json", "--ranks", str(given.ranks),
+                                  "--steps", "200", *simulated], check=True, capture_output=True, text=True).stdout
+            ms = float(next(l for l in out.splitlines() if "ms a step" in l).split("groups")[1].split()[0])
+            line += f" {ms:>10.2f} ({100 * (ms / step - 1):+.1f} %)"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
