@@ -240,10 +240,12 @@ void ConvStage::forward(const Context& context) {
     if (!plan.in_y) finish.forward_all(context, plan.label, v);
     return;
   }
+  const Poll poll(context);
   parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
     const Tile& tile = plan.tiling.tiles[index];
     const std::byte* v = convolve(tile, memory_of(thread));
     if (!plan.in_y) finish.forward(context, tile.y, tile.v, v);
+    poll();
   });
 }
 
@@ -311,6 +313,7 @@ void ConvStage::sum_tiles(const Context& context) {
   const PassPlan& plan = weights_;
   const std::size_t tiles = plan.tiling.tiles.size(), elements = sum_elements(), channels = v_channels();
   const int parts = std::min<int>(division_.parts, static_cast<int>(tiles));
+  const Poll poll(context);
   parallel_parts(plan.label, parts, [&](int part) {
     float* sum = sum_of(part);
     std::fill_n(sum, elements + channels, 0.0F);
@@ -329,6 +332,7 @@ void ConvStage::sum_tiles(const Context& context) {
       give_residual(context, 1, tile, dv);
       correlate(context, tile, dv, part);
       if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
+      poll();
     }
     round_sum(exact, sum + elements - kept, plan.exact_elements);
   });
@@ -360,12 +364,14 @@ void ConvStage::backward_data(const Context& context) {
     if (adds_dx_) put_tile(context, context.threads, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
     return;
   }
+  const Poll poll(context);
   parallel_items(plan.label, plan.tiling.tiles.size(), [&](int thread, std::size_t index) {
     const Tile& tile = plan.tiling.tiles[index];
     std::byte *const memory = memory_of(thread), *const dv = v_of(plan, tile, buffers.dy[0], memory);
     if (!plan.in_y) restore.backward(context, tile.v, dv);
     spread(tile, dv, memory);
     if (adds_dx_) put_tile(context, 1, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
+    poll();
   });
 }
 

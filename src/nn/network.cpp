@@ -174,14 +174,14 @@ Stage& Network::enter(std::size_t moment) {
   return stage;
 }
 
-void Network::forward(const Context& context, const std::function<void()>& between) {
+void Network::forward(const Context& context) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     {
       double other_s = 0;  // of predictions
       const Stopwatch watch(context, context.training ? reports_[s].forward_s : other_s);
       enter(s).forward(context);
     }
-    if (between) between();
+    if (context.poll != nullptr) (*context.poll)();
   }
 }
 
@@ -211,6 +211,7 @@ void Network::backward(const Context& context, float* gradient,
     }
     if (ready && gradient_begin_[s] < end) ready(gradient_begin_[s], end);
     end = gradient_begin_[s];
+    if (context.poll != nullptr) (*context.poll)();
   }
 }
 

@@ -77,8 +77,7 @@ class Network {
   /// Gradient of output(), of its layout, to be filled before each backward(), which adds to it where others use it.
   Tensor output_gradient(std::size_t index = 0) const { return memory_->gradient(outputs_[index]); }
 
-  /// @param between  called behind each stage; may be empty
-  void forward(const Context& context, const std::function<void()>& between = {});
+  void forward(const Context& context);
   /// Writes (=) the flat gradient of all parameters to `gradient`, layer by layer from the last to the first.
   /// `ready(begin, end)` is called when the elements [begin, end) are final.
   void backward(const Context& context, float* gradient,

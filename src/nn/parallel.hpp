@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <string>
+#include <thread>
 
 #include <Kokkos_Core.hpp>
 
@@ -31,6 +33,20 @@ class FirstError {
  private:
   std::atomic_flag taken_;
   std::exception_ptr error_;
+};
+
+/// Context::poll between pieces of a parallel loop, on the thread that began the loop: MPI wants no other one
+/// (MPI_THREAD_FUNNELED).
+class Poll {
+ public:
+  explicit Poll(const Context& context) : poll_(context.poll) {}
+  void operator()() const {
+    if (poll_ != nullptr && std::this_thread::get_id() == caller_) (*poll_)();
+  }
+
+ private:
+  const std::function<void()>* poll_;
+  std::thread::id caller_ = std::this_thread::get_id();
 };
 
 /// f(part) for part in [0, parts).

@@ -65,7 +65,7 @@ void PassRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) 
 }
 
 double PassRunner::run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
-                       const std::function<void()>& progress, StepTimes& times) {
+                       StepTimes& times) {
   times_ = &times;
   {
     const Stopwatch watch("petaflow::input"_label, context_, times.input);
@@ -77,7 +77,7 @@ double PassRunner::run(const Batch& batch, std::int64_t pass, const StepState& s
   const auto tell = [&] { comm_.transport().work(lap.seconds()); };
   {
     const Stopwatch watch("petaflow::forward"_label, context_, times.forward);
-    network_->forward(context_, progress);
+    network_->forward(context_);
     for (const double sample : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_))
       loss += sample;
     tell();
@@ -92,7 +92,6 @@ double PassRunner::run(const Batch& batch, std::int64_t pass, const StepState& s
       {
         const Stopwatch inner("petaflow::communication"_label, context_, times.communication);
         exchange.ready_from(begin);
-        if (progress) progress();
       }
       lap.reset();
     };

@@ -31,13 +31,15 @@ class PassRunner {
   PassRunner& operator=(const PassRunner&) = delete;
 
   /// Takes samples through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
-  /// @param pass      of this rank's share of the batch
-  /// @param progress  called between stages, may be empty
+  /// @param pass  of this rank's share of the batch
   double run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
-             const std::function<void()>& progress, StepTimes& times);
+             StepTimes& times);
   /// Behind each run(), also one that failed: what the others go on to sum, and in between what they find ready to be
   /// exchanged, all in their order.
   void finish_rank_sums(GradientExchange& exchange, StepTimes& times);
+
+  /// What run() calls while it computes, as Context::poll.  It must live on.
+  void poll_by(const std::function<void()>& poll) { context_.poll = &poll; }
 
   Network& network() { return *network_; }
   const Network& network() const { return *network_; }

@@ -41,10 +41,13 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
                                                          optimizer_cuts(options.optimizer, parameters));
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts);
   }
-  if (flights_.size() > 1 && comm.size() > 1) {
-    progress_ = [this] {
+  if (comm.size() > 1 && (options.comm.overlap || flights_.size() > 1)) {
+    poll_ = [this] {
+      const Kokkos::Timer timer;
       for (Flight& flight : flights_) flight.exchange->progress();
+      times_.communication += timer.seconds();
     };
+    runner_.poll_by(poll_);
   }
   const GradientExchange& exchange = *flights_.front().exchange;
   if (options.update.servers > 0) {
@@ -140,7 +143,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   flight.exchange->begin_step();
   for (std::int64_t pass = 0; pass < share().passes; ++pass) {
     attempt([&] {
-      const double loss = runner_.run(*batch, pass, state, *flight.exchange, progress_, times_);
+      const double loss = runner_.run(*batch, pass, state, *flight.exchange, times_);
       flight.agreement->add_loss(share().part_of(pass), loss);
     });
     runner_.finish_rank_sums(*flight.exchange, times_);

@@ -138,7 +138,7 @@ class TrainStep {
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;  // the same, with update.servers
-  std::function<void()> progress_;   // of the others' sums; empty: there are none
+  std::function<void()> poll_;       // Context::poll, where sums are under way during passes
   std::size_t used_ = 0;             // the flight whose gradient was used last
   std::exception_ptr error_;         // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
