@@ -105,7 +105,9 @@ int main(int argc, char** argv) {
   run->add_option("--bucket-mb", given.scheme.bucket_mb, "smallest bucket, MiB")->capture_default_str();
   run->add_option("--reduction", given.scheme.reduction, "ring, doubling, halving, two_level")->capture_default_str();
   run->add_option("--wire", given.wire, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));
-  run->add_option("--poll-s", given.scheme.poll_s, "sums move on so often during a stage; 0: at its end");
+  given.scheme.poll_s = 0.0005;  // a tile of a convolution, behind which training looks after its sums
+  run->add_option("--poll-s", given.scheme.poll_s, "sums move on so often during a stage; 0: at its end alone")
+      ->capture_default_str();
   run->add_flag("--no-overlap", given.whole, "sums begin at the end of the backward pass");
   run->add_option("--step-sigma", given.step_sigma, "instead of the machine's: sigma of a rank's factor of a step");
   run->add_option("--seed", given.seed, "of noise and of the order of events")->capture_default_str();

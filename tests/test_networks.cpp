@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -48,7 +50,8 @@ struct OnePass {
   std::vector<std::vector<double>> gradients;  // of the parameters
   std::vector<std::string> names;
 
-  OnePass(const Case& c, const NetworkOptions& given) {
+  /// @param poll  Context::poll
+  OnePass(const Case& c, const NetworkOptions& given, const std::function<void()>* poll = nullptr) {
     NetworkOptions options = given;
     options.batch = c.batch;
     options.fills_dead = true;
@@ -61,6 +64,7 @@ struct OnePass {
     const testing_support::DeviceState device_state(state);
     context.step = device_state.data();
     context.training = true;
+    context.poll = poll;
     Network network(c.graph, options, context);
     network.initialise(context, 3);
     const auto fill = [](const Tensor& t, std::uint32_t seed) {
@@ -183,6 +187,23 @@ TEST(Networks, OfHepDropAveragesBeforeTheirLastLayer) {
   }
   EXPECT_GT(kept, 128 / 8);  // a quarter is expected
   EXPECT_LT(kept, 128 / 2);
+}
+
+// Sums over ranks wait where nobody looks after them, and MPI takes calls of one thread alone.
+TEST(Networks, PollBetweenTilesOnTheThreadThatLaunches) {
+  if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
+  const Case c = hep_case();
+  std::size_t polls = 0, strangers = 0;
+  const auto launcher = std::this_thread::get_id();
+  const std::function<void()> poll = [&] {
+    polls += 1;
+    strangers += std::this_thread::get_id() != launcher ? 1 : 0;
+  };
+  const OnePass polled(c, {.kernels = {}}, &poll), not_polled(c, {.kernels = {}});
+  const std::size_t stages = Network(c.graph, {.kernels = {}, .runs = false}, Context{}).report().size();
+  EXPECT_GE(polls, 4 * stages) << "between stages alone";
+  EXPECT_EQ(strangers, 0U);
+  EXPECT_EQ(polled.gradients, not_polled.gradients);
 }
 
 // The input has no gradient: the copy of it in bf16 has none either.
