@@ -1,8 +1,10 @@
 // A run folder belongs to one process at a time, and to none that is dead.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +13,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "io/folder_lock.hpp"
 #include "scratch_folder.hpp"
@@ -25,7 +28,7 @@ TEST(FolderLock, NamesItsHolderAndLeavesNothing) {
   const ScratchFolder folder;
   {
     const FolderLock lock(folder.path());
-    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }),
+    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
                  fmt::format("{} is being written by process {} on ", folder.path(), getpid()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -39,7 +42,7 @@ TEST(FolderLock, WaitsForADyingHolder) {
     usleep(300'000);
     lock.reset();
   });
-  const FolderLock next(folder.path(), FolderLock::kDying_s);
+  const FolderLock next(folder.path(), {.dying_s = FolderLock::kDying_s});
   end.join();
 }
 
@@ -55,7 +58,7 @@ TEST(FolderLock, DiesWithItsProcess) {
   }
   char x = 0;
   ASSERT_EQ(read(ready[0], &x, 1), 1);
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }), fmt::format("process {} on ", child));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }), fmt::format("process {} on ", child));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "lock"));
@@ -88,11 +91,12 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
     std::filesystem::copy_file(folder / "lock", folder / "copy");
   }
   std::filesystem::rename(folder / "copy", folder / "lock");
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 0.3); }), fmt::format("process {} on {}", getpid(), host));
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
+               fmt::format("process {} on {}", getpid(), host));
   // On another host: one that changes the file lives.
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   {
-    const FolderLock lock(folder.path(), 0, 0.5);
+    const FolderLock lock(folder.path(), {.patience_s = 0.5});
   }
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   std::atomic<bool> end = false;
@@ -102,9 +106,116 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
       usleep(100'000);
     }
   });
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), 0, 30.0); }), "is being written by process 7 on elsewhere; ");
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 30}); }),
+               "is being written by process 7 on elsewhere; ");
   end = true;
   heart.join();
+}
+
+/// How often the holder has changed the file, -1 where there is none or half of one.
+long beats_in(const std::string& path) {
+  const auto json = nlohmann::json::parse(test::read_bytes(path), nullptr, false);
+  return json.is_object() ? json.value("beats", -1L) : -1;
+}
+
+/// Whether the holder changes the file so often again within so many seconds.
+bool beats_again(const std::string& path, long times, double within_s) {
+  const long before = beats_in(path);
+  for (double waited_s = 0; waited_s < within_s; waited_s += 0.01) {
+    if (beats_in(path) >= before + times) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
+TEST(FolderLock, ChangesTheFileWhileItLives) {
+  const ScratchFolder folder;
+  const FolderLock lock(folder.path(), {.beat_s = 0.05});
+  EXPECT_TRUE(beats_again(folder / "lock", 3, 10));  // once or twice at the interval of runs
+  // A holder that has lived for many intervals is refused to others: by the system's lock, and by its process where
+  // that is not seen.
+  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
+               fmt::format("process {} on ", getpid()));
+  const ScratchFolder unlocked;
+  std::filesystem::copy_file(folder / "lock", unlocked / "lock");
+  EXPECT_HOLDS(error_of([&] { FolderLock(unlocked.path(), {.patience_s = 0.3}); }),
+               fmt::format("process {} on ", getpid()));
+}
+
+/// The file of a holder as another host sees it without its flock: a copy, with another name of the host, that follows
+/// every change.
+class SeenElsewhere {
+ public:
+  SeenElsewhere(std::string from, std::string to) : from_(std::move(from)), to_(std::move(to)) {
+    copy();
+    thread_ = std::thread([this] {
+      for (; !ended_; usleep(5'000)) copy();
+    });
+  }
+  ~SeenElsewhere() {
+    ended_ = true;
+    thread_.join();
+  }
+  SeenElsewhere(const SeenElsewhere&) = delete;
+  SeenElsewhere& operator=(const SeenElsewhere&) = delete;
+
+ private:
+  void copy() {
+    auto json = nlohmann::json::parse(test::read_bytes(from_), nullptr, false);
+    if (!json.is_object() || json == last_) return;
+    last_ = json;
+    json["host"] = "elsewhere";
+    const std::string text = json.dump() + "\n";
+    const int file = open(to_.c_str(), O_WRONLY | O_CREAT, 0666);  // never empty, as the holder's own
+    EXPECT_EQ(pwrite(file, text.data(), text.size(), 0), std::ssize(text));
+    close(file);
+  }
+  std::string from_, to_;
+  nlohmann::json last_;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+TEST(FolderLock, IsLostToAnotherHostWhereItsHeartHasStoppedForLong) {
+  constexpr double kBeat_s = 0.1, kPatience_s = 2;
+  const ScratchFolder folder, elsewhere;
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const FolderLock lock(folder.path(), {.beat_s = kBeat_s});
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char x = 0;
+  ASSERT_EQ(read(ready[0], &x, 1), 1);
+  const auto stop = [child] {
+    kill(child, SIGSTOP);
+    waitpid(child, nullptr, WUNTRACED);
+  };
+  {
+    const SeenElsewhere seen(folder / "lock", elsewhere / "lock");
+    const auto refused = [&](const ScratchFolder& by) {
+      const std::string error = error_of([&] { FolderLock(by.path(), {.patience_s = 10}); });
+      return error.find(fmt::format("is being written by process {} on ", child)) != error.npos;
+    };
+    for (int life = 0; life < 3; ++life) EXPECT_TRUE(refused(elsewhere)) << "it beats";
+    stop();
+    EXPECT_FALSE(beats_again(folder / "lock", 1, 0.5));
+    EXPECT_TRUE(refused(folder)) << "here a process that stands still holds what it has";
+    kill(child, SIGCONT);
+    EXPECT_TRUE(refused(elsewhere)) << "it goes on";
+    stop();
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    const FolderLock lock(elsewhere.path(), {.patience_s = kPatience_s});
+    EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), kPatience_s);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  // The times of runs: missing one change, or two, is no death.
+  EXPECT_GE(FolderLockTimes{}.patience_s, 3 * FolderLockTimes{}.beat_s);
 }
 
 }  // namespace

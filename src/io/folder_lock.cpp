@@ -51,21 +51,22 @@ std::string read_again(const std::string& path) {  // opening asks a file server
 
 }  // namespace
 
-FolderLock::FolderLock(std::string folder, double dying_s, double patience_s)
+FolderLock::FolderLock(std::string folder, const FolderLockTimes& times)
     : folder_(std::move(folder)), path_(folder_ + "/lock") {
   try {
     constexpr double kBetween_s = 0.1;
-    for (double waited_s = 0; !open_and_lock(waited_s >= dying_s); waited_s += kBetween_s) {
-      if (waited_s == 0) log_info("waiting up to {:.0f} s for the end of another process in {}", dying_s, folder_);
+    for (double waited_s = 0; !open_and_lock(waited_s >= times.dying_s); waited_s += kBetween_s) {
+      if (waited_s == 0)
+        log_info("waiting up to {:.0f} s for the end of another process in {}", times.dying_s, folder_);
       usleep(static_cast<useconds_t>(1e6 * kBetween_s));
     }
-    refuse_living_holder(patience_s);
+    refuse_living_holder(times.patience_s);
     write();
   } catch (...) {
     close(file_);
     throw;
   }
-  heart_ = std::thread([this] { beat(); });
+  heart_ = std::thread([this, every_s = times.beat_s] { beat(every_s); });
 }
 
 FolderLock::~FolderLock() {
@@ -139,9 +140,9 @@ void FolderLock::write() {
   fsync(file_);
 }
 
-void FolderLock::beat() {
+void FolderLock::beat(double every_s) {
   std::unique_lock guard(mutex_);
-  while (!end_.wait_for(guard, std::chrono::duration<double>(kBeat_s), [this] { return ended_; })) {
+  while (!end_.wait_for(guard, std::chrono::duration<double>(every_s), [this] { return ended_; })) {
     try {
       write();
     } catch (const Error&) {

@@ -8,22 +8,25 @@
 
 namespace petaflow {
 
+struct FolderLockTimes {
+  double dying_s = 0;      // to wait at most for a holder that has the system's lock
+  double patience_s = 20;  // to wait at most for a change by a holder on another host; several beats of every holder
+  double beat_s = 5;       // between the holder's own changes
+};
+
 /// While it lives, no other process takes the same folder.  The file `lock` in it names the holder (host, process, job)
 /// and is removed at the end; a holder that died holds nothing:
 ///   flock     the system frees it with the process, on most shared file systems on all hosts;
 ///   process   on the same host, where there is no flock, a process that is gone or began later is not the holder;
 ///   changes   from another host, where flock is missing or sees its own host only: a living holder changes the file
-///             every kBeat_s, and one that has not for kPatience_s is dead.  No clocks of two hosts are compared.
+///             every beat_s, and one that has not for patience_s is dead.  No clocks of two hosts are compared.
 class FolderLock {
  public:
-  static constexpr double kBeat_s = 5, kPatience_s = 20;
   static constexpr double kDying_s = 5;  // that the ranks of a killed job may take to end
 
   /// Throws a user error that names the holder where the folder is taken, and where the file cannot be written.
   /// @param folder  must exist
-  /// @param dying_s  to wait at most for a holder that has the system's lock
-  /// @param patience_s  to wait at most for a change by a holder on another host
-  explicit FolderLock(std::string folder, double dying_s = 0, double patience_s = kPatience_s);
+  explicit FolderLock(std::string folder, const FolderLockTimes& times = {});
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -32,7 +35,7 @@ class FolderLock {
   bool open_and_lock(bool last_try);
   void refuse_living_holder(double patience_s);
   void write();
-  void beat();
+  void beat(double every_s);
 
   std::string folder_, path_;
   int file_ = -1;

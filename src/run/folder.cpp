@@ -57,7 +57,8 @@ std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::stri
     check_parent(folder / kConfigFile);
     // The ranks of a killed job may take their time to end before another one goes on with its run.
     if (exists && use.writes)
-      lock = std::make_unique<FolderLock>(folder.string(), use.resume ? FolderLock::kDying_s : 0);
+      lock = std::make_unique<FolderLock>(folder.string(),
+                                          FolderLockTimes{.dying_s = use.resume ? FolderLock::kDying_s : 0});
   });
   return lock;
 }
