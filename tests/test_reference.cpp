@@ -1,5 +1,8 @@
 // inputs/reference*.toml document every option of the code, and the other input files load.
 #include <algorithm>
+#include <iterator>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +15,7 @@
 #include "kernels/conv.hpp"
 #include "kernels/gemm.hpp"
 #include "program/options.hpp"
+#include "update/rule.hpp"
 
 namespace petaflow {
 namespace {
@@ -47,28 +51,81 @@ TEST(Reference, NoticesAMissingKey) {
   EXPECT_EQ(compare_with_reference(options.schema, "inputs/reference.toml").size(), 1U);
 }
 
-// The reference gives examples of names; the names themselves follow from the lists of implementations.
+/// What stands between quotes in a text.
+std::set<std::string> words_in_quotes(const std::string& text) {
+  std::set<std::string> words;
+  for (std::size_t open = text.find('"'); open != text.npos; open = text.find('"', open + 1)) {
+    const std::size_t word = open + 1;
+    open = text.find('"', word);
+    if (open == text.npos) break;
+    words.insert(text.substr(word, open - word));
+  }
+  return words;
+}
+
+/// The words on the lines of each option that takes some words only, value and comment, and those that it takes.
+struct Words {
+  std::string option;
+  std::set<std::string> said, taken;
+};
+std::vector<Words> words_of(const Schema& schema, const std::string& toml_file) {
+  const std::string text = read_text_file(toml_file);
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  const std::vector<Entry> entries = parse_document(text, toml_file);
+  std::vector<Words> result;
+  for (const OptionInfo& option : schema.options()) {
+    const auto entry = std::ranges::find(entries, option.name, &Entry::key);
+    if (!option.constraint.starts_with("one of ") || entry == entries.end()) continue;
+    std::string said;
+    for (int line = entry->line; line <= entry->end_line; ++line) said += lines.at(static_cast<std::size_t>(line - 1));
+    result.push_back({option.name, words_in_quotes(said), words_in_quotes(option.constraint)});
+  }
+  return result;
+}
+
+/// Options whose words are names of implementations, of which the reference gives examples.
+bool takes_names(const std::string& option) { return option == "kernels.conv" || option == "kernels.gemm"; }
+
+TEST(Reference, SaysTheWordsThatOptionsTake) {
+  const Keys hep;
+  cosmoflow::Options options;
+  Schema cosmoflow;
+  cosmoflow::declare(cosmoflow, options);
+  std::vector<Words> all = words_of(hep.schema, "inputs/reference.toml");
+  std::ranges::copy(words_of(cosmoflow, "inputs/reference_cosmoflow.toml"), std::back_inserter(all));
+  EXPECT_GE(all.size(), 27U);
+  for (const Words& words : all) {
+    if (takes_names(words.option)) continue;
+    EXPECT_EQ(words.said, words.taken) << words.option;
+  }
+  const auto rules = std::ranges::find(all, "optimizer.name", &Words::option);
+  ASSERT_NE(rules, all.end());
+  const std::vector<std::string> names = rule_names();
+  EXPECT_EQ(rules->said, std::set<std::string>(names.begin(), names.end()));
+}
+
+// The names themselves follow from the lists of implementations.
 TEST(Reference, NamesImplementationsThatThereAre) {
-  const std::string text = read_text_file("inputs/reference.toml");
-  const std::vector<std::string> elsewhere = {"onednn", "winograd"};  // not in every build
-  const auto expect_known = [&](const std::string& option, std::vector<std::string> known) {
-    known.insert(known.end(), elsewhere.begin(), elsewhere.end());
-    const std::size_t begin = text.find("\n" + option + " = "), end = text.find('\n', begin + 1);
-    const std::string line = text.substr(begin, end - begin);
-    for (std::size_t at = line.find('"'); at != std::string::npos; at = line.find('"', at + 1)) {
-      const std::size_t word = at + 1;
-      at = line.find('"', word);
-      ASSERT_NE(at, std::string::npos) << line;
-      std::string name = line.substr(word, at - word);
-      if (name.starts_with("prefer:")) name = name.substr(7);
-      EXPECT_NE(std::ranges::find(known, name), known.end()) << option << " = " << name;
-    }
-  };
-  std::vector<std::string> convs, gemms;
-  for (const auto& [word, request] : conv_requests()) convs.push_back(word);
-  for (const auto& [word, impl] : gemm_requests()) gemms.push_back(word);
-  expect_known("conv", convs);
-  expect_known("gemm", gemms);
+  const Keys options;
+  std::set<std::string> requests;  // words that are no implementation's name
+  for (const auto& [word, request] : conv_requests()) {
+    if (request.impl == nullptr) requests.insert(word);
+  }
+  int compared = 0;
+  for (const Words& words : words_of(options.schema, "inputs/reference.toml")) {
+    if (!takes_names(words.option)) continue;
+    ++compared;
+    std::set<std::string> known = words.taken;
+    for (const char* elsewhere : {"onednn", "winograd", "prefer:winograd"})
+      known.insert(elsewhere);  // not in all builds
+    EXPECT_TRUE(std::ranges::includes(known, words.said)) << words.option;
+    EXPECT_TRUE(
+        std::ranges::includes(words.said, words.option == "kernels.conv" ? requests : std::set<std::string>{"auto"}))
+        << words.option;
+  }
+  EXPECT_EQ(compared, 2);
 }
 
 TEST(Inputs, LoadAndAgreeWithTheirRanges) {
