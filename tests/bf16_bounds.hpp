@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <variant>
 #include <vector>
 
 #include "nn/graph.hpp"
-#include "nn/layers/activation.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/layers/deconv.hpp"
-#include "nn/layers/pool.hpp"
+#include "nn/lowering.hpp"
 #include "nn/network.hpp"
 
 namespace petaflow::testing_support {
@@ -31,9 +31,10 @@ struct Bf16Bounds {
 /// directions, for each of two transforms.  Backward rounds as often again.
 ///
 /// An activation whose input has the relative error d takes the other side for d / pi of the elements (two normal
-/// numbers of correlation 1 / sqrt(1 + d^2)): 2 d / pi of the square of the gradients of the half that passes.  A
-/// window has another maximum with a probability of 0.6 d to d (4 to 27 numbers), and both places have another
-/// gradient: 2 d.  A few elements decide in a small network: twice the mean is the bound.
+/// numbers of correlation 1 / sqrt(1 + d^2)), where the gradient changes by 1 - s times it, s being the negative slope:
+/// 2 d / pi (1 - s)^2 / (1 + s^2) of the square of all, half of which passes by 1 and half by s.  A maximum is another
+/// number of its window with a probability of 0.6 d to d (4 to 27 numbers), and both places have another gradient: 2 d.
+/// A few elements decide in a small network: twice the mean is the bound.
 inline Bf16Bounds bf16_bounds(const Graph& graph, const std::vector<StageReport>& stages) {
   const bool winograd = std::ranges::any_of(stages, [](const StageReport& s) {
     return (s.forward + s.backward_data + s.backward_weights).find("winograd") != std::string::npos;
@@ -50,9 +51,17 @@ inline Bf16Bounds bf16_bounds(const Graph& graph, const std::vector<StageReport>
       convolves = true;
       squares += kRounding * (kConvolution + (winograd ? kWinograd : 0));
     }
-    if (dynamic_cast<const Relu*>(layer) != nullptr) decided += 2 * std::numbers::inv_pi * std::sqrt(squares);
-    if (dynamic_cast<const Pool*>(layer) != nullptr || dynamic_cast<const GlobalPool*>(layer) != nullptr)
-      decided += 2 * std::sqrt(squares);
+    Lowering lowering;
+    layer->lower(lowering);
+    for (const Operation& operation : lowering.operations()) {
+      if (const auto* activation = std::get_if<ActivationOp>(&operation)) {
+        const auto slope = static_cast<double>(activation->negative_slope);
+        const double change = (1 - slope) * (1 - slope) / (1 + slope * slope);
+        decided += 2 * std::numbers::inv_pi * change * std::sqrt(squares);
+      }
+      const auto* pool = std::get_if<PoolOp>(&operation);
+      if (pool != nullptr && pool->geometry.kind == PoolKind::kMax) decided += 2 * std::sqrt(squares);
+    }
     for (const GraphValue y : node.outputs) error[y.index] = squares + kRounding;
     most = std::max(most, squares + kRounding);
   }

@@ -74,7 +74,8 @@ struct RandomNetwork {
   double margin = 1;
   int nested = 0, strided = 0;  // concatenations of a concatenation, residual blocks with a stride
 
-  RandomNetwork(std::uint32_t seed, std::int64_t batch);
+  /// @param smooth  activations with a slope of 0.99 and averages only: derivatives that no rounding decides
+  RandomNetwork(std::uint32_t seed, std::int64_t batch, bool smooth = false);
   void forward();
   void backward();  // from the gradients of the outputs
 
@@ -93,10 +94,12 @@ struct RandomNetwork {
   std::size_t below(std::size_t bound) { return std::uniform_int_distribution<std::size_t>(0, bound - 1)(random_); }
   std::string next_name(const char* kind) { return fmt::format("part/{}{}", kind, nodes.size()); }
 
+  bool smooth_;
   std::mt19937 random_;
 };
 
-inline RandomNetwork::RandomNetwork(std::uint32_t seed, std::int64_t batch) : graph(Shape{}), random_(seed) {
+inline RandomNetwork::RandomNetwork(std::uint32_t seed, std::int64_t batch, bool smooth)
+    : graph(Shape{}), smooth_(smooth), random_(seed) {
   const auto size = [&] { return static_cast<std::int64_t>(6 + below(9)); };
   const Shape x{batch, static_cast<std::int64_t>(1 + below(5)), 1, size(), size()};
   graph = Graph(x);
@@ -244,7 +247,7 @@ inline void RandomNetwork::residual(std::size_t x, std::int64_t stride) {
 }
 
 inline void RandomNetwork::relu(std::size_t x) {
-  const float slope = below(2) == 0 ? 0.0F : 0.25F;
+  const float drawn = below(2) == 0 ? 0.0F : 0.25F, slope = smooth_ ? 0.99F : drawn;
   graph.at({x}).add<Relu>(next_name("relu"), slope);
   ReferenceNode& node = finish({x}, 0);
   node.forward = [this, slope](ReferenceNode& self, std::vector<Array>& all) {
@@ -264,6 +267,7 @@ inline void RandomNetwork::relu(std::size_t x) {
 
 /// 2 x 2, stride 2.
 inline void RandomNetwork::pool(std::size_t x, PoolKind kind) {
+  if (smooth_) kind = PoolKind::kAverage;
   graph.at({x}).add<Pool>(next_name("pool"), Pool::square(kind, 2));
   ReferenceNode& node = finish({x}, 0);
   // Calls f(output element, the four input elements, the largest of them).
