@@ -40,6 +40,8 @@ class OptimizerReplay {
   static std::size_t begin(const Parameter& p) { return static_cast<std::size_t>(p.offset); }
   static std::size_t end(const Parameter& p) { return begin(p) + static_cast<std::size_t>(p.spec.elements()); }
 
+  static bool in_scope(ArrayScope scope, const Parameter& p) { return scope == ArrayScope::kAll || p.spec.decays; }
+
   static double norm(const std::vector<double>& values, const Parameter& p) {
     double sum = 0;
     for (std::size_t i = begin(p); i < end(p); ++i) sum += values[i] * values[i];
@@ -48,7 +50,7 @@ class OptimizerReplay {
 
   /// What multiplies g + decay w of a tensor before the rule.
   double trust(const Parameter& p, double rate, double decay, const std::vector<double>& g) {
-    if (o_.larc == 0) return 1;
+    if (o_.larc == 0 || !in_scope(o_.trust_scope, p)) return 1;
     const double wn = norm(w, p), gn = norm(g, p), none = 1.0 / 16000, ranks = o_.ranks;
     const bool some = wn > 0 && gn > 0;
     switch (o_.larc_form) {
@@ -67,7 +69,7 @@ class OptimizerReplay {
 
   void move(const Parameter& p, double rate, const std::vector<double>& g) {
     const bool adam = o_.name == "adam", adamw = o_.name == "adamw", lamb = o_.name == "lamb";
-    const double decay = p.spec.decays ? o_.weight_decay : 0, l2 = adamw || lamb ? 0 : decay;
+    const double decay = in_scope(o_.decay_scope, p) ? o_.weight_decay : 0, l2 = adamw || lamb ? 0 : decay;
     const double factor = trust(p, rate, l2, g);
     clipped_by_larc += factor < 1;
     let_through += factor == 1;
@@ -85,7 +87,7 @@ class OptimizerReplay {
       update[i] = m / (std::sqrt(v) + o_.epsilon) + (adam ? 0 : decay * w[i]);
     }
     const double wn = norm(w, p), un = norm(update, p);
-    const double ratio = lamb && wn > 0 && un > 0 ? wn / un : 1;
+    const double ratio = lamb && in_scope(o_.trust_scope, p) && wn > 0 && un > 0 ? wn / un : 1;
     for (std::size_t i = begin(p); i < end(p); ++i) w[i] -= rate * ratio * update[i];
   }
 

@@ -139,6 +139,67 @@ TEST(Optimizer, EveryFormOfTrustFollowsTheReplay) {
   }
 }
 
+constexpr ArrayScope kScopes[] = {ArrayScope::kAll, ArrayScope::kWeights};
+
+TEST(Optimizer, EveryScopeOfDecayAndTrustFollowsTheReplay) {
+  for (const ArrayScope decay : kScopes) {
+    for (const ArrayScope trust : kScopes) {
+      for (const char* name : {"adam", "adamw", "lamb", "sgd"}) {
+        for (const TrustForm form : {TrustForm::kLarc, TrustForm::kLars}) {
+          OptimizerOptions options;
+          options.name = name;
+          options.weight_decay = 0.3;
+          options.decay_scope = decay;
+          options.trust_scope = trust;
+          options.larc = name == std::string("lamb") ? 0 : form == TrustForm::kLars ? 0.7 : 0.005;
+          options.larc_form = form;
+          options.epsilon = 1e-3;
+          expect_replayed(options);
+        }
+      }
+    }
+  }
+}
+
+// torch.optim.SGD([{"params": weights, "weight_decay": 0.3}, {"params": others, "weight_decay": 0}]) and AdamW
+// likewise: w -= rate (g + d w), and w = w - rate d w - rate g / (|g| + epsilon) in the first step, with a d for each
+// group.
+TEST(Optimizer, DecayIsThatOfPyTorchsParameterGroups) {
+  const std::vector<Parameter> parameters = tensors();
+  std::vector<float> start = values_of(parameters, true, 1);
+  for (float& weight : start) weight += 0.5F;  // biases that could decay
+  const std::vector<float> gradient = values_of(parameters, false, 7);
+  for (const ArrayScope scope : kScopes) {
+    for (const bool adamw : {false, true}) {
+      OptimizerOptions options;
+      options.name = adamw ? "adamw" : "sgd";
+      options.momentum = 0;
+      options.weight_decay = 0.3;
+      options.decay_scope = scope;
+      options.epsilon = 1e-3;
+      const DeviceArray<float> weights(start), g(gradient);
+      StepState state;
+      state.learning_rate = 0.1F;
+      const DeviceArray<StepState> device_state(std::vector<StepState>{state});
+      Context context = testing_support::context_for(2);
+      context.step = device_state.data();
+      Optimizer(options, parameters).step(context, 0, std::ssize(start), g.data(), weights.data());
+      const std::vector<float> found = weights.get();
+      for (const Parameter& p : parameters) {
+        if (!p.spec.trained()) continue;
+        const bool is_bias = p.name.ends_with("bias");
+        const double decay = is_bias && scope == ArrayScope::kWeights ? 0 : 0.3;
+        for (auto i = static_cast<std::size_t>(p.offset); i < static_cast<std::size_t>(p.offset + p.spec.elements());
+             ++i) {
+          const double w = static_cast<double>(start[i]), d = static_cast<double>(gradient[i]);
+          const double change = adamw ? d / (std::abs(d) + 1e-3) : d;
+          ASSERT_NEAR(found[i], w - 0.1 * (change + decay * w), 1e-5) << options.name << " " << p.name;
+        }
+      }
+    }
+  }
+}
+
 TEST(Optimizer, NesterovsMomentumFollowsTheReplay) {
   OptimizerOptions options;
   options.name = "sgd";

@@ -57,6 +57,21 @@ TEST(Rules, FollowTheirFormulasOnRecordedGradients) {
   }
 }
 
+TEST(Rules, ScopesAreOfWeightsAndOfBiasesAndBatchNorm) {
+  for (const char* name : {"adamw", "lamb", "sgd"}) {
+    OptimizerOptions options;
+    options.name = name;
+    options.weight_decay = 0.1;
+    options.epsilon = 1e-4;
+    options.decay_scope = ArrayScope::kAll;
+    expect_replayed(options);
+    options.decay_scope = ArrayScope::kWeights;
+    options.trust_scope = ArrayScope::kWeights;
+    options.larc = options.name == "lamb" ? 0 : 0.02;
+    expect_replayed(options);
+  }
+}
+
 TEST(Rules, NesterovFollowsItsFormulaOnRecordedGradients) {
   OptimizerOptions options;
   options.name = "sgd";

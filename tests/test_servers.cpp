@@ -181,6 +181,8 @@ TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
       options.optimizer.name = rule;
       options.optimizer.larc = larc;
       options.optimizer.weight_decay = 0.01;
+      options.optimizer.decay_scope = larc > 0 ? ArrayScope::kAll : ArrayScope::kWeights;
+      options.optimizer.trust_scope = larc > 0 ? ArrayScope::kWeights : ArrayScope::kAll;
       const auto expected = train_synchronously(options);
       for (const auto& [workers, servers] : {std::pair(1, 1), std::pair(2, 1), std::pair(3, 2), std::pair(4, 3)}) {
         SCOPED_TRACE(fmt::format("{} larc {}, {} workers, {} servers", rule, larc, workers, servers));

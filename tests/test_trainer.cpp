@@ -127,6 +127,11 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.deterministic = true;
   EXPECT_NE(message(options, 1).find("depends on the number of ranks"), std::string::npos);
   options = {};
+  options.optimizer.trust_scope = ArrayScope::kWeights;
+  EXPECT_NE(message(options, 1).find("set optimizer.larc or"), std::string::npos);
+  options.optimizer.name = "lamb";
+  EXPECT_EQ(message(options, 1), "");
+  options = {};
   options.optimizer.ema = 0.999;
   EXPECT_EQ(message(options, 2), "");
   options.update.servers = 1;

@@ -101,6 +101,8 @@ std::vector<CommonOptions> of_each_rule() {
         options.optimizer.name = name;
         options.optimizer.weight_decay = 0.01;
         options.optimizer.larc = larc ? 0.02 : 0;
+        options.optimizer.decay_scope = clip ? ArrayScope::kAll : ArrayScope::kWeights;
+        options.optimizer.trust_scope = clip ? ArrayScope::kWeights : ArrayScope::kAll;
         options.optimizer.clip_norm = clip ? 0.2 : 0;
         options.optimizer.ema = clip ? 0 : 0.8;
         all.push_back(options);

@@ -60,6 +60,10 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("optimizer.beta2", optimizer.beta2, from_to_below(0, 1));
   schema.add("optimizer.epsilon", optimizer.epsilon, positive());
   schema.add("optimizer.weight_decay", optimizer.weight_decay, in_range(0, 1e30));
+  const std::vector<std::pair<std::string, ArrayScope>> scopes = {{"all", ArrayScope::kAll},
+                                                                  {"weights", ArrayScope::kWeights}};
+  schema.add("optimizer.decay_scope", optimizer.decay_scope, scopes);
+  schema.add("optimizer.trust_scope", optimizer.trust_scope, scopes);
   schema.add("optimizer.clip_norm", optimizer.clip_norm, at_least(0));
   schema.add("optimizer.larc", optimizer.larc, in_range(0, 1e30));
   schema.add("optimizer.larc_form", optimizer.larc_form,
@@ -333,6 +337,11 @@ void check(const CommonOptions& options) {
   if (optimizer.larc_form != TrustForm::kLarc && optimizer.larc == 0) {
     user_error(
         "optimizer.larc_form says what optimizer.larc does, which is 0: set that too (0.002 in CosmoFlow and SC18)");
+  }
+  if (optimizer.trust_scope != ArrayScope::kAll && optimizer.larc == 0 && optimizer.name != "lamb") {
+    user_error(
+        "optimizer.trust_scope says which arrays move at rates of their own, but none does: set optimizer.larc or "
+        "optimizer.name = \"lamb\" too, or optimizer.trust_scope to \"all\"");
   }
   if (optimizer.larc_form == TrustForm::kSc18 && train.deterministic) {
     user_error(

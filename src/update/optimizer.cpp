@@ -1,6 +1,7 @@
 #include "update/optimizer.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace petaflow {
@@ -35,13 +36,31 @@ std::vector<ParameterRange> ranges_in(const std::vector<Slice>& slices, const st
   return parts;
 }
 
-std::vector<ParameterRange> trained_tensors(const std::vector<Parameter>& parameters) {
-  std::vector<ParameterRange> tensors;
-  for (const Parameter& parameter : parameters) {
-    if (!parameter.spec.trained()) continue;
-    tensors.push_back({parameter.offset, parameter.offset + parameter.spec.elements(), parameter.spec.decays});
+bool in_scope(ArrayScope scope, const Parameter& parameter) {
+  return scope == ArrayScope::kAll || parameter.spec.decays;
+}
+
+std::vector<Parameter> trained(const std::vector<Parameter>& all) {
+  std::vector<Parameter> trained;
+  std::ranges::copy_if(all, std::back_inserter(trained), [](const Parameter& p) { return p.spec.trained(); });
+  return trained;
+}
+
+std::vector<ParameterRange> ranges_of(const std::vector<Parameter>& trained, ArrayScope decay_scope) {
+  std::vector<ParameterRange> ranges;
+  for (const Parameter& parameter : trained) {
+    ranges.push_back(
+        {parameter.offset, parameter.offset + parameter.spec.elements(), in_scope(decay_scope, parameter)});
   }
-  return tensors;
+  return ranges;
+}
+
+/// Lets those in the scope move at rates of their own.
+void set_trust(const GradientFactors& factors, ArrayScope scope, const std::vector<Parameter>& trained,
+               std::vector<ParameterRange>& ranges) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (in_scope(scope, trained[i])) ranges[i].trust = factors.trust(i);
+  }
 }
 
 Slice all_of(const std::vector<Parameter>& parameters) {
@@ -53,7 +72,7 @@ Slice all_of(const std::vector<Parameter>& parameters) {
 std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
   const std::unique_ptr<OptimizerRule> rule = make_rule(options);
   if (!has_factors(options) && !rule->gives_update() && !rule->tuned()) return {};
-  return GradientFactors::cuts(trained_tensors(parameters));
+  return GradientFactors::cuts(ranges_of(trained(parameters), options.decay_scope));
 }
 
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters)
@@ -63,17 +82,16 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
 
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::vector<Slice> own)
     : options_(options), rule_(make_rule(options)), own_(std::move(own)), shared_(true) {
-  const std::vector<ParameterRange> tensors = trained_tensors(parameters);
+  const std::vector<Parameter> arrays = trained(parameters);
+  const std::vector<ParameterRange> tensors = ranges_of(arrays, options.decay_scope);
   std::vector<ParameterRange> ranges = tensors;
   if (has_factors(options)) {
     factors_ =
         std::make_unique<GradientFactors>(GradientFactorOptions{f32(options.clip_norm), f32(options.larc),
                                                                 rule_->l2_decay(), options.larc_form, options.ranks},
                                           tensors);
-    for (std::size_t i = 0; i < ranges.size(); ++i) {
-      ranges[i].clip = factors_->clip();
-      if (options.larc > 0) ranges[i].trust = factors_->trust(i);
-    }
+    for (ParameterRange& range : ranges) range.clip = factors_->clip();
+    if (options.larc > 0) set_trust(*factors_, options.trust_scope, arrays, ranges);
   }
   if (rule_->tuned()) {
     tuner_ = std::make_unique<YellowFin>(tensors, own_, rule_->l2_decay(), options.closed_loop);
@@ -89,7 +107,7 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
     plain.momentum = 0;
     apply_ = make_rule(plain);
     ranges = tensors;
-    for (std::size_t i = 0; i < ranges.size(); ++i) ranges[i].trust = update_factors_->trust(i);
+    set_trust(*update_factors_, options.trust_scope, arrays, ranges);
     apply_ranges_ = ranges_in(own_, ranges, true);
   }
   std::int64_t elements = 0;
