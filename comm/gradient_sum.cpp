@@ -10,12 +10,14 @@
 namespace petaflow {
 
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
-    : comm_(comm), overlap_(options.overlap), passes_(static_cast<std::size_t>(options.passes)) {
+    : comm_(comm), overlap_(options.overlap), plain_passes_(options.passes) {
   cut(ends, options.bucket);
-  for (std::size_t pass = 1; pass < passes_.size(); ++pass) passes_[pass].adds = true;
-  if (passes_.size() > 1) {
-    memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(ends.back())));
+  if (options.repeats) {
+    plan_passes(2);
+    add_memory(ends.back());
   }
+  plan_passes(1);
+  add_memory(ends.back());
   PETAFLOW_REQUIRE(!options.owners, "owners without shards");
   own_ = buckets_;
   for (const Slice& bucket : buckets_) {
@@ -39,7 +41,13 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
   PETAFLOW_REQUIRE(options.owner_of.empty() || options.owner_of.size() == ends.size(), "{} owners of {} arrays",
                    options.owner_of.size(), ends.size());
   cut(ends, options.owner_of.empty() ? options.bucket : 1);
-  plan_passes(shards[static_cast<std::size_t>(comm.rank())], ends.back());
+  shards_ = shards[static_cast<std::size_t>(comm.rank())];
+  if (options.repeats) {
+    plan_passes(2);
+    add_memory(ends.back());
+  }
+  plan_passes(1);
+  add_memory(ends.back());
   const auto add = [&](const ReductionPlan& plan, Wire wire) {
     return std::make_unique<Reduction<float>>(comm.transport(), plan, comm.new_tag(), ReduceOp::kSum, wire);
   };
@@ -90,21 +98,42 @@ void GradientSum::cut(std::span<const std::int64_t> ends, std::int64_t bucket) {
   }
 }
 
-void GradientSum::plan_passes(const ShardRange& mine, std::int64_t elements) {
-  std::size_t most = 1, before = 0;
-  for (int s = mine.begin; s < mine.end; ++s) {
-    const std::size_t after = local_nodes({mine.begin, s + 1}).size();
-    Pass pass;
-    pass.adds = after <= before;  // it is the right child of the last node
-    pass.to = static_cast<int>(pass.adds ? before - 1 : before);
-    pass.merges = static_cast<int>(pass.adds ? before - after : 0);
-    passes_.push_back(pass);
-    most = std::max(most, after);
+void GradientSum::plan_passes(std::int64_t repeats) {
+  if (repeats == repeats_) return;
+  repeats_ = repeats;
+  passes_.clear();
+  if (shards_) {
+    plan_shards(repeats);
+    return;
+  }
+  passes_.resize(static_cast<std::size_t>(plain_passes_ * repeats));
+  for (std::size_t pass = 1; pass < passes_.size(); ++pass) passes_[pass].adds = true;
+}
+
+void GradientSum::plan_shards(std::int64_t repeats) {
+  std::size_t before = 0;
+  for (int s = shards_->begin; s < shards_->end; ++s) {
+    const std::size_t after = local_nodes({shards_->begin, s + 1}).size();
+    const auto last = static_cast<int>(before);
+    const int merges = static_cast<int>(before) + 1 - static_cast<int>(after);  // it is a right child so often
+    if (repeats == 1 && merges > 0) {
+      passes_.push_back({.to = last - 1, .adds = true, .merges = merges - 1});
+    } else {
+      passes_.push_back({.to = last});
+      for (std::int64_t repeat = 1; repeat < repeats; ++repeat) passes_.push_back({.to = last, .adds = true});
+      passes_.back().merges = merges;
+    }
     before = after;
   }
-  if (mine.count() <= 1) return;
-  for (std::size_t piece = 0; piece < most; ++piece) {
-    memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(elements)));
+}
+
+/// For what passes_ need.
+void GradientSum::add_memory(std::int64_t elements) {
+  if (in_place()) return;
+  for (const Pass& pass : passes_) {
+    while (std::ssize(memory_) <= pass.to) {
+      memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(elements)));
+    }
   }
 }
 
@@ -123,7 +152,8 @@ std::string GradientSum::describe() const {
   return text;
 }
 
-void GradientSum::begin(float* buffer) {
+void GradientSum::begin(float* buffer, std::int64_t repeats) {
+  plan_passes(repeats);
   buffer_ = buffer;
   if (buffer_ != nullptr) waited_s_.resize(static_cast<std::size_t>(comm_.size()) + 1);
   pass_ = taken_ = started_ = over_ = spread_ = 0;
@@ -131,7 +161,7 @@ void GradientSum::begin(float* buffer) {
 
 // Adds a bucket of the running pass to what is there.
 void GradientSum::take_pass(const Slice& bucket) {
-  if (memory_.empty()) return;
+  if (in_place()) return;
   const Pass& pass = passes_[pass_];
   const auto add = [&](float* to, const float* from) {
     for (std::int64_t i = bucket.begin; i < bucket.end; ++i) to[i] += from[i];
@@ -157,8 +187,11 @@ void GradientSum::ready_from(std::int64_t first) {
     for (; started_ < taken_; ++started_) {
       const std::int64_t begin = buckets_[started_].begin;
       pieces_.clear();
-      for (const auto& piece : memory_) pieces_.push_back(piece.get() + begin);
-      if (memory_.empty()) pieces_.push_back(buffer_ == nullptr ? nullptr : buffer_ + begin);
+      if (in_place()) {
+        pieces_.push_back(buffer_ == nullptr ? nullptr : buffer_ + begin);
+      } else {
+        for (const auto& piece : memory_) pieces_.push_back(piece.get() + begin);
+      }
       start_s_[started_] = comm_.transport().now_s();
       sums_[started_]->start(pieces_);
     }
@@ -243,8 +276,9 @@ void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& 
   for (; over_ < buckets_.size(); ++over_) {
     wait(std::span(sums_).subspan(over_, 1), [this] { return advance(); }, "all-reduce", times_[over_].exposed_s);
     for (const Slice& slice : own_of(over_)) {
-      if (!memory_.empty())
+      if (!in_place()) {
         std::copy(memory_[0].get() + slice.begin, memory_[0].get() + slice.end, buffer_ + slice.begin);
+      }
       summed(slice.begin, slice.end);
     }
     if (spreads && !updated) start_spread(over_, values);

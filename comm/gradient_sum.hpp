@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct GradientSumOptions {
   std::string reduction = "auto";  // as in choose_reduction(); in a fixed order "auto" or "tree"
   Wire wire = Wire::kF32;
   std::int64_t passes = 1;  // of each rank in a step; in a fixed order its shards
+  bool repeats = false;     // steps may make every pass several times
   bool overlap = true;      // buckets are sent as soon as they are final, otherwise at the end of the last pass
   bool owners = false;      // the sum of a slice goes to its owner alone; the order is that of a tree
   std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
@@ -50,8 +52,9 @@ class GradientSum {
               std::span<const ShardRange> shards);
 
   /// Begins a step.
-  /// @param buffer  null: messages have sizes alone, and every rank has one pass
-  void begin(float* buffer);
+  /// @param buffer   null: messages have sizes alone, and every rank has one pass
+  /// @param repeats  so many passes in the place of each, one after the other, are added first
+  void begin(float* buffer, std::int64_t repeats = 1);
   /// In the running pass the elements from `first` to the end of the buffer are final: adds them to those of earlier
   /// passes; in the last one starts the sums of the buckets that lie there, and lets those under way move on.
   void ready_from(std::int64_t first);
@@ -93,8 +96,11 @@ class GradientSum {
     int merges = 0;     // so often the last piece is added to the one before it
   };
   void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
-  void plan_passes(const ShardRange& mine, std::int64_t elements);
+  void plan_passes(std::int64_t repeats);
+  void plan_shards(std::int64_t repeats);
+  void add_memory(std::int64_t elements);
   void take_pass(const Slice& bucket);
+  bool in_place() const { return passes_.size() <= 1; }
   std::span<const Slice> own_of(std::size_t bucket) const;
   void start_spread(std::size_t bucket, float* values);
   void finish_spreads();
@@ -111,8 +117,11 @@ class GradientSum {
   std::vector<std::unique_ptr<Reduction<float>>> spreads_;  // likewise, from its owners to all; empty: there are none
   std::vector<Slice> own_;
   std::vector<std::size_t> own_end_;  // of each bucket: its slices end there in own_
+  std::optional<ShardRange> shards_;  // of this rank, in a fixed order
+  std::int64_t plain_passes_ = 1;     // of a step without repeats, in any order
+  std::int64_t repeats_ = 0;          // of passes_
   std::vector<Pass> passes_;
-  std::vector<std::unique_ptr<float[]>> memory_;  // of pieces; none where the only one is the buffer
+  std::vector<std::unique_ptr<float[]>> memory_;  // of pieces; not used where the only one is the buffer
   std::vector<float*> pieces_;                    // of the bucket that is started
 
   float* buffer_ = nullptr;

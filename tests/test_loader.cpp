@@ -415,5 +415,43 @@ TEST(Loader, NothingToLoadIsAnError) {
   EXPECT_HOLDS(error_of([&] { loader.next(); }), "none has begun");
 }
 
+TEST(Loader, AStepOfSeveralBatchesIsOneOfALargerBatch) {
+  const CountingData data(43);
+  for (const std::int64_t batches : {1, 2, 3}) {
+    for (const bool lists : {false, true}) {
+      LoaderOptions small, large;
+      small.global_batch = 6;
+      small.begin = 2;
+      small.end = 5;
+      small.seed = large.seed = 3;
+      small.augment = large.augment = augment;
+      large.global_batch = batches * small.global_batch;
+      large.begin = batches * small.begin;
+      large.end = batches * small.end;
+      Loader parts(data, small), whole(data, large);
+      for (const std::int64_t epoch : {1, 2}) {
+        lists ? parts.start_listed(epoch, batches) : parts.start_epoch(epoch, 1, batches);
+        whole.start_epoch(epoch, 1);
+        ASSERT_EQ(parts.steps_per_epoch(), whole.steps_per_epoch());
+        EXPECT_EQ(parts.batches_per_step(), batches);
+        for (std::int64_t step = 1; step < whole.steps_per_epoch(); ++step) {
+          if (lists) parts.list(step);
+          Seen found, expected;
+          const Batch& batch = whole.next();
+          append(expected, batch);
+          for (std::int64_t i = 0; i < batches; ++i) {
+            const Batch& part = parts.next();
+            EXPECT_EQ(part.step, step);
+            EXPECT_EQ(part.valid_global, batch.valid_global);
+            append(found, part);
+          }
+          EXPECT_EQ(found, expected) << "step " << step << " of " << batches << " batches";
+          EXPECT_EQ(parts.samples_of(step), whole.samples_of(step));
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace petaflow

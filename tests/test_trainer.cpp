@@ -26,26 +26,44 @@ namespace {
 
 // ---- Schedules ----
 
+/// Of ten steps each.
+EpochPlan epochs_of_ten() { return {TrainOptions{.batch = 8}, 80}; }
+
 TEST(Schedule, FollowsItsFormulas) {
   ScheduleOptions options;
-  EXPECT_FLOAT_EQ(Schedule(options, 0.5, 10, 100).rate(99), 0.5F);
+  EXPECT_FLOAT_EQ(Schedule(options, 0.5, epochs_of_ten(), 100).rate(99), 0.5F);
   options.name = "cosine";
   options.end_factor = 0.1;
-  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(0), 2.0F);
-  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(50), 2 * 0.55F);
-  EXPECT_FLOAT_EQ(Schedule(options, 2, 10, 100).rate(25),
+  EXPECT_FLOAT_EQ(Schedule(options, 2, epochs_of_ten(), 100).rate(0), 2.0F);
+  EXPECT_FLOAT_EQ(Schedule(options, 2, epochs_of_ten(), 100).rate(50), 2 * 0.55F);
+  EXPECT_FLOAT_EQ(Schedule(options, 2, epochs_of_ten(), 100).rate(25),
                   static_cast<float>(2 * (0.1 + 0.9 * (1 + std::numbers::sqrt2 / 2) / 2)));
   options.name = "polynomial";
   options.power = 2;
-  EXPECT_FLOAT_EQ(Schedule(options, 1, 10, 100).rate(70), static_cast<float>(0.1 + 0.9 * 0.3 * 0.3));
+  EXPECT_FLOAT_EQ(Schedule(options, 1, epochs_of_ten(), 100).rate(70), static_cast<float>(0.1 + 0.9 * 0.3 * 0.3));
   options.name = "step";
   options.step_epochs = {3, 6.5};
   options.step_factor = 0.5;
-  const Schedule steps(options, 1, 10, 100);
+  const Schedule steps(options, 1, epochs_of_ten(), 100);
   EXPECT_FLOAT_EQ(steps.rate(29), 1);
   EXPECT_FLOAT_EQ(steps.rate(30), 0.5F);
   EXPECT_FLOAT_EQ(steps.rate(64), 0.5F);
   EXPECT_FLOAT_EQ(steps.rate(65), 0.25F);
+}
+
+TEST(Schedule, CountsEpochsOfFewerStepsWhereBatchesGrow) {
+  ScheduleOptions options;
+  options.name = "step";
+  options.step_epochs = {1.5, 3};
+  options.step_factor = 0.5;
+  options.warmup_epochs = 1.2;  // 10 steps, then one of five
+  const EpochPlan epochs({.batch = 8, .batch_epochs = {1}}, 80);
+  const Schedule schedule(options, 1, epochs, 25);
+  EXPECT_EQ(schedule.warmup_steps(), 11);
+  EXPECT_FLOAT_EQ(schedule.rate(12), 1);
+  EXPECT_FLOAT_EQ(schedule.rate(13), 0.5F);
+  EXPECT_FLOAT_EQ(schedule.rate(19), 0.5F);
+  EXPECT_FLOAT_EQ(schedule.rate(20), 0.25F);
 }
 
 TEST(Schedule, WarmsUpLinearlyAndBeginsAfterIt) {
@@ -53,7 +71,7 @@ TEST(Schedule, WarmsUpLinearlyAndBeginsAfterIt) {
   options.name = "cosine";
   options.warmup_steps = 5;
   options.warmup_epochs = 0.5;  // of 10 steps: 5 more
-  const Schedule schedule(options, 1, 10, 110);
+  const Schedule schedule(options, 1, epochs_of_ten(), 110);
   for (int step = 0; step < 10; ++step) EXPECT_FLOAT_EQ(schedule.rate(step), 0.1F * static_cast<float>(step + 1));
   EXPECT_FLOAT_EQ(schedule.rate(10), 1);
   EXPECT_FLOAT_EQ(schedule.rate(60), 0.5F);
@@ -116,6 +134,9 @@ TEST(CheckOptions, NamesBothNumbers) {
   options = {};
   options.stop.patience = 3;
   EXPECT_NE(message(options, 1).find("data.validation"), std::string::npos);
+  options = {};
+  options.train.batch_epochs = {3, 3};
+  EXPECT_NE(message(options, 1).find("train.batch_epochs must rise, found [3, 3]"), std::string::npos);
   options = {};
   options.optimizer.nesterov = true;
   EXPECT_NE(message(options, 1).find("it needs optimizer.name = \"sgd\""), std::string::npos);

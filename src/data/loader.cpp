@@ -32,6 +32,10 @@ std::int64_t bytes_read_by(int thread) {
   return bytes;
 }
 
+std::int64_t steps_of(std::int64_t samples, std::int64_t samples_per_step) {
+  return (samples + samples_per_step - 1) / samples_per_step;
+}
+
 }  // namespace
 
 void Loader::AlignedFree::operator()(std::byte* pointer) const { ::operator delete[](pointer, kAlignment); }
@@ -40,13 +44,13 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
     : data_(data),
       options_(std::move(options)),
       slots_(options_.end - options_.begin),
-      steps_((data.size() + options_.global_batch - 1) / std::max<std::int64_t>(options_.global_batch, 1)),
       sample_bytes_(data.sample_bytes()) {
   PETAFLOW_REQUIRE(0 <= options_.begin && options_.begin < options_.end && options_.end <= options_.global_batch,
                    "slots {} to {} of a batch of {}", options_.begin, options_.end, options_.global_batch);
   PETAFLOW_REQUIRE(options_.threads >= 0 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
                    options_.threads, options_.prefetch);
   if (data.size() == 0) user_error("the data set has no samples");
+  steps_ = steps_of(data.size(), options_.global_batch);
   buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
   const std::vector<TargetSpec> targets = data.targets();
   PETAFLOW_REQUIRE(targets.size() <= kMaxTargets, "{} targets; at most {} are possible", targets.size(), kMaxTargets);
@@ -91,12 +95,11 @@ bool Loader::has_slot() const {
   return error_ == nullptr && place < places() && place < released_ + std::ssize(buffers_);
 }
 
-void Loader::start_epoch(std::int64_t epoch, std::int64_t skip) {
-  PETAFLOW_REQUIRE(0 <= skip && skip <= steps_, "step {} of {}", skip, steps_);
-  start(epoch, skip, false);
+void Loader::start_epoch(std::int64_t epoch, std::int64_t skip, std::int64_t batches) {
+  start(epoch, skip, batches, false);
 }
 
-void Loader::start_listed(std::int64_t epoch) { start(epoch, 0, true); }
+void Loader::start_listed(std::int64_t epoch, std::int64_t batches) { start(epoch, 0, batches, true); }
 
 void Loader::list(std::int64_t step) {
   PETAFLOW_REQUIRE(0 <= step && step < steps_, "step {} of {}", step, steps_);
@@ -105,24 +108,29 @@ void Loader::list(std::int64_t step) {
   work_.notify_all();
 }
 
-void Loader::start(std::int64_t epoch, std::int64_t place, bool lists) {
+void Loader::start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, bool lists) {
+  const std::int64_t steps = steps_of(data_.size(), batches * options_.global_batch);
+  PETAFLOW_REQUIRE(0 <= skip && skip <= steps, "step {} of {}", skip, steps);
   std::unique_lock lock(mutex_);
   next_slot_ = places() * slots_;  // no more work from the old epoch
   ready_.wait(lock, [this] { return busy_ == 0; });
   lists_ = lists;
   listed_.clear();
+  batches_ = batches;
+  steps_ = steps;
   epoch_ = epoch;
   order_.emplace(data_.size(),
                  random_stream(options_.seed, RandomPurpose::kShuffle, static_cast<std::uint64_t>(epoch)));
   error_ = nullptr;
   for (Buffer& buffer : buffers_) buffer.done = 0;
-  taken_ = released_ = place;
-  next_slot_ = place * slots_;
+  taken_ = released_ = skip * batches;
+  next_slot_ = taken_ * slots_;
   work_.notify_all();
 }
 
 std::int64_t Loader::samples_of(std::int64_t step) const {
-  return std::min(options_.global_batch, data_.size() - step * options_.global_batch);
+  const std::int64_t most = batches_ * options_.global_batch;
+  return std::min(most, data_.size() - step * most);
 }
 
 const Batch& Loader::next() {
@@ -135,7 +143,7 @@ const Batch& Loader::next() {
   }
   Buffer& buffer = buffer_at(taken_);
   if (options_.threads == 0) {
-    for (; buffer.done < slots_; ++buffer.done) fill(buffer, step_at(taken_), buffer.done, *order_, epoch_);
+    for (; buffer.done < slots_; ++buffer.done) fill(buffer, first_at(taken_), buffer.done, *order_, epoch_);
   }
   const auto ready = [&] { return buffer.done == slots_; };
   const auto failed = [&] { return error_ != nullptr && failed_place_ <= taken_; };
@@ -161,7 +169,7 @@ std::int64_t Loader::bytes_read() const {
   return bytes;
 }
 
-void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order,
+void Loader::fill(Buffer& buffer, std::int64_t first, std::int64_t slot, const Permutation& order,
                   std::int64_t epoch) const {
   Batch& batch = buffer.batch;
   const auto s = static_cast<std::size_t>(slot);
@@ -170,7 +178,7 @@ void Loader::fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Pe
     const std::size_t size = batch.targets[t].spec.bytes();
     sample.targets[t] = {batch.targets[t].data + s * size, size};
   }
-  const std::int64_t place = step * options_.global_batch + options_.begin + slot;
+  const std::int64_t place = first + slot;
   if (place >= data_.size()) {
     std::ranges::fill(sample.input, std::byte{0});
     for (const auto& target : sample.targets) std::ranges::fill(target, std::byte{0});
@@ -195,7 +203,7 @@ void Loader::work() {
   while (true) {
     work_.wait(lock, [this] { return stop_ || has_slot(); });
     if (stop_) return;
-    const std::int64_t place = next_slot_ / slots_, slot = next_slot_ % slots_, step = step_at(place);
+    const std::int64_t place = next_slot_ / slots_, slot = next_slot_ % slots_, first = first_at(place);
     ++next_slot_;
     ++busy_;
     Buffer& buffer = buffer_at(place);
@@ -204,7 +212,7 @@ void Loader::work() {
     lock.unlock();
     std::exception_ptr error;
     try {
-      fill(buffer, step, slot, order, epoch);
+      fill(buffer, first, slot, order, epoch);
     } catch (...) {
       error = std::current_exception();
     }

@@ -39,14 +39,15 @@ struct BatchTarget {
   std::byte* data = nullptr;  // (slots) as spec says, 64-byte aligned
 };
 
-/// The slots of one rank.  Slots behind the end of the data set are zeros of weight 0 and index -1.
+/// The slots of one rank: a step's, or where it takes several batches those of one.  Slots behind the end of the data
+/// set are zeros of weight 0 and index -1.
 struct Batch {
   std::int64_t epoch = 0, step = 0;
   std::byte* samples = nullptr;      // (slots, D, H, W, C) in the type of the data set, 64-byte aligned
   std::vector<BatchTarget> targets;  // in the order of Dataset::targets()
   std::vector<float> weights;
   std::vector<std::int64_t> indices;  // of the samples in the data set
-  std::int64_t valid_global = 0;      // slots of the global batch with a sample
+  std::int64_t valid_global = 0;      // samples of the step over all ranks and all its batches
 };
 
 /// Batches that were not ready when they were asked for, and the time until they were.
@@ -64,16 +65,21 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// ceil(size / global batch)
+  /// ceil(size / (batches x global batch)), of the epoch that was begun last.
   std::int64_t steps_per_epoch() const { return steps_; }
-  /// Real samples of the global batch of a step.
+  /// Batches that next() gives for a step of that epoch.
+  std::int64_t batches_per_step() const { return batches_; }
+  /// Real samples of a step over all ranks.
   std::int64_t samples_of(std::int64_t step) const;
   /// Begins an epoch at step `skip`, dropping what was made ahead of another one.
-  void start_epoch(std::int64_t epoch, std::int64_t skip = 0);
+  /// @param batches  of a step, whose slots over all ranks are [0, batches x global batch) then, this rank's
+  ///                 [batches x begin, batches x end), one batch after the other
+  void start_epoch(std::int64_t epoch, std::int64_t skip = 0, std::int64_t batches = 1);
   /// Begins an epoch of which this rank takes the steps that list() names, in that order.
-  void start_listed(std::int64_t epoch);
+  void start_listed(std::int64_t epoch, std::int64_t batches = 1);
   void list(std::int64_t step);
-  /// The next batch of the epoch, valid until the next call.  Rethrows what a thread threw while it made this batch.
+  /// The next batch of a step of the epoch, valid until the next call.  Rethrows what a thread threw while it made this
+  /// batch.
   const Batch& next();
 
   /// Waits for all batches so far, the first one of each epoch among them.  For the thread that calls next().
@@ -94,17 +100,23 @@ class Loader {
 
   void work();
   void end_threads();
-  void fill(Buffer& buffer, std::int64_t step, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
-  void start(std::int64_t epoch, std::int64_t place, bool lists);
-  /// Batches of the epoch stand in places, from 0 on: step by step, or as they are listed.
-  std::int64_t step_at(std::int64_t place) const { return lists_ ? listed_[static_cast<std::size_t>(place)] : place; }
-  std::int64_t places() const { return lists_ ? std::ssize(listed_) : steps_; }
+  void fill(Buffer& buffer, std::int64_t first, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
+  void start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, bool lists);
+  /// Batches of the epoch stand in places, from 0 on: step by step, or as these are listed.
+  std::int64_t step_at(std::int64_t place) const {
+    return lists_ ? listed_[static_cast<std::size_t>(place / batches_)] : place / batches_;
+  }
+  /// Place in the order of the epoch of a batch's first sample.
+  std::int64_t first_at(std::int64_t place) const {
+    return batches_ * (step_at(place) * options_.global_batch + options_.begin) + place % batches_ * slots_;
+  }
+  std::int64_t places() const { return batches_ * (lists_ ? std::ssize(listed_) : steps_); }
   Buffer& buffer_at(std::int64_t place) { return buffers_[static_cast<std::size_t>(place) % buffers_.size()]; }
   bool has_slot() const;
 
   const Dataset& data_;
   const LoaderOptions options_;
-  const std::int64_t slots_, steps_;
+  const std::int64_t slots_;
   const std::size_t sample_bytes_;
   std::vector<Buffer> buffers_;
   LoaderWaits waits_;
@@ -113,6 +125,7 @@ class Loader {
   std::condition_variable work_, ready_;
   std::optional<Permutation> order_;
   std::int64_t epoch_ = -1;
+  std::int64_t batches_ = 1, steps_ = 0;  // of a step, of the epoch; changed by the thread that calls next() alone
   bool lists_ = false;
   std::vector<std::int64_t> listed_;
   std::int64_t next_slot_ = 0;     // to fill: place * slots + slot

@@ -128,8 +128,8 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
     });
     steps = std::min(steps, loader->steps_per_epoch());
   }
-  const Schedule schedule(options.schedule, options.optimizer.lr, loader->steps_per_epoch(),
-                          options.train.epochs * loader->steps_per_epoch());
+  const EpochPlan epochs(options.train, train ? train->size() : made_up->size());
+  const Schedule schedule(options.schedule, options.optimizer.lr, epochs, epochs.first_step_of(options.train.epochs));
   step->reset_times();
   IoRates io;
   std::vector<double> seconds;

@@ -109,7 +109,7 @@ void say_estimate(const CommonOptions& options, Trainer& trainer, TrainStep& ste
   log_info("time: {:.3f} s per step, {}{}, {} for all of them (validation comes on top)", step_s,
            format_count(trainer.total_steps(), "step"),
            groups > 1 ? fmt::format(", {} at a time", options.update.groups) : "",
-           format_duration(step_s * static_cast<double>(trainer.total_steps()) / groups));
+           format_duration(step_s * static_cast<double>(trainer.total_batches()) / groups));
   log_info("everything is in order; nothing was written");
 }
 
@@ -321,7 +321,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   check_test_set(line, options, task, comm);
   std::unique_ptr<Objective> objective;
   agree(comm, [&] {
-    check_batch(options.train.batch, *train);
+    check_batch(options.train, *train);
     objective = std::make_unique<Objective>(task.objective());
   });
   const auto tuning = tune(line, config, task, comm, context, true);

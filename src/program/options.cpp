@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <fmt/ranges.h>
 
@@ -44,6 +45,8 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.epochs", train.epochs, in_range(0, 1e9));
   schema.add("train.steps", train.steps, in_range(0, 1e12));
   schema.add("train.batch", train.batch, in_range(1, 1e7));
+  schema.add("train.batch_epochs", train.batch_epochs, in_range(1, 1e9));
+  schema.add("train.batch_factor", train.batch_factor, in_range(2, 1000));
   schema.add("train.seed", train.seed, at_least(0));
   schema.add("train.init", train.init);
   schema.add("train.deterministic", train.deterministic);
@@ -367,6 +370,9 @@ void check(const CommonOptions& options) {
     user_error(
         "train.epochs is 0: the network would learn nothing; set it to 1 or more (0 makes a run of the weights that "
         "train.init names)");
+  }
+  if (std::ranges::adjacent_find(train.batch_epochs, std::greater_equal<>()) != train.batch_epochs.end()) {
+    user_error("train.batch_epochs must rise, found [{}]", fmt::join(train.batch_epochs, ", "));
   }
   if (!std::ranges::is_sorted(options.schedule.step_epochs)) {
     user_error("schedule.step_epochs must rise, found [{}]", fmt::join(options.schedule.step_epochs, ", "));

@@ -58,10 +58,20 @@ void check_test_set(const CommandLine& line, const CommonOptions& options, Task&
   });
 }
 
-void check_batch(std::int64_t batch, const Dataset& train) {
-  if (batch <= train.size()) return;
-  user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", batch,
-             format_count(train.size(), "sample"), train.size());
+void check_batch(const TrainOptions& options, const Dataset& train) {
+  if (options.batch > train.size()) {
+    user_error("train.batch is {}, but data.train has {}; set train.batch to {} or less", options.batch,
+               format_count(train.size(), "sample"), train.size());
+  }
+  std::int64_t batch = options.batch;
+  for (const std::int64_t epoch : options.batch_epochs) {
+    batch *= options.batch_factor;
+    if (batch <= train.size()) continue;
+    user_error(
+        "train.batch = {} grows to {} after {}, but data.train has {}; leave that one out of train.batch_epochs, or "
+        "lower train.batch_factor",
+        options.batch, batch, format_count(epoch, "epoch"), format_count(train.size(), "sample"));
+  }
 }
 
 std::string stop_metric(const StopOptions& options, const Task& task) {

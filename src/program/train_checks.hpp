@@ -22,7 +22,7 @@ void check_source(const DataOptions& data, Communicator& comm);
 void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm);
 
 /// A batch that the set cannot fill would be trained on as a smaller one: a user error.
-void check_batch(std::int64_t batch, const Dataset& train);
+void check_batch(const TrainOptions& options, const Dataset& train);
 
 /// The metric that training stops by and keeps the best of.
 std::string stop_metric(const StopOptions& options, const Task& task);

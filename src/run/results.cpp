@@ -38,7 +38,8 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"threads_per_rank", trainers.threads_per_rank},
                          {"batch", trainers.batch},
                          {"pass", network.batch()},
-                         {"passes_per_step", step.share().passes},
+                         {"passes_per_step", static_cast<double>(step.passes()) /
+                                                 static_cast<double>(std::max<std::int64_t>(1, rates.own_steps))},
                          {"parameters", network.trained_elements()},
                          {"flop_per_sample", flop_per_sample(network)},
                          {"arena_bytes", network.arena_bytes()},
@@ -46,8 +47,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"time", to_json(result.times)},  // of all steps, mean over ranks
                          {"time_of_rank_0", to_json(step.times())},
                          {"communication", to_json(result.communication)},
-                         {"stages", stage_json(network, rates.own_steps * step.share().passes,
-                                               trainers.peak_gflops)}};  // per pass, on rank 0
+                         {"stages", stage_json(network, step.passes(), trainers.peak_gflops)}};  // per pass, on rank 0
   for (const LayerService& service : result.service) {
     std::int64_t gradients = 0;
     for (const std::int64_t count : service.staleness) gradients += count;

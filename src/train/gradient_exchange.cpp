@@ -26,6 +26,7 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   sum.owners = update.sharded || update.servers > 0;
   sum.cuts = std::move(cuts);
   sum.passes = train.accumulate;
+  sum.repeats = !train.batch_epochs.empty();
   if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !sum.owners) {
     return {comm, ends_of(parameters), sum};
   }
@@ -58,11 +59,12 @@ GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train
     : gradient_("petaflow::gradient", static_cast<std::size_t>(elements_of(parameters))),
       host_(Kokkos::create_mirror_view(gradient_)),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
-      leaves_the_device_(comm.size() > 1 || train.deterministic || train.accumulate > 1 || update.servers > 0),
+      leaves_the_device_(comm.size() > 1 || train.deterministic || train.accumulate > 1 ||
+                         !train.batch_epochs.empty() || update.servers > 0),
       spreads_(update.sharded || update.servers > 0) {}
 
-void GradientExchange::begin_step() {
-  sum_.begin(host_.data());
+void GradientExchange::begin_step(std::int64_t repeats) {
+  sum_.begin(host_.data(), repeats);
   ready_ = static_cast<std::int64_t>(gradient_.extent(0));
 }
 

@@ -25,7 +25,8 @@ class GradientExchange {
   GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                    const UpdateOptions& update, const std::vector<Parameter>& parameters,
                    std::vector<std::int64_t> cuts);
-  void begin_step();
+  /// @param repeats  so many passes of this step in the place of each of the plan (train.batch_epochs)
+  void begin_step(std::int64_t repeats = 1);
   /// Flat, in MemorySpace: that of a pass; from finish() on the sum.
   float* gradient() { return gradient_.data(); }
   /// In the running pass the elements from `first` to the end are final.

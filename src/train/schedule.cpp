@@ -6,12 +6,12 @@
 
 namespace petaflow {
 
-Schedule::Schedule(const ScheduleOptions& options, double base_rate, std::int64_t steps_per_epoch, std::int64_t steps)
+Schedule::Schedule(const ScheduleOptions& options, double base_rate, const EpochPlan& epochs, std::int64_t steps)
     : options_(options),
       base_rate_(base_rate),
-      steps_per_epoch_(steps_per_epoch),
+      epochs_(epochs),
       steps_(steps),
-      warmup_(options.warmup_steps + std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch))) {}
+      warmup_(options.warmup_steps + epochs.steps_in(options.warmup_epochs)) {}
 
 float Schedule::rate(std::int64_t step) const {
   const std::int64_t length = std::max<std::int64_t>(1, steps_ - warmup_);
@@ -22,7 +22,7 @@ float Schedule::rate(std::int64_t step) const {
   } else if (options_.name == "polynomial") {
     factor = options_.end_factor + (1 - options_.end_factor) * std::pow(1 - t, options_.power);
   } else if (options_.name == "step") {
-    const double epoch = static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
+    const double epoch = epochs_.epoch_at(step);
     for (const double boundary : options_.step_epochs) factor *= epoch >= boundary ? options_.step_factor : 1;
   }
   if (step < warmup_) factor *= static_cast<double>(step + 1) / static_cast<double>(warmup_);

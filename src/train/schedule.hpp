@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "train/epoch_plan.hpp"
 #include "train/options.hpp"
 
 namespace petaflow {
@@ -16,7 +17,7 @@ namespace petaflow {
 class Schedule {
  public:
   /// @param steps of the whole run
-  Schedule(const ScheduleOptions& options, double base_rate, std::int64_t steps_per_epoch, std::int64_t steps);
+  Schedule(const ScheduleOptions& options, double base_rate, const EpochPlan& epochs, std::int64_t steps);
 
   /// The learning rate of a step, counted from 0.
   float rate(std::int64_t step) const;
@@ -25,7 +26,8 @@ class Schedule {
  private:
   ScheduleOptions options_;
   double base_rate_;
-  std::int64_t steps_per_epoch_, steps_, warmup_;
+  EpochPlan epochs_;
+  std::int64_t steps_, warmup_;
 };
 
 }  // namespace petaflow

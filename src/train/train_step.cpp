@@ -103,6 +103,7 @@ std::vector<double> TrainStep::waited_s() const {
 
 void TrainStep::reset_times() {
   times_ = {};
+  passes_ = 0;
   network().reset_times();
   for (Flight& flight : flights_) flight.exchange->reset_times();
 }
@@ -125,31 +126,32 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   };
 
   const Batch* batch = nullptr;
-  attempt([&] {
+  StepState state;
+  const auto take_batch = [&] {
     const Stopwatch watch("petaflow::input"_label, runner_.context(), times_.input);
     batch = &loader.next();
-  });
-  StepState state;
-  if (batch != nullptr) {
     flight.samples = batch->valid_global;
     state.seed = seed_;
     state.epoch = batch->epoch;
     state.step = std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)) / updates_every_;
     state.learning_rate = learning_rate;
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
-  }
+  };
 
+  const std::int64_t batches = loader.batches_per_step(), passes = share().passes;
   flight.agreement->clear();
-  flight.exchange->begin_step();
-  for (std::int64_t pass = 0; pass < share().passes; ++pass) {
+  flight.exchange->begin_step(batches);
+  for (std::int64_t pass = 0; pass < batches * passes; ++pass) {
+    if (pass % passes == 0) attempt(take_batch);
     attempt([&] {
-      const double loss = runner_.run(*batch, pass, state, *flight.exchange, times_);
-      flight.agreement->add_loss(share().part_of(pass), loss);
+      const double loss = runner_.run(*batch, pass % passes, state, *flight.exchange, times_);
+      flight.agreement->add_loss(share().part_of(pass / batches), loss);
     });
     runner_.finish_rank_sums(*flight.exchange, times_);
     const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
     flight.exchange->end_pass();
   }
+  passes_ += batches * passes;
   flight.agreement->start(error_);
 }
 

@@ -55,11 +55,11 @@ class TrainStep {
   TrainStep(const TrainStep&) = delete;
   TrainStep& operator=(const TrainStep&) = delete;
 
-  /// Takes the next batch of the loader (made for share()) through the network and updates the weights: by its
-  /// gradient, or with update.lag = k by that of k steps before, which has been summed over ranks in the meantime, at
-  /// this step's learning rate; the first k steps change no weights (Kurth et al., SC18, section V-B4, who update them
-  /// by zeros). Throws on all ranks, with weights as they were, where one failed in the step whose gradient it is; a
-  /// failure where its loss is not finite, naming step and rank.
+  /// Takes the next batches of the loader (made for share()), those of a step, through the network and updates the
+  /// weights: by its gradient, or with update.lag = k by that of k steps before, which has been summed over ranks in
+  /// the meantime, at this step's learning rate; the first k steps change no weights (Kurth et al., SC18, section V-B4,
+  /// who update them by zeros). Throws on all ranks, with weights as they were, where one failed in the step whose
+  /// gradient it is; a failure where its loss is not finite, naming step and rank.
   StepResult run(Loader& loader, float learning_rate);
   /// With update.servers: who updates the weights from now on, instead of nobody.  The first group's weights and states
   /// go there.  On all workers.
@@ -87,6 +87,7 @@ class TrainStep {
   const BatchShare& share() const { return runner_.share(); }
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
+  std::int64_t passes() const { return passes_; }  // of this rank since reset_times()
   void reset_times();
   /// After settle(), where states are divided on rank 0 alone: arrays that the next updates depend on beside weights
   /// and steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
@@ -143,6 +144,7 @@ class TrainStep {
   std::exception_ptr error_;         // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
   StepTimes times_;
+  std::int64_t passes_ = 0;
 };
 
 }  // namespace petaflow

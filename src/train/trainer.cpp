@@ -60,8 +60,8 @@ class Averaged {
 /// or an average.
 const std::string kLatest = "latest/";
 
-std::int64_t steps_of_run(const TrainOptions& options, std::int64_t steps_per_epoch) {
-  return options.steps > 0 ? options.steps : options.epochs * steps_per_epoch;
+std::int64_t steps_of_run(const TrainOptions& options, const EpochPlan& epochs) {
+  return options.steps > 0 ? options.steps : epochs.first_step_of(options.epochs);
 }
 
 }  // namespace
@@ -74,8 +74,9 @@ Trainer::Trainer(const TrainerOptions& options, Communicator& comm, const Contex
       step_(step),
       validation_(validation),
       loader_(train, augmented(loader_options(options.train, options.data, step.share()), augment)),
-      total_steps_(steps_of_run(options.train, loader_.steps_per_epoch())),
-      schedule_(options.schedule, options.learning_rate, loader_.steps_per_epoch(), total_steps_),
+      epochs_(options.train, train.size()),
+      total_steps_(steps_of_run(options.train, epochs_)),
+      schedule_(options.schedule, options.learning_rate, epochs_, total_steps_),
       flop_per_sample_(flop_per_sample(step.network())) {
   check_targets(step.targets(), train.targets(), "data.train");
   state_.steps_per_epoch = steps_per_epoch();
@@ -97,12 +98,18 @@ double Trainer::measure_step() {
 
 void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   const TrainingState state = state_from_text(checkpoint.training, path);
-  if (state.steps_per_epoch != steps_per_epoch()) {
+  if (state.steps_per_epoch != epochs_.steps_of(state.epoch)) {
     user_error(
-        "{} is of a run with {} steps per epoch, now there are {}: data.train and train.batch (with update.groups its "
-        "part for "
-        "a group) must stay as they were; or start a new run from its weights (train.init)",
-        path, state.steps_per_epoch, steps_per_epoch());
+        "{} is of a run with {} steps per epoch, now there are {}: data.train, train.batch (with update.groups its "
+        "part for a group) and what makes it grow must stay as they were; or start a new run from its weights "
+        "(train.init)",
+        path, state.steps_per_epoch, epochs_.steps_of(state.epoch));
+  }
+  if (const std::int64_t step = epochs_.first_step_of(state.epoch) + state.epoch_step; state.step != step) {
+    user_error(
+        "{} is of a run whose epoch {} began with step {}, now that is step {}: train.batch_epochs and "
+        "train.batch_factor must stay as they were up to there",
+        path, state.epoch + 1, state.step - state.epoch_step + 1, step - state.epoch_step + 1);
   }
   std::vector<NamedArray> latest, arrays;
   for (const NamedArray& array : checkpoint.training_arrays) {
@@ -180,10 +187,14 @@ FitResult Trainer::fit(TrainingListener& listener) {
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
   listener_->begin_epoch(state_.epoch);
+  if (state_.epoch > 0 && state_.epoch_step == 0 && batches_per_step() != epochs_.batches_of(state_.epoch - 1)) {
+    log_info("epoch {}: steps of {} from now on", state_.epoch + 1,
+             format_count(batches_per_step() * options_.train.batch, "sample"));
+  }
   if (across_ != nullptr) {
     list_own_steps();
   } else if (servers_ == nullptr) {
-    loader_.start_epoch(state_.epoch, state_.epoch_step);
+    loader_.start_epoch(state_.epoch, state_.epoch_step, batches_per_step());
   }
   while (!state_.validation_due) {
     if (servers_ != nullptr || across_ != nullptr) {
@@ -224,6 +235,7 @@ StopRequest Trainer::end_epoch() {
   if (state_.epoch_step == steps_per_epoch()) {
     state_.epoch += 1;
     state_.epoch_step = 0;
+    state_.steps_per_epoch = steps_per_epoch();
   }
   save_if_due();
   return StopRequest::kNone;

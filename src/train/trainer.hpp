@@ -14,6 +14,7 @@
 #include "io/checkpoint.hpp"
 #include "io/progress.hpp"
 #include "train/communication.hpp"
+#include "train/epoch_plan.hpp"
 #include "train/listener.hpp"
 #include "train/options.hpp"
 #include "train/schedule.hpp"
@@ -74,7 +75,8 @@ class Trainer {
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
   const Schedule& schedule() const { return schedule_; }
-  std::int64_t steps_per_epoch() const { return loader_.steps_per_epoch(); }
+  /// Batches of train.batch in all steps: more than these where a step takes several.
+  std::int64_t total_batches() const { return epochs_.batches_in(total_steps_); }
 
   /// Takes up the run of a checkpoint with training state, on all ranks.  Throws user errors naming `path` where it
   /// belongs to another network, optimizer, or division of the data into steps.
@@ -98,6 +100,9 @@ class Trainer {
   StopRequest train_epoch(Progress* progress);
   StopRequest train_with_servers(Progress* progress);
   StopRequest train_between_averages(Progress* progress);
+  /// Of the epoch of the next step.
+  std::int64_t steps_per_epoch() const { return epochs_.steps_of(state_.epoch); }
+  std::int64_t batches_per_step() const { return epochs_.batches_of(state_.epoch); }
   std::int64_t next_settling() const;
   void list_own_steps();
   std::int64_t next_own_step() const;
@@ -121,6 +126,7 @@ class Trainer {
   const Validation* validation_;
   TrainingListener* listener_ = nullptr;  // of fit()
   Loader loader_;
+  EpochPlan epochs_;
   std::int64_t total_steps_;
   Schedule schedule_;
   double flop_per_sample_ = 0;

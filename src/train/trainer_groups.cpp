@@ -54,7 +54,7 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
     if (!lease.losses.empty()) show(progress);
   };
 
-  loader_.start_listed(state_.epoch);
+  loader_.start_listed(state_.epoch, batches_per_step());
   exchange();
   if (lease.ticket) exchange();  // one more, whose samples are read during the first
   while (!lease.settled) {
@@ -86,7 +86,7 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
 void Trainer::list_own_steps() {
   const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
   const std::int64_t end = std::min(total_steps_, first_of_epoch + steps_per_epoch());
-  loader_.start_listed(state_.epoch);
+  loader_.start_listed(state_.epoch, batches_per_step());
   for (std::int64_t step = next_own_step(); step < end; step += across_->size()) loader_.list(step - first_of_epoch);
 }
 
