@@ -139,6 +139,7 @@ void say_rates(const FitResult& result) {
            rates.seconds);
   log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
            rates.sustained_gflops, rates.peak_gflops);
+  if (result.noise_scale) log_info("gradient-noise scale: {:.3g} samples", *result.noise_scale);
   log_info("{}", wrapped("time per rank: " + describe(result.times)));
   if (const std::string text = describe(result.communication); !text.empty()) log_info("{}", wrapped(text));
   if (result.service.empty()) return;
@@ -354,7 +355,10 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
                                         *train, task.augmentation(*train), between_epochs.get());
     if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
   });
-  if (comm.rank() == 0) warn_of_rate(options, trainer->schedule(), trainer->total_steps());
+  if (comm.rank() == 0) {
+    warn_of_rate(options, trainer->schedule(), trainer->total_steps());
+    warn_of_noise_scale(options, groups.mine.size());
+  }
   if (resumed) log_info("going on from {}", resumed->path);
   if (line.check) {
     check_all(comm, *train, "data.train");

@@ -96,6 +96,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("stop.keep_best", stop.keep_best);
 
   schema.add("log.interval", options.log.interval, at_least(1));
+  schema.add("log.noise_scale", options.log.noise_scale);
   schema.add("log.trace_steps", options.log.trace_steps, at_least(0));
 
   schema.add("checkpoint.interval", options.checkpoint.interval, at_least(0));
@@ -155,7 +156,8 @@ NetworkOptions inference_options(const CommonOptions& options, std::int64_t batc
 }
 
 StepOptions step_options(const CommonOptions& options) {
-  return {group_options(options), options.optimizer, options.update, options.comm, network_options(options, 0)};
+  return {group_options(options), options.optimizer,           options.update,
+          options.comm,           network_options(options, 0), options.log.noise_scale};
 }
 
 TrainOptions group_options(const CommonOptions& options) {

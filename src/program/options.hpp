@@ -24,6 +24,7 @@ struct RunOptions {
 struct LogOptions {
   std::int64_t interval = 10;    // steps between lines
   std::int64_t trace_steps = 3;  // steps in trace.json; 0: none
+  bool noise_scale = false;      // of gradients
 };
 
 struct CheckpointOptions {

@@ -148,6 +148,15 @@ void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::i
   }
 }
 
+void warn_of_noise_scale(const CommonOptions& options, int ranks) {
+  const TrainOptions& train = options.train;
+  const std::int64_t passes = train.deterministic ? train.shards : ranks * train.accumulate;
+  if (!options.log.noise_scale || passes > 1 || !train.batch_epochs.empty()) return;
+  log_warning(
+      "log.noise_scale compares gradients of parts of a batch, and here a step is one pass of one rank: set "
+      "train.accumulate to 2 or more, or start more ranks");
+}
+
 void warn_of_common_files(const DataOptions& data) {
   for (const auto& [name, files] :
        {std::pair("data.validation", &data.validation), std::pair("data.test", &data.test)}) {

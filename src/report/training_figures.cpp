@@ -169,6 +169,9 @@ std::string training_section(const std::vector<RunRecord>& runs) {
   if (!rate.log) rate.low = 0;
   figures.push_back(simple_figure(runs, &TrainingPoint::samples_per_s, rate,
                                   "Throughput over all ranks, between two lines of the log."));
+  figures.push_back(simple_figure(runs, &TrainingPoint::noise_scale, {"samples", true},
+                                  "Gradient-noise scale: variance of the gradient of a sample by the square of its "
+                                  "mean, a moving average."));
   return side_by_side(figures);
 }
 

@@ -43,9 +43,9 @@ void read_metrics(const fs::path& path, RunRecord& run) {
       }
       append(run.validation, point);
     } else {
-      append(run.training,
-             TrainingPoint{step->get<std::int64_t>(), epoch, number_at(line, "loss"), number_at(line, "lr"),
-                           number_at(line, "samples_per_s"), number_at(line, "gflops")});
+      append(run.training, TrainingPoint{step->get<std::int64_t>(), epoch, number_at(line, "loss"),
+                                         number_at(line, "lr"), number_at(line, "samples_per_s"),
+                                         number_at(line, "gflops"), number_at(line, "noise_scale")});
       // Validations at this or later steps are to be made again.
       while (!run.validation.empty() && run.validation.back().step >= run.training.back().step)
         run.validation.pop_back();

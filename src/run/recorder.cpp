@@ -109,12 +109,11 @@ void RunRecorder::end_validation(std::int64_t epoch) {
 }
 
 void RunRecorder::interval(const IntervalLine& line) {
-  log({{"step", line.step},
-       {"epoch", line.epoch + 1},  // from 1, as in the log
-       {"loss", line.loss},
-       {"lr", line.lr},
-       {"samples_per_s", line.samples_per_s},
-       {"gflops", line.gflops}});
+  nlohmann::json json = {{"step", line.step},    {"epoch", line.epoch + 1},  // from 1, as in the log
+                         {"loss", line.loss},    {"lr", line.lr},           {"samples_per_s", line.samples_per_s},
+                         {"gflops", line.gflops}};
+  if (line.noise_scale) json["noise_scale"] = *line.noise_scale;
+  log(json);
 }
 
 void RunRecorder::validated(const ValidationLine& line) {

@@ -48,6 +48,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"time_of_rank_0", to_json(step.times())},
                          {"communication", to_json(result.communication)},
                          {"stages", stage_json(network, step.passes(), trainers.peak_gflops)}};  // per pass, on rank 0
+  if (result.noise_scale) json["noise_scale"] = *result.noise_scale;
   for (const LayerService& service : result.service) {
     std::int64_t gradients = 0;
     for (const std::int64_t count : service.staleness) gradients += count;

@@ -63,6 +63,10 @@ GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train
                          !train.batch_epochs.empty() || update.servers > 0),
       spreads_(update.sharded || update.servers > 0) {}
 
+void GradientExchange::measure(const Context& context, const std::vector<Parameter>& parameters) {
+  squares_ = std::make_unique<GradientSquares>(context, parameters);
+}
+
 void GradientExchange::begin_step(std::int64_t repeats) {
   sum_.begin(host_.data(), repeats);
   ready_ = static_cast<std::int64_t>(gradient_.extent(0));
@@ -70,6 +74,7 @@ void GradientExchange::begin_step(std::int64_t repeats) {
 
 void GradientExchange::ready_from(std::int64_t first) {
   if (!leaves_the_device_) return;
+  if (squares_) squares_->add(gradient_.data(), first, ready_);  // before others' are added to it
   copy(gradient_, host_, first, ready_);
   ready_ = first;
   sum_.ready_from(first);
@@ -77,6 +82,7 @@ void GradientExchange::ready_from(std::int64_t first) {
 
 void GradientExchange::end_pass() {
   ready_from(0);
+  if (squares_) pass_squares_ = squares_->take();
   sum_.end_pass();
   ready_ = static_cast<std::int64_t>(gradient_.extent(0));
 }
@@ -89,18 +95,26 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
   const Flat device(weights, gradient_.extent(0));
   const auto take = [&](std::int64_t begin, std::int64_t end) {
     if (leaves_the_device_) copy(host_, gradient_, begin, end);
+    if (squares_) squares_->add(gradient_.data(), begin, end);
     summed(begin, end);
     if (on_device) copy(device, host_, begin, end);
   };
   float* const values = on_device ? host_.data() : weights;
   sum_.finish(std::ref(take), spreads ? values : nullptr);  // a reference fits into std::function without memory
+  if (squares_) sum_squares_ = squares_->take();
   if (on_device) copy(host_, device, 0, elements);
 }
 
 void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights) {
   float* const gradient = host_.data();
   float* const values = kOnHost ? weights : gradient;
-  const auto push = [&](std::int64_t begin, std::int64_t) {
+  sum_squares_ = 0;
+  const auto push = [&](std::int64_t begin, std::int64_t end) {
+    if (squares_) {
+      copy(host_, gradient_, begin, end);
+      squares_->add(gradient_.data(), begin, end);
+      sum_squares_ += squares_->take();
+    }
     servers.push(begin, ticket, learning_rate, gradient + begin, values + begin);
   };
   sum_.finish(std::ref(push), values,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "comm/gradient_sum.hpp"
 #include "nn/network.hpp"
 #include "servers/session.hpp"
+#include "train/gradient_squares.hpp"
 #include "train/options.hpp"
 
 namespace petaflow {
@@ -32,6 +34,13 @@ class GradientExchange {
   /// In the running pass the elements from `first` to the end are final.
   void ready_from(std::int64_t first);
   void end_pass();
+  /// From now on the squares of gradients are summed, too.
+  /// @param context  must outlive the exchange
+  void measure(const Context& context, const std::vector<Parameter>& parameters);
+  /// Where they are, and there are several passes: of the last pass that ended; after finish() of the sum, where it
+  /// divides of own() alone.
+  double pass_squares() const { return pass_squares_; }
+  double sum_squares() const { return sum_squares_; }
   std::string describe() const { return sum_.describe(); }
   /// How the sums went: buckets, and for whom this rank waited.
   const GradientSum& sum() const { return sum_; }
@@ -62,6 +71,8 @@ class GradientExchange {
   Array::HostMirror host_;  // the array itself where MemorySpace is the host's
   GradientSum sum_;
   bool leaves_the_device_, spreads_;
+  std::unique_ptr<GradientSquares> squares_;
+  double pass_squares_ = 0, sum_squares_ = 0;
   std::int64_t ready_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "io/checkpoint.hpp"
 #include "metrics/evaluator.hpp"
@@ -12,6 +13,7 @@ namespace petaflow {
 struct IntervalLine {
   std::int64_t step = 0, epoch = 0;  // steps done; from 0
   double loss = 0, lr = 0, samples_per_s = 0, gflops = 0;
+  std::optional<double> noise_scale = {};  // samples, a moving average, where it is measured
 };
 
 struct ValidationLine {

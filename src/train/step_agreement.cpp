@@ -10,12 +10,18 @@
 namespace petaflow {
 namespace {
 
-constexpr std::size_t kCounts = 3;  // behind the losses
+double sum_of(std::span<const double> parts) {
+  double sum = 0;
+  for (const double part : parts) sum += part;
+  return sum;
+}
 
 }  // namespace
-
-StepAgreement::StepAgreement(Communicator& comm, std::int64_t parts)
-    : comm_(comm), values_(static_cast<std::size_t>(parts) + kCounts), sum_(comm.make_sum(std::ssize(values_))) {}
+StepAgreement::StepAgreement(Communicator& comm, std::int64_t parts, bool squares)
+    : comm_(comm),
+      parts_(static_cast<std::size_t>(parts)),
+      values_(parts_ + kCounts + (squares ? parts_ + 1 : 0)),
+      sum_(comm.make_sum(std::ssize(values_))) {}
 
 void StepAgreement::clear() {
   std::ranges::fill(values_, 0.0);
@@ -27,8 +33,13 @@ void StepAgreement::add_loss(std::int64_t part, double loss) {
   mine_ += loss;
 }
 
+void StepAgreement::add_squares(std::int64_t part, double squares) {
+  values_[parts_ + kCounts + static_cast<std::size_t>(part)] += squares;
+  values_.back() += 1;
+}
+
 void StepAgreement::start(const std::exception_ptr& error) {
-  const std::span<double, kCounts> counts = std::span(values_).last<kCounts>();
+  const std::span<double> counts = std::span(values_).subspan(parts_, kCounts);
   const StopRequest request = stop_request();
   error_ = error;
   counts[0] = error || !std::isfinite(mine_) ? 1 : 0;
@@ -41,7 +52,7 @@ bool StepAgreement::wait() {
   Transport& transport = comm_.transport();
   transport.begin_collective();
   transport.wait([this] { return sum_->advance(); }, "all-reduce");
-  return std::span(values_).last<kCounts>()[0] == 0;
+  return values_[parts_] == 0;
 }
 
 void StepAgreement::raise(std::int64_t step, bool name_rank) const {
@@ -58,14 +69,14 @@ void StepAgreement::raise(std::int64_t step, bool name_rank) const {
   failure("step {}: no rank says why it failed", step);
 }
 
-double StepAgreement::loss() const {
-  double sum = 0;
-  for (std::size_t part = 0; part + kCounts < values_.size(); ++part) sum += values_[part];
-  return sum;
-}
+double StepAgreement::loss() const { return sum_of(std::span(values_).first(parts_)); }
+
+double StepAgreement::squares() const { return sum_of(std::span(values_).subspan(parts_ + kCounts, parts_)); }
+
+std::int64_t StepAgreement::passes_with_squares() const { return std::llround(values_.back()); }
 
 StopRequest StepAgreement::stop() const {
-  const std::span<const double, kCounts> counts = std::span(values_).last<kCounts>();
+  const std::span<const double> counts = std::span(values_).subspan(parts_, kCounts);
   if (counts[1] > 0) return StopRequest::kSignal;
   return counts[2] > 0 ? StopRequest::kWallTime : StopRequest::kNone;
 }

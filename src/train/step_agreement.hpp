@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -14,12 +15,14 @@ namespace petaflow {
 
 class StepAgreement {
  public:
-  /// @param parts  sums of losses that are kept apart (BatchShare::parts)
-  StepAgreement(Communicator& comm, std::int64_t parts);
+  /// @param parts  sums of losses that are kept apart (BatchShare::parts), and of squares, where these are told too
+  StepAgreement(Communicator& comm, std::int64_t parts, bool squares);
 
   /// Begins a step.
   void clear();
   void add_loss(std::int64_t part, double loss);
+  /// Of a pass.
+  void add_squares(std::int64_t part, double squares);
   /// Tells the others how this rank fared.
   /// @param error  of this rank, or null; a loss that is not finite is one too
   void start(const std::exception_ptr& error);
@@ -32,6 +35,9 @@ class StepAgreement {
   // ---- After wait() ----
   /// Of all ranks, added in the order of the parts.
   double loss() const;
+  /// Likewise; and of how many passes.
+  double squares() const;
+  std::int64_t passes_with_squares() const;
   /// Of any rank.
   StopRequest stop() const;
 
@@ -39,8 +45,12 @@ class StepAgreement {
   void set_loss(double loss);
 
  private:
+  static constexpr std::size_t kCounts = 3;
+
   Communicator& comm_;
-  // Sums of losses; then the number of failed ranks, of those with a signal, of those whose wall time is up.
+  std::size_t parts_;
+  // Sums of losses; then the number of failed ranks, of those with a signal, of those whose wall time is up; then,
+  // where they are told, sums of squares and the number of their passes.
   std::vector<double> values_;
   std::unique_ptr<Reduction<double>> sum_;
   double mine_ = 0;           // loss of this rank

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "base/activity.hpp"
@@ -23,6 +24,14 @@ std::string describe(const CommOptions& options) {
                      options.overlap ? "while backward goes on" : "after backward");
 }
 
+/// Real ones in the slots of a pass.
+std::int64_t samples_in(const Batch& batch, std::int64_t pass, const BatchShare& share) {
+  const auto slots = std::span(batch.indices);
+  const auto begin = std::min(static_cast<std::size_t>(pass * share.pass), slots.size());
+  const auto end = std::min(begin + static_cast<std::size_t>(share.pass), slots.size());
+  return std::ranges::count_if(slots.subspan(begin, end - begin), [](std::int64_t index) { return index >= 0; });
+}
+
 }  // namespace
 
 TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
@@ -31,6 +40,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       grouped_(options.update.servers > 0 || options.update.groups > 1),
       updates_every_(options.update.servers > 0 ? 1 : options.update.groups),
       seed_(static_cast<std::uint64_t>(options.train.seed)),
+      measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
       runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
       average_(network(), options.optimizer.ema) {
@@ -39,7 +49,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     Flight& flight = flights_.emplace_back();
     flight.exchange = std::make_unique<GradientExchange>(comm, options.train, options.comm, options.update, parameters,
                                                          optimizer_cuts(options.optimizer, parameters));
-    flight.agreement = std::make_unique<StepAgreement>(comm, share().parts);
+    flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
+    if (measures_noise_) flight.exchange->measure(runner_.context(), parameters);
   }
   if (comm.size() > 1 && (options.comm.overlap || flights_.size() > 1)) {
     poll_ = [this] {
@@ -114,6 +125,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   flight.step = step_;
   flight.summed = false;
   flight.samples = 0;
+  flight.noise.reset();
   const auto attempt = [&](const auto& work) {
     if (error_) return;
     try {
@@ -150,6 +162,11 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
     runner_.finish_rank_sums(*flight.exchange, times_);
     const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
     flight.exchange->end_pass();
+    if (!measures_noise_ || error_) continue;
+    if (const std::int64_t samples = samples_in(*batch, pass % passes, share()); samples > 0) {
+      flight.agreement->add_squares(share().part_of(pass / batches),
+                                    flight.exchange->pass_squares() / static_cast<double>(samples));
+    }
   }
   passes_ += batches * passes;
   flight.agreement->start(error_);
@@ -171,6 +188,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     const Activity summing("summing gradients", due.step);
     if (!due.summed) agree_on(due);
     updater_->update(*due.exchange, due.summed, due.step, learning_rate, times_);
+    if (!due.summed) measure_noise(due);
     due.summed = true;
   }
   times_.communication -= times_.optimizer - updated;
@@ -178,7 +196,15 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   average_.update(runner_.context(), network(), (step_ - 1 - lag) / updates_every_);
   network().refresh(runner_.context());
   used_ = index_of(due.step);
-  return {due.loss(), flight.samples, due.agreement->stop()};
+  return {due.loss(), flight.samples, due.agreement->stop(), due.noise};
+}
+
+void TrainStep::measure_noise(Flight& flight) {
+  if (!measures_noise_) return;
+  std::array<double, 1> of_batch = {flight.exchange->sum_squares()};
+  if (flight.exchange->divides()) comm_.all_reduce_sum(std::span<double>(of_batch));
+  flight.noise =
+      estimate_noise(flight.agreement->squares(), of_batch[0], flight.samples, flight.agreement->passes_with_squares());
 }
 
 void TrainStep::connect(ServerSession& servers, Communicator& workers) {
@@ -219,6 +245,7 @@ void TrainStep::settle() {
     if (!flight.summed) {
       agree_on(flight);
       flight.exchange->finish([](std::int64_t, std::int64_t) {});
+      measure_noise(flight);
       flight.summed = true;
     }
     if (flight.exchange->divides()) flight.exchange->spread(flight.exchange->gradient());
@@ -241,7 +268,8 @@ std::vector<NamedArray> TrainStep::arrays() const {
 
 std::vector<LaggedStep> TrainStep::lagged() const {
   std::vector<LaggedStep> lagged;
-  for (std::int64_t step = first_lagged(); step < step_; ++step) lagged.push_back({flight_of(step).loss()});
+  for (std::int64_t step = first_lagged(); step < step_; ++step)
+    lagged.push_back({flight_of(step).loss(), flight_of(step).noise});
   return lagged;
 }
 
@@ -265,6 +293,7 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays
     if (taken == 0) other_lag();
     used += taken;
     flight.agreement->set_loss(lagged[static_cast<std::size_t>(i)].loss);
+    flight.noise = lagged[static_cast<std::size_t>(i)].noise;
     flight.samples = 1;
     flight.step = first_lagged() + i;
     flight.summed = true;

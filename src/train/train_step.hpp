@@ -34,8 +34,9 @@ struct StepResult {
   /// Sum of weight x loss over the real samples of a global batch / their number: of the step whose gradient was used,
   /// none where there was no such step.
   std::optional<double> loss;
-  std::int64_t samples = 0;               // real ones of this step's global batch
-  StopRequest stop = StopRequest::kNone;  // of any rank
+  std::int64_t samples = 0;                 // real ones of this step's global batch
+  StopRequest stop = StopRequest::kNone;    // of any rank
+  std::optional<NoiseEstimate> noise = {};  // of the step whose gradient was used, with StepOptions::noise_scale
 };
 
 struct StepOptions {
@@ -43,7 +44,8 @@ struct StepOptions {
   OptimizerOptions optimizer;
   UpdateOptions update;
   CommOptions comm;
-  NetworkOptions network;  // its batch is that of a pass, which the step finds out
+  NetworkOptions network;    // its batch is that of a pass, which the step finds out
+  bool noise_scale = false;  // is measured, where a step has several passes
 };
 
 class TrainStep {
@@ -116,9 +118,10 @@ class TrainStep {
   struct Flight {
     std::unique_ptr<GradientExchange> exchange;
     std::unique_ptr<StepAgreement> agreement;
-    std::int64_t step = -1;    // none
-    std::int64_t samples = 0;  // as in StepResult
-    bool summed = false;       // nothing of it is under way
+    std::int64_t step = -1;              // none
+    std::int64_t samples = 0;            // as in StepResult
+    bool summed = false;                 // nothing of it is under way
+    std::optional<NoiseEstimate> noise;  // from its sum on, where it is measured
     double loss() const { return agreement->loss() / static_cast<double>(samples); }
   };
   std::size_t index_of(std::int64_t step) const { return static_cast<std::size_t>(step) % flights_.size(); }
@@ -128,11 +131,13 @@ class TrainStep {
   std::int64_t first_lagged() const { return std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)); }
   void start(Flight& flight, Loader& loader, float learning_rate);
   void agree_on(Flight& flight);
+  void measure_noise(Flight& flight);
 
   Communicator& comm_;
   bool grouped_;                // the ranks of this step are one group of several, which messages name
   std::int64_t updates_every_;  // distance of the steps that change these weights: update.groups where groups average
   std::uint64_t seed_;
+  bool measures_noise_;
   std::string exchange_text_;
   PassRunner runner_;
   WeightAverage average_;

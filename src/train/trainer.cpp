@@ -167,6 +167,7 @@ FitResult Trainer::fit(TrainingListener& listener) {
   }
 
   result_.steps = state_.step;
+  result_.noise_scale = noise_scale();
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (rates.steps > 1 && later_s > 0) {
@@ -205,7 +206,7 @@ StopRequest Trainer::train_epoch(Progress* progress) {
     }
     const Kokkos::Timer timer;
     listener_->begin_step(state_.step);
-    const StepResult step = step_.run(loader_, schedule_.rate(state_.step));
+    const StepResult step = run_step(state_.step);
     listener_->end_step();
     result_.rates.own_steps += 1;
     after_step(step, timer.seconds());
@@ -215,6 +216,17 @@ StopRequest Trainer::train_epoch(Progress* progress) {
   }
   return StopRequest::kNone;
 }
+
+StepResult Trainer::run_step(std::int64_t step) {
+  const StepResult result = step_.run(loader_, schedule_.rate(step));
+  if (result.noise) {
+    if (!state_.noise) state_.noise.emplace();
+    state_.noise->add(*result.noise);
+  }
+  return result;
+}
+
+std::optional<double> Trainer::noise_scale() const { return state_.noise ? state_.noise->value() : std::nullopt; }
 
 void Trainer::show(Progress* progress) const {
   if (progress == nullptr) return;
@@ -269,7 +281,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   }
   if (state_.interval_steps == 0) return;  // no loss is known yet
   listener_->interval({state_.step, state_.epoch, state_.interval_loss / static_cast<double>(state_.interval_steps),
-                       static_cast<double>(schedule_.rate(state_.step - 1)), rate, gflops});
+                       static_cast<double>(schedule_.rate(state_.step - 1)), rate, gflops, noise_scale()});
   state_.interval_steps = interval_samples_ = 0;
   state_.interval_loss = interval_s_ = 0;
 }

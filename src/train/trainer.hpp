@@ -51,6 +51,7 @@ struct FitResult {
   std::vector<LayerService> service;      // with update.servers, on rank 0: of each layer
   std::vector<std::int64_t> group_steps;  // on rank 0: of each group, in this process
   CommunicationTimes communication;       // on rank 0
+  std::optional<double> noise_scale;      // samples, of this rank's group, where it is measured
 };
 
 struct TrainerOptions {
@@ -107,6 +108,8 @@ class Trainer {
   void list_own_steps();
   std::int64_t next_own_step() const;
   void show(Progress* progress) const;
+  StepResult run_step(std::int64_t step);
+  std::optional<double> noise_scale() const;
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();

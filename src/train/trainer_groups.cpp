@@ -65,7 +65,7 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
     StepResult step;
     std::optional<AgreedError> failed;
     try {
-      step = step_.run(loader_, schedule_.rate(ticket));
+      step = run_step(ticket);
     } catch (const AgreedError& error) {
       failed = error;
     }
@@ -110,7 +110,7 @@ StopRequest Trainer::train_between_averages(Progress* progress) {
     listener_->begin_step(step);
     step_.go_on_at(step);
     try {
-      const StepResult result = step_.run(loader_, schedule_.rate(step));
+      const StepResult result = run_step(step);
       if (leads) losses[static_cast<std::size_t>(step - state_.step)] = result.loss.value();
       stop[0] = std::max(stop[0], static_cast<double>(result.stop));
     } catch (const AgreedError& error) {

@@ -5,6 +5,12 @@
 #include "base/error.hpp"
 
 namespace petaflow {
+namespace {
+
+nlohmann::json to_json(const NoiseEstimate& noise) { return {noise.gradient, noise.covariance}; }
+NoiseEstimate noise_from(const nlohmann::json& json) { return {json.at(0).get<double>(), json.at(1).get<double>()}; }
+
+}  // namespace
 
 std::string to_text(const TrainingState& state) {
   nlohmann::json json = {{"step", state.step},
@@ -19,7 +25,11 @@ std::string to_text(const TrainingState& state) {
                          {"interval_loss", state.interval_loss}};
   if (state.best) json["best"] = *state.best;
   if (state.best_kept) json["best_kept"] = true;
-  for (const LaggedStep& step : state.lagged) json["lagged"].push_back(step.loss);
+  for (const LaggedStep& step : state.lagged) {
+    json["lagged"].push_back(step.loss);
+    if (step.noise) json["lagged_noise"].push_back(to_json(*step.noise));
+  }
+  if (state.noise) json["noise"] = to_json(state.noise->mean);
   return json.dump();
 }
 
@@ -40,6 +50,10 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
     if (json.contains("lagged")) {
       for (const double loss : json.at("lagged")) state.lagged.push_back({loss});
     }
+    if (json.contains("lagged_noise") && json.at("lagged_noise").size() == state.lagged.size()) {
+      for (std::size_t i = 0; i < state.lagged.size(); ++i) state.lagged[i].noise = noise_from(json["lagged_noise"][i]);
+    }
+    if (json.contains("noise")) state.noise = NoiseScale{noise_from(json.at("noise"))};
     state.best_kept = json.contains("best_kept");
     if (json.contains("best")) state.best = json.at("best").get<double>();
     return state;

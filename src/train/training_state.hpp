@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "train/noise_scale.hpp"
+
 namespace petaflow {
 
 /// A step whose gradient is still to be used (update.lag).
 struct LaggedStep {
   double loss = 0;
+  std::optional<NoiseEstimate> noise = {};  // where it is measured
 };
 
 struct TrainingState {
@@ -29,6 +32,8 @@ struct TrainingState {
 
   double loss = 0;                 // of the last step that it is known of
   std::vector<LaggedStep> lagged;  // steps whose gradients are still to be used
+
+  std::optional<NoiseScale> noise;  // where it is measured
 
   // Since the last line of metrics.
   std::int64_t interval_steps = 0;
