@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/checkpoint.hpp"
+#include "io/folder_lock.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
 #include "io/tf_example.hpp"
@@ -144,6 +145,20 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   test::write_bytes((folder_ / "runs/tiny/checkpoint.h5").string(), bytes);
   expect_refused("train tiny.toml run.name=other " + weights, "checksum", {2});
   expect_refused("evaluate runs/tiny 'data/test/*'", "checksum", {2});
+}
+
+TEST_F(CosmoflowProgram, OneOfTwoGeneratorsIsRefused) {
+  const std::string generate = "OMP_NUM_THREADS=1 " + program_.string() + " generate tiny.toml",
+                    in = "cd " + folder_.string();
+  std::system((in + " && { " + generate + " >a.txt 2>&1; echo $? >a; } & " + in + " && { " + generate +
+               " >b.txt 2>&1; echo $? >b; }; wait")
+                  .c_str());
+  const std::set<std::string> codes = {text_of(folder_ / "a"), text_of(folder_ / "b")};
+  EXPECT_EQ(codes, (std::set<std::string>{"0\n", "1\n"})) << text_of(folder_ / "a.txt") << text_of(folder_ / "b.txt");
+  EXPECT_FALSE(fs::exists(folder_ / "data/lock"));
+
+  const FolderLock lock((folder_ / "data").string());
+  expect_refused("generate tiny.toml --overwrite", "data is being written by process ");
 }
 
 TEST_F(CosmoflowProgram, RegressionsThatCannotBeFittedAreLeftOut) {

@@ -392,6 +392,33 @@ TEST_F(Program, OtherRanksWaitForGenerate) {
   EXPECT_TRUE(fs::exists(folder_ / "test.h5"));
 }
 
+TEST_F(Program, OneOfTwoGeneratorsIsRefused) {
+  const std::string generate = "OMP_NUM_THREADS=1 " + program_.string() + " generate small.toml generate.train=2000",
+                    in = "cd " + folder_.string();
+  std::system((in + " && { " + generate + " >a.txt 2>&1; echo $? >a; } & " + in + " && { " + generate +
+               " >b.txt 2>&1; echo $? >b; }; wait")
+                  .c_str());
+  const std::set<std::string> codes = {text_of(folder_ / "a"), text_of(folder_ / "b")};
+  EXPECT_EQ(codes, (std::set<std::string>{"0\n", "1\n"})) << text_of(folder_ / "a.txt") << text_of(folder_ / "b.txt");
+  EXPECT_EQ(run("inspect train.h5").code, 0);
+
+  // One that is killed blocks nobody.
+  std::system(
+      (in + " && { " + generate + " generate.train=200000 --overwrite >first.txt 2>&1 & echo $! >pid; }").c_str());
+  for (int i = 0; i < 600 && text_of(folder_ / "pid").empty(); ++i) usleep(100'000);
+  const std::string pid = std::to_string(std::stol(text_of(folder_ / "pid")));
+  const std::set<fs::path> before = files();
+  const Outcome second = run("generate small.toml --overwrite");
+  EXPECT_EQ(second.code, 1);
+  EXPECT_HOLDS(second.err, "train.h5 is being written by process " + pid + " on ");
+  EXPECT_HOLDS(second.err, "; wait for its end, or name another file in data.train");
+  EXPECT_EQ(files(), before);
+  std::system(("kill -9 " + pid + "; while kill -0 " + pid + " 2>/dev/null; do sleep 0.1; done").c_str());
+  EXPECT_TRUE(fs::exists(folder_ / "train.h5.lock"));
+  EXPECT_EQ(run("generate small.toml --overwrite").code, 0);
+  EXPECT_FALSE(fs::exists(folder_ / "train.h5.lock"));
+}
+
 TEST_F(Program, LockedFilesAreReadWithoutLocking) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const int writer = open((folder_ / "train.h5").c_str(), O_RDWR | O_CLOEXEC);

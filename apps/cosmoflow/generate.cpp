@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/error.hpp"
 #include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
+#include "io/folder_lock.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
@@ -198,8 +200,12 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
 }
 
 void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite) {
+  std::unique_ptr<FolderLock> lock;
   agree(comm, [&] {
-    if (comm.rank() == 0) prepare_folders(options, overwrite);
+    if (comm.rank() != 0) return;
+    prepare_folders(options, overwrite);
+    lock = std::make_unique<FolderLock>(options.folder, FolderLockTimes{}, "name another generate.folder");
+    prepare_folders(options, overwrite);  // another process may have written samples since
   });
   if (comm.rank() == 0) {
     const auto edge = static_cast<std::size_t>(options.universe.particles);

@@ -39,7 +39,7 @@ void prepare_folders(const GeneratorOptions& options, bool overwrite);
 ///   not.
 std::int64_t write_universes(const GeneratorOptions& options, int rank, int ranks);
 
-/// Both, on all ranks; throws on all alike.
+/// Both, on all ranks, while no other process writes to the folder; throws on all alike.
 void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite);
 
 }  // namespace petaflow::cosmoflow

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -51,13 +52,15 @@ std::string read_again(const std::string& path) {  // opening asks a file server
 
 }  // namespace
 
-FolderLock::FolderLock(std::string folder, const FolderLockTimes& times)
-    : folder_(std::move(folder)), path_(folder_ + "/lock") {
+FolderLock::FolderLock(std::string path, const FolderLockTimes& times, std::string otherwise)
+    : path_(std::move(path)),
+      lock_(path_ + (std::filesystem::is_directory(path_) ? "/lock" : ".lock")),
+      otherwise_(std::move(otherwise)) {
   try {
     constexpr double kBetween_s = 0.1;
     for (double waited_s = 0; !open_and_lock(waited_s >= times.dying_s); waited_s += kBetween_s) {
       if (waited_s == 0)
-        log_info("waiting up to {:.0f} s for the end of another process in {}", times.dying_s, folder_);
+        log_info("waiting up to {:.0f} s for the end of another process that writes {}", times.dying_s, path_);
       usleep(static_cast<useconds_t>(1e6 * kBetween_s));
     }
     refuse_living_holder(times.patience_s);
@@ -76,29 +79,31 @@ FolderLock::~FolderLock() {
   }
   end_.notify_one();
   heart_.join();
-  unlink(path_.c_str());
+  unlink(lock_.c_str());
   close(file_);
 }
 
 /// False where another process holds the lock, or its holder has removed the file meanwhile.
 /// @param last_try  throws in the first case
 bool FolderLock::open_and_lock(bool last_try) {
-  file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file_ < 0) user_error("cannot write {}: {}", path_, std::strerror(errno));
+  file_ = open(lock_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) user_error("cannot write {}: {}", lock_, std::strerror(errno));
   if (flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    const nlohmann::json holder = nlohmann::json::parse(text_of(file_), nullptr, false);
-    if (!last_try) {
-      close(std::exchange(file_, -1));
-      return false;
-    }
-    const bool named = holder.is_object();
-    user_error("{} is being written by {}; wait for its end, or give this run another run.name", folder_,
-               named ? holder.value("name", "another process") : "another process");
+    if (last_try) refuse(text_of(file_));
+    close(std::exchange(file_, -1));
+    return false;
   }
   struct stat mine{}, there{};
-  if (fstat(file_, &mine) == 0 && stat(path_.c_str(), &there) == 0 && mine.st_ino == there.st_ino) return true;
+  if (fstat(file_, &mine) == 0 && stat(lock_.c_str(), &there) == 0 && mine.st_ino == there.st_ino) return true;
   close(std::exchange(file_, -1));
   return false;
+}
+
+/// @param text  what the holder wrote into the lock's file
+void FolderLock::refuse(const std::string& text) const {
+  const nlohmann::json holder = nlohmann::json::parse(text, nullptr, false);
+  const std::string name = holder.is_object() ? holder.value("name", "another process") : "another process";
+  user_error("{} is being written by {}; wait for its end, or {}", path_, name, otherwise_);
 }
 
 /// Throws where a living holder stands in the file although it could be locked, or cannot be on this file system.
@@ -106,7 +111,6 @@ void FolderLock::refuse_living_holder(double patience_s) {
   const std::string before = text_of(file_);
   const nlohmann::json holder = nlohmann::json::parse(before, nullptr, false);
   if (!holder.is_object()) return;
-  const std::string name = holder.value("name", "another process");
   bool lives = false;
   if (holder.value("host", "") == host_name()) {
     const std::string beginning = beginning_of(holder.value("process", 0L));
@@ -114,11 +118,10 @@ void FolderLock::refuse_living_holder(double patience_s) {
   } else {
     for (double waited_s = 0; waited_s < patience_s && !lives; waited_s += 0.2) {
       usleep(200'000);
-      lives = read_again(path_) != before;
+      lives = read_again(lock_) != before;
     }
   }
-  if (lives)
-    user_error("{} is being written by {}; wait for its end, or give this run another run.name", folder_, name);
+  if (lives) refuse(before);
 }
 
 void FolderLock::write() {
@@ -135,7 +138,7 @@ void FolderLock::write() {
   // Numbers of beats get longer, never shorter: no older text sticks out.
   if (pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()) ||
       ftruncate(file_, static_cast<off_t>(text.size())) != 0) {
-    user_error("cannot write {}: {}", path_, std::strerror(errno));
+    user_error("cannot write {}: {}", lock_, std::strerror(errno));
   }
   fsync(file_);
 }

@@ -1,4 +1,4 @@
-// A folder that one process at a time writes.
+// A folder or file that one process at a time writes.
 #pragma once
 
 #include <condition_variable>
@@ -14,8 +14,8 @@ struct FolderLockTimes {
   double beat_s = 5;       // between the holder's own changes
 };
 
-/// While it lives, no other process takes the same folder.  The file `lock` in it names the holder (host, process, job)
-/// and is removed at the end; a holder that died holds nothing:
+/// While it lives, no other process takes the same folder or file.  The file `lock` in the folder, or FILE.lock beside
+/// the file, names the holder (host, process, job) and is removed at the end; a holder that died holds nothing:
 ///   flock     the system frees it with the process, on most shared file systems on all hosts;
 ///   process   on the same host, where there is no flock, a process that is gone or began later is not the holder;
 ///   changes   from another host, where flock is missing or sees its own host only: a living holder changes the file
@@ -24,20 +24,23 @@ class FolderLock {
  public:
   static constexpr double kDying_s = 5;  // that the ranks of a killed job may take to end
 
-  /// Throws a user error that names the holder where the folder is taken, and where the file cannot be written.
-  /// @param folder  must exist
-  explicit FolderLock(std::string folder, const FolderLockTimes& times = {});
+  /// Throws a user error that names the holder where it is taken, and where the lock's file cannot be written.
+  /// @param path  a folder; or a file, there or not, in one
+  /// @param otherwise  what the user may do instead of waiting, for that error
+  explicit FolderLock(std::string path, const FolderLockTimes& times = {},
+                      std::string otherwise = "give this run another run.name");
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
   bool open_and_lock(bool last_try);
+  [[noreturn]] void refuse(const std::string& text) const;
   void refuse_living_holder(double patience_s);
   void write();
   void beat(double every_s);
 
-  std::string folder_, path_;
+  std::string path_, lock_, otherwise_;
   int file_ = -1;
   long beats_ = 0;
   std::mutex mutex_;

@@ -8,6 +8,14 @@
 
 namespace petaflow {
 namespace fs = std::filesystem;
+namespace {
+
+void refuse_existing(const std::string& path, const char* set, bool overwrite) {
+  if (!fs::exists(path) || overwrite) return;
+  user_error("{} exists; name another file in data.{}, or --overwrite to replace it", path, set);
+}
+
+}  // namespace
 
 std::vector<GeneratedFile> plan_generated_files(const DataOptions& data, const std::array<std::int64_t, 3>& counts,
                                                 bool overwrite) {
@@ -23,18 +31,21 @@ std::vector<GeneratedFile> plan_generated_files(const DataOptions& data, const s
                  sets[i]);
     }
     const std::string& path = names[i]->front();
-    if (fs::exists(path) && !overwrite) {
-      user_error("{} exists; name another file in data.{}, or --overwrite to replace it", path, sets[i]);
-    }
+    refuse_existing(path, sets[i], overwrite);
     check_output(path);
     written.push_back(fs::weakly_canonical(fs::absolute(path)));
     if (std::ranges::count(written, written.back()) > 1) {
       user_error("data.{} names {}, which another set is to be written to", sets[i], path);
     }
-    files.push_back({path, first, counts[i]});
+    files.push_back({path, sets[i], first, counts[i], nullptr});
     first += counts[i];
   }
-  for (const fs::path& path : written) make_parent(path.string());
+  for (GeneratedFile& file : files) {
+    make_parent(file.path);
+    file.lock = std::make_unique<FolderLock>(file.path, FolderLockTimes{},
+                                             fmt::format("name another file in data.{}", file.set));
+    refuse_existing(file.path, file.set, overwrite);  // another process may have made it since
+  }
   return files;
 }
 
