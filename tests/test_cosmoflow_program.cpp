@@ -304,6 +304,8 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
   refused("train tiny.toml data.omega_m=[]", "data.omega_m must be two numbers");
   refused("train tiny.toml model.dropout=1", "model.dropout");
   refused("generate tiny.toml generate.cuts=11", "generate.cuts must be between 1 and 10, found 11");
+  refused("generate tiny.toml --overwrite data.channels=5", "4 channels (redshifts), data.channels is 5; set it to 4");
+  refused("generate tiny.toml --overwrite data.edge=12", "which data.edge = 12 does not divide; set that to 16");
   refused("train tiny.toml train.shards=2", "train.shards", 3);
   refused("train tiny.toml run.folder=tiny.toml", "tiny.toml");
 

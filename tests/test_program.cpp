@@ -330,6 +330,12 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("train small.toml train.deterministic=true train.shards=2", "train.shards", {3});
 }
 
+  expect_refused("generate small.toml --overwrite data.channels=5",
+                 "generate writes 3 channels (hist, histEM, histtrack), data.channels is 5; set it to 3 or less");
+  expect_refused("generate small.toml --overwrite data.format=sc17", "the layout all_events, data.format is \"sc17\"");
+  expect_refused("generate small.toml --overwrite data.suffix=_val", "data.suffix is \"_val\"");
+  expect_refused("generate small.toml --overwrite 'data.channel_names=[\"hist\", \"em\"]'",
+                 "data.channel_names has hist, em");
 // An implementation that takes some layers or passes only is refused with the first that it does not take, or
 // preferred.
 TEST_F(Program, AnImplementationIsForcedOrPreferred) {

@@ -65,6 +65,23 @@ inline void check(const Options& options) {
   }
 }
 
+/// Refuses options of [data] with which the samples that are to be generated could not be read.
+inline void check_readable(const Options& options) {
+  const std::int64_t channels = std::ssize(kRedshifts),
+                     edge = options.generator.universe.particles / options.generator.cuts;
+  const CosmoDataOptions& data = options.data.cubes;
+  if (data.channels > channels) {
+    user_error("generate writes {} channels (redshifts), data.channels is {}; set it to {} or less", channels,
+               data.channels, channels);
+  }
+  if (edge % data.edge != 0) {
+    user_error(
+        "generate writes cubes of edge {} (generate.particles / generate.cuts), which data.edge = {} does not divide; "
+        "set that to {}",
+        edge, data.edge, edge);
+  }
+}
+
 /// How a data set is to be read.  Throws as check() does.
 inline CosmoDataOptions data_options(const Options& options, DataRole role) {
   check(options);

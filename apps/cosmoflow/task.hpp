@@ -1,6 +1,7 @@
 // The task of the CosmoFlow application: cosmological parameters from cubes of the dark-matter distribution.
 #pragma once
 
+#include "comm/agree.hpp"
 #include "cosmoflow/evaluator.hpp"
 #include "cosmoflow/options.hpp"
 #include "data/bytes.hpp"
@@ -54,6 +55,7 @@ class CosmoflowTask final : public Task {
   }
 
   void generate(const DataOptions& /*data*/, Communicator& comm, bool overwrite) const override {
+    agree(comm, [&] { check_readable(options_); });
     generate_sets(options_.generator, comm, overwrite);
   }
 

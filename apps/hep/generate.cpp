@@ -1,8 +1,10 @@
 #include "hep/generate.hpp"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <Kokkos_Core.hpp>
 
 #include "base/error.hpp"
@@ -15,6 +17,8 @@
 
 namespace petaflow::hep {
 namespace {
+
+constexpr std::array<const char*, 3> kChannelNames = {"hist", "histEM", "histtrack"};
 
 /// One number per event, whole file.
 struct Columns {
@@ -117,9 +121,36 @@ EventCounts write_events(const std::string& path, const GeneratorOptions& option
   return result;
 }
 
+namespace {
+
+/// Refuses options of [data] with which the files that are to be written could not be read.
+void check_readable(const FileOptions& data) {
+  const HepFileOptions& file = data.options.file;
+  if (data.channels > std::ssize(kChannelNames)) {
+    user_error("generate writes {} channels ({}), data.channels is {}; set it to {} or less", kChannelNames.size(),
+               fmt::join(kChannelNames, ", "), data.channels, kChannelNames.size());
+  }
+  if (file.format != "auto" && file.format != "all_events") {
+    user_error("generate writes the layout all_events, data.format is \"{}\"; set it to \"all_events\" or \"auto\"",
+               file.format);
+  }
+  if (!file.suffix.empty()) {
+    user_error("generate writes data sets without a suffix, data.suffix is \"{}\"; set it to \"\"", file.suffix);
+  }
+  const auto used = std::min(file.channel_names.size(), static_cast<std::size_t>(data.channels));
+  if (!std::equal(file.channel_names.begin(), file.channel_names.begin() + static_cast<std::ptrdiff_t>(used),
+                  kChannelNames.begin())) {
+    user_error("generate writes the channels {}, data.channel_names has {}; leave that at its default",
+               fmt::join(kChannelNames, ", "), fmt::join(file.channel_names, ", "));
+  }
+}
+
+}  // namespace
+
 void write_sets(const DataOptions& data, const Options& options, bool overwrite) {
   const GenerateOptions& own = options.generate;
   GeneratorOptions generator = options.generator;
+  check_readable(options.data);
   if (options.data.height != options.data.width) {
     user_error("generate makes square images: data.height is {}, data.width {}", options.data.height,
                options.data.width);
