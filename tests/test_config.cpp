@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -365,6 +366,53 @@ TEST_F(Config, FormerNamesAreRead) {
   EXPECT_EQ(error("", {"train.batch_size=4"}), "");
   EXPECT_EQ(options_.batch, 4);
   EXPECT_EQ(schema_.resolved().find("batch_size"), std::string::npos);
+}
+
+TEST_F(Config, OptionsThatDoNothingAreRefused) {
+  double jitter = 0, latency = 0;
+  std::string limit;
+  schema_.add("net.jitter", jitter);
+  schema_.add("net.latency", latency);
+  schema_.add("net.limit", limit);
+  schema_.add_use({"optimizer.lr"}, "optimizer.name", {"adam"});
+  schema_.add_use({"train.seed"}, "train.deterministic");
+  schema_.add_use({"net.jitter"}, "net.latency");
+  schema_.add_use({"net.jitter"}, "net.limit", {"high", "low"});
+  // Loaded anew, as a program does.
+  const auto idle = [&](const std::string& text, const std::vector<std::string>& overrides = {}) {
+    Schema schema = schema_;
+    Options fresh;
+    options_ = fresh, jitter = latency = 0, limit = "";
+    schema.load(write(text), overrides);
+    try {
+      return fmt::format("{}", fmt::join(schema.refuse_idle(), "; "));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUser);
+      return std::string("refused: ") + error.what();
+    }
+  };
+  const std::string file = "[optimizer]\nname = \"sgd\"\nlr = 2.0",
+                    sentence = "optimizer.lr = 2.0 does nothing while optimizer.name is \"sgd\"";
+  const std::string refused =
+      "refused: " + sentence + "; set optimizer.name to \"adam\", or leave optimizer.lr at 0.001";
+  EXPECT_EQ(idle(file), refused);
+  EXPECT_EQ(idle("[optimizer]\nname = \"sgd\"", {"optimizer.lr=2"}), refused);
+  EXPECT_EQ(idle("", {"optimizer.name=sgd", "optimizer.lr=2"}), refused);
+  EXPECT_EQ(idle("[optimizer]\nlr = 2", {"optimizer.name=sgd"}), sentence);  // a file, and another choice for one run
+  EXPECT_EQ(idle(file, {"optimizer.name=adam"}), "");
+  EXPECT_EQ(idle("[optimizer]\nlr = 2"), "");
+  EXPECT_EQ(idle("[optimizer]\nname = \"sgd\"\nlr = 1e-3"), "");  // the default
+  EXPECT_EQ(idle("[train]\nseed = 2"),
+            "refused: train.seed = 2 does nothing while train.deterministic is false; set "
+            "train.deterministic, or leave train.seed at 1");
+  EXPECT_EQ(idle("[train]\nseed = 2\ndeterministic = true"), "");
+  EXPECT_EQ(idle("[net]\njitter = 0.5"),
+            "refused: net.jitter = 0.5 does nothing while net.latency is 0.0 and net.limit is \"\"; set net.latency or "
+            "net.limit to \"high\" or \"low\", or leave net.jitter at 0.0");
+  EXPECT_EQ(idle("[net]\njitter = 0.5\nlatency = 1"), "");
+  EXPECT_EQ(idle("[net]\njitter = 0.5\nlimit = \"low\""), "");
+  EXPECT_THROW(schema_.add_use({"net.jitter"}, "net.latenci"), Error);
+  EXPECT_THROW(schema_.add_use({"net.jiter"}, "net.latency"), Error);
 }
 
 TEST_F(Config, ASharpInAStringIsNoComment) {

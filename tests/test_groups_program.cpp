@@ -107,6 +107,9 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "inject.slow_rank=2 inject.slow_factor=2", "the ranks are 0 to 1", {2});
   expect_refused("bench small.toml update.servers=1", "update.servers=0");
   expect_refused("bench small.toml update.groups=2 update.average_every=2", "update.groups=1", {2});
+  expect_refused(train + "update.order=ticket", "update.order = \"ticket\" does nothing while update.servers is 0",
+                 {1});
+  expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 is for batch norm over ranks", {2});
   expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 is for gradients on servers");
   expect_refused(train + "update.servers=1 update.groups=3 update.max_staleness=1 train.batch=24",
                  "set it to 2 or more", {4});
@@ -131,7 +134,7 @@ TEST_F(Groups, OrNoneTakeCommAndInjectFromTheInputFile) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const std::string comm =
                         "[comm]\nbucket_mb = 0.0001\nreduction = \"tree\"\nwire = \"bf16\"\norder = \"fixed\"\n"
-                        "overlap = false\nnorm_ranks = 2\n",
+                        "overlap = false\nnorm_ranks = 0\n",
                     inject =
                         "[inject]\nlatency_ms = 30.0\nbandwidth_mb_s = 1.0\njitter = 0.1\nslow_rank = 1\n"
                         "slow_factor = 3.0\nstraggle = 0.2\nseed = 7\n";

@@ -310,6 +310,11 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("train small.toml train.epochs=0", "train.epochs is 0: the network would learn nothing");
   expect_refused("train small.toml train.epochs=9223372036854775807", "train.epochs must be between 0 and");
   expect_refused("train small.toml schedule.name=step", "schedule.step_epochs, after which the rate falls, is empty");
+  expect_refused(
+      "train small.toml schedule.name=cosine 'schedule.step_epochs=[1.0]'",
+      "schedule.step_epochs = [1.0] does nothing while schedule.name is \"cosine\"; set schedule.name to \"step\"");
+  expect_refused("train small.toml inject.jitter=0.5", "while inject.latency_ms is 0.0; set inject.latency_ms");
+  expect_refused("train small.toml inject.slow_factor=2", "while inject.slow_rank is -1; set inject.slow_rank");
   expect_refused("train small.toml 'model.filters=[]'", "model.filters is empty");
   expect_refused("train small.toml --kokkos-foo", "Kokkos has no option --kokkos-foo; the nearest is --kokkos-");
   expect_refused("train small.toml --kokkos-num-thread=2", "the nearest is --kokkos-num-threads");
@@ -325,17 +330,17 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("train small.toml train.batch=1000000000000", "train.batch");
   expect_refused("train small.toml optimizer.beta1=1", "optimizer.beta1");
   expect_refused("train small.toml 'run.name=\"a\\u0000b\"'", "without zero characters");
-  expect_refused("generate small.toml data.train=new.h5 data.validation=./new.h5 --overwrite", "another set");
-  expect_refused("train small.toml run.name=" + std::string(300, 'x'), "200 characters");
-  expect_refused("train small.toml train.deterministic=true train.shards=2", "train.shards", {3});
-}
-
   expect_refused("generate small.toml --overwrite data.channels=5",
                  "generate writes 3 channels (hist, histEM, histtrack), data.channels is 5; set it to 3 or less");
   expect_refused("generate small.toml --overwrite data.format=sc17", "the layout all_events, data.format is \"sc17\"");
   expect_refused("generate small.toml --overwrite data.suffix=_val", "data.suffix is \"_val\"");
   expect_refused("generate small.toml --overwrite 'data.channel_names=[\"hist\", \"em\"]'",
                  "data.channel_names has hist, em");
+  expect_refused("generate small.toml data.train=new.h5 data.validation=./new.h5 --overwrite", "another set");
+  expect_refused("train small.toml run.name=" + std::string(300, 'x'), "200 characters");
+  expect_refused("train small.toml train.deterministic=true train.shards=2", "train.shards", {3});
+}
+
 // An implementation that takes some layers or passes only is refused with the first that it does not take, or
 // preferred.
 TEST_F(Program, AnImplementationIsForcedOrPreferred) {
@@ -413,6 +418,7 @@ TEST_F(Program, OneOfTwoGeneratorsIsRefused) {
       (in + " && { " + generate + " generate.train=200000 --overwrite >first.txt 2>&1 & echo $! >pid; }").c_str());
   for (int i = 0; i < 600 && text_of(folder_ / "pid").empty(); ++i) usleep(100'000);
   const std::string pid = std::to_string(std::stol(text_of(folder_ / "pid")));
+  for (int i = 0; i < 600 && !fs::exists(folder_ / ("train.h5.tmp." + pid)); ++i) usleep(100'000);  // it is at work
   const std::set<fs::path> before = files();
   const Outcome second = run("generate small.toml --overwrite");
   EXPECT_EQ(second.code, 1);

@@ -120,6 +120,14 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("evaluate.mirrors", options.evaluate.mirrors);
   schema.add("evaluate.replicas", options.evaluate.replicas, in_range(2, 100000));
   schema.add("evaluate.min_background", options.evaluate.min_background, positive());
+
+  schema.add_use({"data.channel_names", "data.suffix"}, "data.format", {"auto", "all_events"});
+  schema.add_use({"data.dataset", "data.signal", "data.background"}, "data.format", {"auto", "class_files"});
+  schema.add_use({"data.units"}, "data.transforms");
+  schema.add_use({"data.maxima"}, "data.normalise", {"max"});
+  schema.add_use({"model.filters", "model.dropout", "model.global_pool", "model.hidden", "model.head_dropout",
+                  "model.periodic_width", "model.negative_slope"},
+                 "model.kind", {"cnn"});
 }
 
 }  // namespace petaflow::hep

@@ -74,6 +74,48 @@ void Schema::add_former_name(std::string former, std::string option) {
   former_names_.emplace(std::move(former), std::move(option));
 }
 
+void Schema::add_use(const std::vector<std::string>& options, const std::string& selector,
+                     const std::vector<std::string>& words) {
+  PETAFLOW_REQUIRE(find(selector) != nullptr, "{} is no option", selector);
+  std::vector<std::string> values;
+  for (const std::string& word : words) values.push_back(to_toml(word));
+  for (const std::string& name : options) {
+    PETAFLOW_REQUIRE(find(name) != nullptr, "{} is no option", name);
+    uses_[name].push_back({selector, values});
+  }
+}
+
+bool Schema::is_default(const Option& option) { return text_of(option.target) == option.info.default_value; }
+
+bool Schema::in_use(const Use& use) const {
+  const Option& selector = *find(use.selector);
+  if (use.values.empty()) return !is_default(selector);
+  return std::ranges::find(use.values, text_of(selector.target)) != use.values.end();
+}
+
+std::vector<std::string> Schema::refuse_idle() const {
+  std::vector<std::string> sentences;
+  for (const auto& [name, uses] : uses_) {
+    const Option& option = *find(name);
+    if (is_default(option) || std::ranges::any_of(uses, [&](const Use& use) { return in_use(use); })) continue;
+    std::vector<std::string> reasons, remedies;
+    bool made_so = false;  // by the command line
+    for (const auto& [selector, values] : uses) {
+      reasons.push_back(fmt::format("{} is {}", selector, text_of(find(selector)->target)));
+      remedies.push_back(values.empty() ? selector : fmt::format("{} to {}", selector, fmt::join(values, " or ")));
+      made_so = made_so || overridden_.contains(selector);
+    }
+    const std::string sentence =
+        fmt::format("{} = {} does nothing while {}", name, text_of(option.target), fmt::join(reasons, " and "));
+    if (overridden_.contains(name) || !made_so) {
+      user_error("{}; set {}, or leave {} at {}", sentence, fmt::join(remedies, " or "), name,
+                 option.info.default_value);
+    }
+    sentences.push_back(sentence);
+  }
+  return sentences;
+}
+
 const std::string& Schema::present_name(const std::string& name) const {
   const auto former = former_names_.find(name);
   return former == former_names_.end() ? name : former->second;
@@ -132,6 +174,7 @@ std::string Schema::top_tables() const {
 
 void Schema::set(const std::string& name, const Value& value, const std::string& where) {
   const Option& option = require(name, where, &value);
+  if (where == kCommandLine) overridden_.insert(option.info.name);
   std::visit(
       [&](const auto& target) {
         using T = std::remove_cvref_t<decltype(target)>;

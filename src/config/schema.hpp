@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +63,15 @@ class Schema {
   /// The name that an option had in earlier versions: it is read as the option itself.
   void add_former_name(std::string former, std::string option);
 
+  /// Says that options do something only while the option `selector` has one of some words; none: any value but its
+  /// default.  Where several such sentences are about an option, one of them suffices.
+  void add_use(const std::vector<std::string>& options, const std::string& selector,
+               const std::vector<std::string>& words = {});
+
+  /// Looks for options that were set and do nothing beside the others (add_use).  Throws a user error that says what to
+  /// set, but not for what only the command line has made so in a file: returns a sentence for each of these.
+  std::vector<std::string> refuse_idle() const;
+
   /// Sets the variables from a TOML file (empty name: none), then from overrides `option=value`, the last one wins.
   /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
   /// accepted for a number, nothing else is converted.  Throws user errors that name place, option, and what was
@@ -74,6 +84,10 @@ class Schema {
   std::vector<OptionInfo> options() const;
 
  private:
+  struct Use {
+    std::string selector;
+    std::vector<std::string> values;  // TOML text; empty: any but the default
+  };
   struct Option {
     OptionInfo info;
     Target target;
@@ -82,6 +96,8 @@ class Schema {
 
   void declare(std::string name, Target target, Check check);
   const Option* find(std::string_view name) const;
+  static bool is_default(const Option& option);
+  bool in_use(const Use& use) const;
   std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
   std::string top_tables() const;           // "train, optimizer"
   std::string unknown(const std::string& name, bool is_table) const;  // the complaint
@@ -92,6 +108,8 @@ class Schema {
 
   std::vector<Option> options_;
   std::map<std::string, std::string> former_names_;
+  std::map<std::string, std::vector<Use>> uses_;
+  std::set<std::string> overridden_;  // set on the command line
 };
 
 /// The known name that a mistyped one most likely means: near by the edit distance of its last component, or of all, or

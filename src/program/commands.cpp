@@ -70,10 +70,12 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
         fmt::format("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
                     bf16_products()));
   }
-  if (options.precision == "f32" && options.kernels.f32 == F32Products::kSplit3) {
-    sentences.push_back(fmt::format(
-        "f32 convolutions of the passes that summary shows as split3: by three products of bf16, these by {}{}",
-        bf16_products(), bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
+  if (options.kernels.f32 == F32Products::kSplit3) {
+    sentences.push_back(fmt::format("f32 convolutions of {}: by three products of bf16, these by {}{}",
+                                    options.precision == "f32" ? "the passes that summary shows as split3"
+                                                               : "predictions, no others (kernels.f32 = \"split3\")",
+                                    bf16_products(),
+                                    bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
   }
   return sentences;
 }

@@ -33,6 +33,7 @@ bool checks_alone(const CommandLine& line, const Communicator& comm) { return li
 void Configuration::load_input(Communicator& comm, const CommandLine& line) {
   agree(comm, [&] {
     schema.load(line.input, line.overrides);
+    for (const std::string& sentence : schema.refuse_idle()) log_info("{}", sentence);
     if (options.run.name.empty()) options.run.name = std::filesystem::path(line.input).stem().string();
     const std::string& name = options.run.name;
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {

@@ -136,6 +136,26 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("kernels.f32", options.kernels.f32, {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}});
   schema.add("kernels.tiles", options.kernels.tiles);
   schema.add_former_name("kernels.bands", "kernels.tiles");
+
+  schema.add_use({"train.shards"}, "train.deterministic");
+  schema.add_use({"train.validate_epochs"}, "data.validation");
+  schema.add_use({"train.batch_factor"}, "train.batch_epochs");
+  schema.add_use({"optimizer.momentum"}, "optimizer.name", {"sgd"});
+  schema.add_use({"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}, "optimizer.name",
+                 {"adam", "adamw", "lamb"});
+  schema.add_use({"optimizer.decay_scope"}, "optimizer.weight_decay");
+  schema.add_use({"schedule.base_batch"}, "schedule.scaling");
+  schema.add_use({"schedule.end_factor"}, "schedule.name", {"cosine", "polynomial"});
+  schema.add_use({"schedule.power"}, "schedule.name", {"polynomial"});
+  schema.add_use({"schedule.step_epochs", "schedule.step_factor"}, "schedule.name", {"step"});
+  for (const char* user : {"stop.target", "stop.patience", "stop.keep_best"}) schema.add_use({"stop.metric"}, user);
+  schema.add_use({"update.order"}, "update.servers");
+  schema.add_use({"inject.jitter"}, "inject.latency_ms");
+  schema.add_use({"inject.slow_factor"}, "inject.slow_rank");
+  schema.add_use({"inject.slow_rank"}, "inject.slow_factor");
+  schema.add_use({"inject.kill_s"}, "inject.kill_rank");
+  for (const char* random : {"inject.jitter", "inject.straggle", "inject.drop"})
+    schema.add_use({"inject.seed"}, random);
 }
 
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch) {

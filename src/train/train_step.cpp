@@ -70,6 +70,10 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
   }
+  if (network().rank_sums().empty() && options.comm.norm_ranks > 0) {
+    user_error("comm.norm_ranks = {} is for batch norm over ranks, which the model does not have; set it to 0",
+               options.comm.norm_ranks);
+  }
   if (!network().rank_sums().empty() && options.update.groups > 1 && options.comm.norm_ranks == 0) {
     user_error(
         "the model has batch norm over all ranks, but update.groups = {} groups of {} work at steps of their own; set "
