@@ -1,10 +1,12 @@
 // The trainer's parts on one rank: schedules, shares of a batch, the masked last batch, checks of options.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <numbers>
 
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -409,6 +411,32 @@ TEST(BindingTable, SpeaksOfOneHostForAllThatAreAlike) {
   EXPECT_HOLDS(warnings[0], "(and 9 more hosts)");
   EXPECT_HOLDS(warnings[1], "rank 2010 on n2000 has 2 threads but may use cores 0 only");
   EXPECT_HOLDS(warnings[1], "(and 7 more hosts)");
+}
+
+TEST(BindingWarnings, NameHostsWhereOtherProgramsCompute) {
+  const auto warnings = [](double load, int running, std::vector<int> cores, int online) {
+    std::vector<Binding> bindings;
+    for (const int bound : cores) {
+      bindings.push_back({static_cast<int>(bindings.size()), "n1", "cpu", "some", bound, online, bound, load, running});
+    }
+    return fmt::format("{}", fmt::join(binding_warnings(bindings), "; "));
+  };
+  EXPECT_EQ(warnings(12.3, 13, {2}, 2),
+            "warning: load average 12.3 on 2 cores of n1 before the run begins; steps will be slower than on an idle "
+            "machine");
+  EXPECT_EQ(warnings(12.3, 1, {2}, 2), "");  // they have ended
+  EXPECT_EQ(warnings(1.9, 3, {2}, 2), "");
+  EXPECT_EQ(warnings(2.1, 3, {2}, 2).substr(0, 26), "warning: load average 2.1 ");
+  EXPECT_EQ(warnings(4.5, 5, {2, 2}, 4), "");  // of these two are ranks
+  EXPECT_NE(warnings(4.5, 6, {2, 2}, 4), "");
+  EXPECT_EQ(warnings(40, 41, {8, 8}, 64), "");  // others' on other cores of a shared node
+  EXPECT_NE(warnings(50, 51, {8, 8}, 64), "");
+
+  const Binding own = own_binding(0, 1);
+  double average = 0;
+  ASSERT_EQ(getloadavg(&average, 1), 1);
+  EXPECT_NEAR(own.load, average, 0.5);
+  EXPECT_GE(own.running, 1);
 }
 
 // ---- The folder of checkpoints ----

@@ -25,6 +25,13 @@ std::string processor_name() {
   return "unknown";
 }
 
+/// Source: proc(5), /proc/loadavg.
+void take_load(Binding& binding) {
+  std::ifstream file("/proc/loadavg");
+  double five_minutes = 0, quarter = 0;
+  file >> binding.load >> five_minutes >> quarter >> binding.running;
+}
+
 // Neighbours as ranges: "0-3,8".
 std::string ranges(const std::vector<int>& sorted) {
   std::string text;
@@ -110,6 +117,7 @@ std::vector<Row> rows_of(const std::vector<Binding>& bindings) {
 Binding own_binding(int rank, int threads) {
   Binding binding{rank, host_name(), processor_name(), "unknown", 0, 0, threads};
   binding.online_cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  take_load(binding);  // before threads are asked for their cores
   const std::vector<int> cores = cores_of(threads);
   if (cores.empty()) return binding;
   binding.cores = ranges(cores);
@@ -133,39 +141,60 @@ std::string binding_table(const std::vector<Binding>& bindings) {
   return format_table(table);
 }
 
+namespace {
+
+/// Warning of hosts that are alike: of the first, with the number of the others.
+struct HostWarning {
+  std::string first;
+  int more = 0;
+
+  void add(const std::string& text) {
+    more += first.empty() ? 0 : 1;
+    if (first.empty()) first = text;
+  }
+};
+
+/// Whether other programs compute on cores of the run: more than it has, and more than fit beside it.  The average
+/// alone remembers programs that have ended, such as a compiler.
+bool is_busy(const std::vector<const Binding*>& ranks, int cores) {
+  const Binding& first = *ranks.front();
+  const int room = std::max(cores, first.online_cores - cores);
+  return first.load > room && first.running - static_cast<int>(ranks.size()) >= room;
+}
+
+}  // namespace
+
 std::vector<std::string> binding_warnings(const std::vector<Binding>& bindings) {
-  std::string full, crowded;  // the first of each kind
-  int more_full = 0, more_crowded = 0;
+  HostWarning full, crowded, busy;
   for (const auto& ranks : by_host(bindings)) {
-    int threads = 0;
-    for (const Binding* binding : ranks) threads += binding->threads;
+    int threads = 0, cores = 0;
+    for (const Binding* binding : ranks) threads += binding->threads, cores += binding->bound_cores;
     const Binding& first = *ranks.front();
+    cores = cores > 0 ? std::min(cores, first.online_cores) : first.online_cores;
+    if (is_busy(ranks, cores)) {
+      busy.add(fmt::format(
+          "warning: load average {:.1f} on {} cores of {} before the run begins; steps will be slower than on an idle "
+          "machine",
+          first.load, cores, first.host));
+    }
     if (threads > first.online_cores) {
-      if (!full.empty()) {
-        ++more_full;
-        continue;
-      }
       const std::string runs = ranks.size() == 1 ? "rank runs" : "ranks run";
-      full = fmt::format(
+      full.add(fmt::format(
           "warning: {} {} {} threads in all on {}, which has {} cores; start fewer ranks or lower OMP_NUM_THREADS",
-          ranks.size(), runs, threads, first.host, first.online_cores);
+          ranks.size(), runs, threads, first.host, first.online_cores));
       continue;
     }
     const auto found =
         std::ranges::find_if(ranks, [](const Binding* b) { return b->bound_cores > 0 && b->threads > b->bound_cores; });
     if (found == ranks.end()) continue;
-    if (!crowded.empty()) {
-      ++more_crowded;
-      continue;
-    }
     const Binding& b = **found;
-    crowded = fmt::format(
-        "warning: rank {} on {} has {} threads but may use cores {} only; give each rank its cores: srun "
-        "--cpus-per-task={}, mpirun --map-by slot:PE={}",
-        b.rank, b.host, b.threads, b.cores, b.threads, b.threads);
+    crowded.add(
+        fmt::format("warning: rank {} on {} has {} threads but may use cores {} only; give each rank its cores: srun "
+                    "--cpus-per-task={}, mpirun --map-by slot:PE={}",
+                    b.rank, b.host, b.threads, b.cores, b.threads, b.threads));
   }
   std::vector<std::string> warnings;
-  for (const auto& [warning, more] : {std::pair(full, more_full), std::pair(crowded, more_crowded)}) {
+  for (const auto& [warning, more] : {full, crowded, busy}) {
     if (!warning.empty()) warnings.push_back(warning + (more > 0 ? fmt::format(" (and {} more hosts)", more) : ""));
   }
   return warnings;
