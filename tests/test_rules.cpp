@@ -67,7 +67,7 @@ TEST(Rules, ScopesAreOfWeightsAndOfBiasesAndBatchNorm) {
     expect_replayed(options);
     options.decay_scope = ArrayScope::kWeights;
     options.trust_scope = ArrayScope::kWeights;
-    options.larc = options.name == "lamb" ? 0 : 0.02;
+    options.larc = options.name == "lamb" ? 0 : 0.001;
     expect_replayed(options);
   }
 }

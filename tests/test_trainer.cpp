@@ -28,8 +28,12 @@ namespace {
 
 // ---- Schedules ----
 
-/// Of ten steps each.
-EpochPlan epochs_of_ten() { return {TrainOptions{.batch = 8}, 80}; }
+/// Of ten steps each, and half as many from the epochs on at which the batch grows.
+EpochPlan epochs_of_ten(const std::vector<std::int64_t>& batch_epochs = {}) {
+  TrainOptions train;
+  train.batch_epochs = batch_epochs;
+  return {train, 10 * train.batch};
+}
 
 TEST(Schedule, FollowsItsFormulas) {
   ScheduleOptions options;
@@ -59,8 +63,7 @@ TEST(Schedule, CountsEpochsOfFewerStepsWhereBatchesGrow) {
   options.step_epochs = {1.5, 3};
   options.step_factor = 0.5;
   options.warmup_epochs = 1.2;  // 10 steps, then one of five
-  const EpochPlan epochs({.batch = 8, .batch_epochs = {1}}, 80);
-  const Schedule schedule(options, 1, epochs, 25);
+  const Schedule schedule(options, 1, epochs_of_ten({1}), 25);
   EXPECT_EQ(schedule.warmup_steps(), 11);
   EXPECT_FLOAT_EQ(schedule.rate(12), 1);
   EXPECT_FLOAT_EQ(schedule.rate(13), 0.5F);
