@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -40,7 +41,8 @@ TEST_F(Groups, WithServersTrainAndGoOn) {
 
 TEST_F(Groups, EndInOrderAfterASignal) {
   ASSERT_EQ(run("generate small.toml").code, 0);
-  for (const auto& [how, ranks] : {std::pair("servers=1", 3), std::pair("average_every=3", 2)}) {
+  for (const auto& [how, ranks] : {std::pair("servers=1", 3), std::pair("average_every=3", 2),
+                                   std::pair("average_every=3 update.average_late=2", 4)}) {
     const std::string name = "grouped" + std::to_string(ranks) + "_" + std::to_string(getpid());  // of no other test
     std::thread batch_system([&] {
       const fs::path log = folder_ / "runs" / name / "metrics.jsonl";
@@ -85,6 +87,34 @@ TEST_F(Groups, ThatAverageTrainAndGoOn) {
   EXPECT_NE(diverged.err.find("the loss is"), std::string::npos) << diverged.err;
 }
 
+TEST_F(Groups, ThatAverageLateTrainGoOnAndSayThatOneDiverged) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string groups =
+      " log.interval=1 update.groups=2 update.average_every=2 update.average_late=1 update.average_warmup_epochs=1";
+  const Outcome first = run("train small.toml train.steps=10" + groups, 2);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("groups average weights after 2 steps of each, and take them 1 step later"),
+            std::string::npos)
+      << first.out;
+  const Outcome more = run("train small.toml --resume train.steps=30" + groups, 4);
+  ASSERT_EQ(more.code, 0) << more.err;
+  std::ifstream lines(folder_ / "runs/small/metrics.jsonl");
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    if (entry.contains("lr")) steps.push_back(entry["step"].get<int>());
+  }
+  std::vector<int> all(30);
+  std::iota(all.begin(), all.end(), 1);
+  EXPECT_EQ(steps, all);  // each step's loss is known, in order
+  const Outcome diverged =
+      run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd train.steps=30 train.batch=4" + groups, 2,
+          "timeout 60");
+  EXPECT_EQ(diverged.code, 2) << diverged.err;
+  EXPECT_EQ(count(diverged.err, "hep: "), 1U) << diverged.err;
+  EXPECT_NE(diverged.err.find("the loss is"), std::string::npos) << diverged.err;
+}
+
 TEST_F(Groups, WithBadSettingsAreRefused) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const std::string train = "train small.toml ";
@@ -103,6 +133,10 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.average_every=2 update.groups=2", "start 2 ranks", {1});
   expect_refused(train + "update.average_every=2 update.groups=2 update.servers=1", "both say how", {3});
   expect_refused(train + "update.average_every=2 update.groups=2 update.lag=1", "update.lag = 1", {2});
+  expect_refused(train + "update.average_late=1", "update.average_late = 1 is for groups", {1});
+  expect_refused(train + "update.average_warmup_epochs=1", "update.average_warmup_epochs = 1 is for groups", {1});
+  expect_refused(train + "update.servers=1 update.average_cooldown_epochs=2", "set update.average_every to 1", {2});
+  expect_refused(train + "update.average_every=2 update.average_late=3 update.groups=2", "set it to 2 or less", {2});
   expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
   expect_refused(train + "inject.slow_rank=2 inject.slow_factor=2", "the ranks are 0 to 1", {2});
   expect_refused("bench small.toml update.servers=1", "update.servers=0");

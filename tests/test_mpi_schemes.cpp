@@ -72,6 +72,12 @@ std::vector<Scheme> schemes(int ranks) {
       o.update.groups = 2;
       o.update.average_every = 3;
     });
+    add("late averages", true, [](CommonOptions& o) {
+      o.comm.fixed_order = true;
+      o.update.groups = 2;
+      o.update.average_every = 2;
+      o.update.average_late = 1;
+    });
   }
   const auto with_servers = [&](const char* name, bool same_bits, int groups, int servers, const auto& change) {
     if (ranks <= servers || (ranks - servers) % groups != 0) return;

@@ -82,7 +82,12 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   }
   if (const std::string exchange = step.describe_exchange(); !exchange.empty()) log_info("{}", exchange);
   if (update.average_every > 0) {
-    log_info("groups average weights and optimizer state after {} of each", format_count(update.average_every, "step"));
+    log_info(
+        "groups average {} after {} of each{}", update.average_late > 0 ? "weights" : "weights and optimizer state",
+        format_count(update.average_every, "step"),
+        update.average_late > 0
+            ? fmt::format(", and take them {} later (update.average_late)", format_count(update.average_late, "step"))
+            : "");
   }
   const Network& network = step.network();
   const std::string recompute = describe_recompute(graph, network_options(options, network.batch()), network);

@@ -109,6 +109,9 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.groups", options.update.groups, in_range(1, 1e6));
   schema.add("update.servers", options.update.servers, in_range(0, 1e6));
   schema.add("update.average_every", options.update.average_every, in_range(0, 1e9));
+  schema.add("update.average_late", options.update.average_late, in_range(0, 1e9));
+  schema.add("update.average_warmup_epochs", options.update.average_warmup_epochs, in_range(0, 1e9));
+  schema.add("update.average_cooldown_epochs", options.update.average_cooldown_epochs, in_range(0, 1e9));
   schema.add("update.order", options.update.order,
              {{"arrival", UpdateOrder::kArrival}, {"ticket", UpdateOrder::kTicket}});
   schema.add("update.max_staleness", options.update.max_staleness, in_range(0, 1e9));
@@ -205,7 +208,7 @@ TrainerOptions trainer_options(const CommonOptions& options, const std::string& 
   trainer.stop.metric = metric;
   trainer.log_interval = options.log.interval;
   trainer.checkpoint_interval = options.checkpoint.interval;
-  trainer.average_every = options.update.average_every;
+  trainer.update = options.update;
   return trainer;
 }
 
@@ -248,6 +251,18 @@ void check_servers(const CommonOptions& options) {
   if (averages && update.groups == 1) {
     user_error("update.average_every = {} is for groups, but update.groups is 1; set that to 2 or more, or this to 0",
                update.average_every);
+  }
+  for (const auto& [name, value] : {std::pair("average_late", update.average_late),
+                                    std::pair("average_warmup_epochs", update.average_warmup_epochs),
+                                    std::pair("average_cooldown_epochs", update.average_cooldown_epochs)}) {
+    if (value == 0 || averages) continue;
+    user_error("update.{} = {} is for groups that average; set update.average_every to 1 or more, or this to 0", name,
+               value);
+  }
+  if (update.average_late > update.average_every) {
+    user_error(
+        "update.average_late is {}, but the next average begins after update.average_every = {}; set it to {} or less",
+        update.average_late, format_count(update.average_every, "step"), update.average_every);
   }
   if (options.train.batch % update.groups != 0) {
     user_error("train.batch is {}, which update.groups = {} does not divide; set it to {}", options.train.batch,

@@ -1,30 +1,78 @@
 #include "train/averaging.hpp"
 
+#include <algorithm>
 #include <array>
-#include <vector>
+#include <cmath>
 
-#include <Kokkos_Core.hpp>
-
-#include "base/context.hpp"
-#include "comm/reduction.hpp"
+#include "base/error.hpp"
 #include "comm/reduction_plan.hpp"
+#include "kernels/launch.hpp"
 
 namespace petaflow {
+namespace {
+
+/// Every rank has one summand.
+ReductionPlan plan_of(const Communicator& comm, std::int64_t count) {
+  std::vector<ShardRange> shards;
+  for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
+  return tree_plan(comm.rank(), shards, count);
+}
+
+}  // namespace
 
 void average(Communicator& comm, float* values, std::int64_t count) {
   if (count == 0) return;
-  std::vector<ShardRange> shards;
-  for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
   const Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged> device(values, static_cast<std::size_t>(count));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
   Transport& transport = comm.transport();
-  Reduction<float> sum(transport, tree_plan(comm.rank(), shards, count), Communicator::kWaitingTag);
+  Reduction<float> sum(transport, plan_of(comm, count), Communicator::kWaitingTag);
   transport.begin_collective();
   sum.start(std::array{host.data()});
   transport.wait([&] { return sum.advance(); }, "averaging");
   const float share = 1.0F / static_cast<float>(comm.size());
   for (std::int64_t i = 0; i < count; ++i) host.data()[i] *= share;
   Kokkos::deep_copy(device, host);
+}
+
+LateAverage::LateAverage(Communicator& comm, std::int64_t count, std::int64_t told)
+    : comm_(comm),
+      sum_("petaflow::late_average", static_cast<std::size_t>(count)),
+      host_(Kokkos::create_mirror_view(sum_)),
+      told_(static_cast<std::size_t>(told)),
+      reduction_(comm.transport(), plan_of(comm, count), comm.new_tag()),
+      telling_(comm.make_sum(told)) {}
+
+void LateAverage::start(const float* values, std::span<const double> told) {
+  PETAFLOW_REQUIRE(!under_way_ && told.size() == told_.size(), "a sum of {} numbers after one of {}", told.size(),
+                   told_.size());
+  using Values = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+  Kokkos::deep_copy(sum_, Values(values, sum_.extent(0)));
+  Kokkos::deep_copy(host_, sum_);
+  std::ranges::copy(told, told_.begin());
+  under_way_ = true;
+  reduction_.start(std::array{host_.data()});
+  telling_->start(std::array{told_.data()});
+}
+
+void LateAverage::progress() {
+  if (!under_way_) return;
+  reduction_.advance();
+  telling_->advance();
+}
+
+std::span<const double> LateAverage::finish(const Context& context, float* values, std::int64_t steps) {
+  Transport& transport = comm_.transport();
+  transport.begin_collective();
+  transport.wait([&] { return reduction_.advance() && telling_->advance(); }, "averaging");
+  under_way_ = false;
+  Kokkos::deep_copy(sum_, host_);
+  const float weight = 2 * static_cast<float>(steps), share = 1 / (weight + static_cast<float>(comm_.size()));
+  const float* const sum = sum_.data();
+  launch(
+      context, "petaflow::late_average[kokkos]"_label, static_cast<std::int64_t>(sum_.extent(0)),
+      KOKKOS_LAMBDA(std::int64_t i) { values[i] = std::fma(weight, values[i], sum[i]) * share; });
+  context.space.fence();  // the next sum may begin
+  return told_;
 }
 
 }  // namespace petaflow

@@ -3,13 +3,49 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/reduction.hpp"
 
 namespace petaflow {
 
 /// values = mean over ranks, added in the order of tree_plan() and multiplied by 1 / ranks: the same bits everywhere.
 /// @param values  (count) in MemorySpace
 void average(Communicator& comm, float* values, std::int64_t count);
+
+/// A sum over ranks, in the order of tree_plan(), that goes on while they train, and is mixed with what they have then.
+/// Source: Coquelin et al., "Accelerating neural network training with distributed asynchronous and selective
+/// optimization (DASO)", Journal of Big Data 9, 2022, equation 1.
+class LateAverage {
+ public:
+  /// @param told  numbers that ranks tell each other beside
+  LateAverage(Communicator& comm, std::int64_t count, std::int64_t told);
+
+  /// @param values  (count) in MemorySpace
+  /// @param told    of this rank
+  void start(const float* values, std::span<const double> told);
+  /// Lets it move on.
+  void progress();
+  /// Waits for it: values = (2 steps values + sum) / (2 steps + ranks).  Gives the sum of what was told.
+  /// @param steps  that values changed by since start()
+  std::span<const double> finish(const Context& context, float* values, std::int64_t steps);
+
+ private:
+  using Array = Kokkos::View<float*, MemorySpace>;
+
+  Communicator& comm_;
+  Array sum_;
+  Array::HostMirror host_;  // the array itself where MemorySpace is the host's
+  std::vector<double> told_;
+  Reduction<float> reduction_;
+  std::unique_ptr<Reduction<double>> telling_;
+  bool under_way_ = false;
+};
 
 }  // namespace petaflow

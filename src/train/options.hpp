@@ -67,6 +67,9 @@ struct UpdateOptions {
   std::int64_t groups = 1;                    // of ranks; each works through steps of its own
   std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
   std::int64_t average_every = 0;             // steps of each group between averages over groups; 0: none
+  std::int64_t average_late = 0;              // steps of each group between an average's start and its use; 0: it waits
+  std::int64_t average_warmup_epochs = 0;     // at the start that average after every step
+  std::int64_t average_cooldown_epochs = 0;   // at the end
   UpdateOrder order = UpdateOrder::kArrival;  // of the groups' gradients on servers
   std::int64_t max_staleness = 0;             // of a gradient there, updates; 0: no bound
 };

@@ -52,10 +52,12 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
     if (measures_noise_) flight.exchange->measure(runner_.context(), parameters);
   }
-  if (comm.size() > 1 && (options.comm.overlap || flights_.size() > 1)) {
+  const bool sums = comm.size() > 1 && (options.comm.overlap || flights_.size() > 1);
+  if (sums || options.update.average_late > 0) {
     poll_ = [this] {
       const Kokkos::Timer timer;
       for (Flight& flight : flights_) flight.exchange->progress();
+      if (late_) late_->progress();
       times_.communication += timer.seconds();
     };
     runner_.poll_by(poll_);
@@ -239,6 +241,22 @@ void TrainStep::average_over(Communicator& across) {
   updater_->average_over(across);
   average_.average_over(runner_.context(), network(), across);
   network().refresh(runner_.context());
+}
+
+void TrainStep::start_average(Communicator& across, std::span<const double> told) {
+  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  if (!late_) {
+    late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(told));
+  }
+  late_->start(network().weights(), told);
+}
+
+std::span<const double> TrainStep::finish_average(std::int64_t steps) {
+  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const Activity activity("averaging over groups", step_);
+  const std::span<const double> told = late_->finish(runner_.context(), network().weights(), steps);
+  network().refresh(runner_.context());
+  return told;
 }
 
 void TrainStep::settle() {

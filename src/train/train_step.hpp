@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "io/checkpoint.hpp"
 #include "nn/network.hpp"
 #include "nn/objective.hpp"
+#include "train/averaging.hpp"
 #include "train/gradient_exchange.hpp"
 #include "train/options.hpp"
 #include "train/pass_runner.hpp"
@@ -71,6 +73,13 @@ class TrainStep {
   /// With update.average_every: weights and states become their mean over groups.
   /// @param across  those of the groups that have this one's number among their members
   void average_over(Communicator& across);
+  /// With update.average_late: starts the sum of weights over groups, and that of numbers that they tell each other.
+  /// @param across  as in average_over(), always the same
+  /// @param told    as many each time
+  void start_average(Communicator& across, std::span<const double> told);
+  /// Waits for it: the weights become their mean with the sum, by LateAverage.  Gives the sum of what was told.
+  /// @param steps  of this group since then
+  std::span<const double> finish_average(std::int64_t steps);
   /// With optimizer.ema: exchanges the weights with their average.
   void swap_average() { average_.swap(runner_.context(), network()); }
   /// Whether there is one: after the first update with optimizer.ema.
@@ -143,10 +152,11 @@ class TrainStep {
   WeightAverage average_;
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
-  ServedUpdater* served_ = nullptr;  // the same, with update.servers
-  std::function<void()> poll_;       // Context::poll, where sums are under way during passes
-  std::size_t used_ = 0;             // the flight whose gradient was used last
-  std::exception_ptr error_;         // the first failure of this rank, until all know of it
+  ServedUpdater* served_ = nullptr;    // the same, with update.servers
+  std::unique_ptr<LateAverage> late_;  // from start_average() on
+  std::function<void()> poll_;         // Context::poll, where sums are under way during passes
+  std::size_t used_ = 0;               // the flight whose gradient was used last
+  std::exception_ptr error_;           // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
   StepTimes times_;
   std::int64_t passes_ = 0;

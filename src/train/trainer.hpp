@@ -62,7 +62,7 @@ struct TrainerOptions {
   double learning_rate = 1e-3;
   std::int64_t log_interval = 10;           // steps between lines
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints; 0: only at the end
-  std::int64_t average_every = 0;           // steps of each group between averages
+  UpdateOptions update = {};                // average_*
 };
 
 class Trainer {
@@ -104,6 +104,7 @@ class Trainer {
   /// Of the epoch of the next step.
   std::int64_t steps_per_epoch() const { return epochs_.steps_of(state_.epoch); }
   std::int64_t batches_per_step() const { return epochs_.batches_of(state_.epoch); }
+  bool averages_always() const;
   std::int64_t next_settling() const;
   void list_own_steps();
   std::int64_t next_own_step() const;
