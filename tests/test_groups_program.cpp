@@ -25,7 +25,8 @@ TEST_F(Groups, WithServersTrainAndGoOn) {
   EXPECT_NE(first.out.find("2 ranks in 2 groups with 1 parameter server"), std::string::npos) << first.out;
   EXPECT_NE(text_of(folder_ / "runs/small/report.html").find("Staleness of the gradients"), std::string::npos);
   // On other ranks, and without servers where a step takes as many samples.
-  const Outcome more = run("train small.toml --resume train.steps=9 update.groups=2 update.servers=3", 5);
+  const Outcome more =
+      run("train small.toml --resume train.steps=9 update.groups=2 update.servers=5 update.cut_layers=true", 7);
   ASSERT_EQ(more.code, 0) << more.err;
   const Outcome alone = run("train small.toml --resume train.steps=14 train.batch=8", 1);
   ASSERT_EQ(alone.code, 0) << alone.err;
@@ -123,7 +124,12 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.servers=1 update.groups=2", "start 5 ranks", {4});
   expect_refused(train + "update.servers=2", "start 3 ranks", {1, 2});
   expect_refused(train + "update.servers=5 update.groups=2",
-                 "update.servers is 5, but the network has 4 layers with weights", {7});
+                 "4 layers with weights, each of which one server keeps; set it to 4 or less, or update.cut_layers to",
+                 {7});
+  expect_refused(train + "update.cut_layers=true", "is for servers", {1});
+  expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.larc=0.1", "optimizer.larc = 0.1", {1});
+  expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.name=lamb", "optimizer.name = \"lamb\"",
+                 {1});
   expect_refused(train + "update.servers=1 update.groups=2 train.batch=15", "set it to 16", {3});
   expect_refused(train + "update.servers=1 update.lag=1", "update.lag = 1", {2});
   expect_refused(train + "update.servers=1 update.sharded=true", "update.sharded = true", {2});
@@ -135,8 +141,8 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.average_every=2 update.groups=2 update.lag=1", "update.lag = 1", {2});
   expect_refused(train + "update.average_late=1", "update.average_late = 1 is for groups", {1});
   expect_refused(train + "update.average_warmup_epochs=1", "update.average_warmup_epochs = 1 is for groups", {1});
-  expect_refused(train + "update.servers=1 update.average_cooldown_epochs=2", "set update.average_every to 1", {2});
-  expect_refused(train + "update.average_every=2 update.average_late=3 update.groups=2", "set it to 2 or less", {2});
+  expect_refused(train + "update.servers=1 update.average_cooldown_epochs=2", "set update.average_every to 1", {1});
+  expect_refused(train + "update.average_every=2 update.average_late=3 update.groups=2", "set it to 2 or less", {1});
   expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
   expect_refused(train + "inject.slow_rank=2 inject.slow_factor=2", "the ranks are 0 to 1", {2});
   expect_refused("bench small.toml update.servers=1", "update.servers=0");

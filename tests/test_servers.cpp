@@ -58,6 +58,8 @@ struct Result {
   std::vector<std::string> errors;                         // of each worker
 };
 
+constexpr std::size_t kLayers = 3, kParts = 6;  // of tiny::network(), cut for four servers
+
 struct Servers {
   ServerLayout layout;
   std::uint64_t seed = 1;
@@ -100,6 +102,7 @@ Result train(const CommonOptions& given, const Servers& servers, const Checkpoin
   CommonOptions options = given;
   options.update.groups = layout.groups;
   options.update.servers = layout.servers;
+  options.update.cut_layers = layout.cut_layers;
   Noisy network(servers.seed);
   const auto world = world_of(layout, network, servers.seed);
   Result result;
@@ -194,6 +197,51 @@ TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
   }
 }
 
+TEST(Servers, LayersAreCutWhereTheyAreLargerThanTheMean) {
+  std::vector<Parameter> parameters;
+  for (const auto& [layer, elements] : {std::pair(0, 10), std::pair(1, 200), std::pair(1, 30), std::pair(2, 61)}) {
+    Parameter parameter;
+    parameter.layer = static_cast<std::size_t>(layer);
+    parameter.spec.dims = {elements};
+    parameter.offset = parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
+    parameters.push_back(parameter);
+  }
+  const auto ends = [&](int servers) {
+    std::vector<std::int64_t> all;
+    for (const Slice& part : layers_of(parameters, {.servers = servers, .cut_layers = true})) all.push_back(part.end);
+    return all;
+  };
+  using Ends = std::vector<std::int64_t>;
+  EXPECT_EQ(ends(1), (Ends{10, 240, 301}));
+  EXPECT_EQ(ends(2), (Ends{10, 125, 240, 301}));
+  EXPECT_EQ(ends(5), (Ends{10, 67, 125, 182, 240, 270, 301}));
+  EXPECT_EQ(ends(301).size(), 301U);
+  for (int servers = 1; servers <= 301; ++servers) {
+    const auto parts = layers_of(parameters, {.servers = servers, .cut_layers = true});
+    EXPECT_GE(std::ssize(parts), servers);
+    for (const Slice& part : parts) EXPECT_LT((part.size() - 1) * servers, 301) << servers;
+  }
+}
+
+TEST(Servers, CutLayersOfOneGroupAreSynchronousTraining) {
+  for (const char* rule : {"adam", "sgd"}) {
+    CommonOptions options = options_of(1);
+    options.train.deterministic = true;
+    options.optimizer.name = rule;
+    options.optimizer.weight_decay = 0.01;
+    const auto expected = train_synchronously(options);
+    for (const auto& [workers, servers] : {std::pair(1, 2), std::pair(4, 5)}) {
+      SCOPED_TRACE(fmt::format("{}, {} workers, {} servers", rule, workers, servers));
+      const Result result = train(options, {{workers, 1, servers, true}});
+      ASSERT_EQ(result.saved.size(), expected.size());
+      for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
+      std::set<std::size_t> parts;
+      for (const Event& event : result.events) parts.insert(event.layer);
+      EXPECT_GT(parts.size(), kLayers);
+    }
+  }
+}
+
 TEST(Servers, ByTicketTheOrderOfEventsChangesNoBit) {
   CommonOptions options = options_of(3);
   options.update.order = UpdateOrder::kTicket;
@@ -220,7 +268,7 @@ TEST(Servers, ByTicketTheOrderOfEventsChangesNoBit) {
 
 // The definition, in the order that the servers recorded: a gradient is that of the weights that the group got last,
 // and each layer's optimizer counts for itself.
-void expect_replay(const CommonOptions& options, const Result& result) {
+void expect_replay(const CommonOptions& options, const ServerLayout& layout, const Result& result) {
   Communicator alone;
   CommonOptions source_options = options;
   source_options.train.batch /= 3;
@@ -228,8 +276,10 @@ void expect_replay(const CommonOptions& options, const Result& result) {
   source_options.optimizer.weight_decay = 0;
   tiny::Training source(alone, source_options, 91, 0.5F, true);
   const std::vector<Parameter>& parameters = source.step.network().parameters();
-  const std::vector<Slice> layers = layers_of(parameters);
-  Optimizer optimizer(options.optimizer, parameters);
+  const std::vector<Slice> layers = layers_of(parameters, layout);
+  ASSERT_EQ(layers.size(), layout.cut_layers ? kParts : kLayers);
+  Optimizer optimizer =
+      layout.cut_layers ? Optimizer(options.optimizer, parameters, layers) : Optimizer(options.optimizer, parameters);
   const testing_support::DeviceArray<float> weights(source.weights());
   testing_support::DeviceState device_state;
   Context context;
@@ -281,16 +331,18 @@ TEST(Servers, RunsByArrivalAreReplayedToTheBit) {
     options.optimizer.name = seed % 2 == 0 ? "adam" : "sgd";
     options.optimizer.larc = seed > 2 ? 0.02 : 0;
     options.optimizer.weight_decay = 0.01;
-    const Result result = train(options, {{6, 3, 2}, seed, nullptr, true});
-    expect_replay(options, result);
+    const ServerLayout layout{6, 3, seed == 2 ? 4 : 2, seed == 2};
+    const std::size_t layers = layout.cut_layers ? kParts : kLayers;
+    const Result result = train(options, {layout, seed, nullptr, true});
+    expect_replay(options, layout, result);
     std::set<std::pair<std::size_t, std::int64_t>> applied;
     std::vector<std::int64_t> shares(3);
     for (const Event& event : result.events) {
       EXPECT_TRUE(applied.emplace(event.layer, event.ticket).second);
       shares[static_cast<std::size_t>(event.group)] += 1;
     }
-    EXPECT_EQ(applied.size(), 200U * 3);
-    EXPECT_EQ(result.events.size(), 200U * 3);
+    EXPECT_EQ(applied.size(), 200U * layers);
+    EXPECT_EQ(result.events.size(), 200U * layers);
     EXPECT_EQ(result.fit.steps, 200);
   }
 }

@@ -108,6 +108,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.sharded", options.update.sharded);
   schema.add("update.groups", options.update.groups, in_range(1, 1e6));
   schema.add("update.servers", options.update.servers, in_range(0, 1e6));
+  schema.add("update.cut_layers", options.update.cut_layers);
   schema.add("update.average_every", options.update.average_every, in_range(0, 1e9));
   schema.add("update.average_late", options.update.average_late, in_range(0, 1e9));
   schema.add("update.average_warmup_epochs", options.update.average_warmup_epochs, in_range(0, 1e9));
@@ -228,7 +229,7 @@ ServerLayout server_layout(const CommonOptions& options, int ranks) {
         "or change one of the two",
         format_count(ranks, "rank"), servers, std::max(workers, 0), groups, format_count(fewest + servers, "rank"));
   }
-  return {workers, groups, servers};
+  return {workers, groups, servers, options.update.cut_layers};
 }
 
 namespace {
@@ -285,6 +286,9 @@ void check_servers(const CommonOptions& options) {
         "weights once; set it to {} or more, or to 0 for no bound",
         update.max_staleness, update.groups, update.groups - 1);
   }
+  if (update.cut_layers && update.servers == 0) {
+    user_error("update.cut_layers = true is for servers; set update.servers to 1 or more, or it to false");
+  }
   if (update.servers == 0) return;
   if (update.sharded) {
     user_error(
@@ -297,6 +301,14 @@ void check_servers(const CommonOptions& options) {
         "optimizer.clip_norm = {} is for the norm of the whole gradient, of which a server sees single layers; set it "
         "or update.servers to 0",
         options.optimizer.clip_norm);
+  }
+  if (update.cut_layers && needs_whole_tensors(options.optimizer)) {
+    user_error(
+        "update.cut_layers = true leaves no server a whole layer, but {} needs the norm of its arrays; set it to "
+        "false, or {}",
+        options.optimizer.larc > 0 ? fmt::format("optimizer.larc = {}", options.optimizer.larc)
+                                   : fmt::format("optimizer.name = \"{}\"", options.optimizer.name),
+        options.optimizer.larc > 0 ? "optimizer.larc to 0" : "take \"adam\", \"adamw\" or \"sgd\"");
   }
   if (options.optimizer.ema > 0) {
     user_error(

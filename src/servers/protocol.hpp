@@ -20,6 +20,7 @@ namespace petaflow {
 /// Who is who: ranks [0, workers) in groups of neighbours, then the servers.
 struct ServerLayout {
   int workers = 1, groups = 1, servers = 0;
+  bool cut_layers = false;  // into parts, each of which is a layer to all below: layers_of()
 
   int members() const { return workers / groups; }
   int group_of(int worker) const { return worker / members(); }

@@ -19,8 +19,9 @@ namespace petaflow {
 
 struct Parameter;
 
-/// The parameters of each layer, in their order: [begin, end) of a flat array.
-std::vector<Slice> layers_of(const std::vector<Parameter>& parameters);
+/// The parameters of each layer, in their order: [begin, end) of a flat array.  Where the layout cuts layers, those
+/// that are larger than the mean of what servers keep are as many parts as make none larger.
+std::vector<Slice> layers_of(const std::vector<Parameter>& parameters, const ServerLayout& layout = {});
 
 /// What a layer's server did for all groups.
 struct LayerService {

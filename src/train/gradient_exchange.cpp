@@ -34,9 +34,9 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   std::vector<ShardRange> shards;
   for (int rank = 0; rank < comm.size(); ++rank) shards.push_back(shards_of(rank, comm.size(), count));
   if (update.servers == 0) return {comm, ends_of(parameters), sum, shards};
-  const ServerLayout group{comm.size(), 1, static_cast<int>(update.servers)};
+  const ServerLayout group{comm.size(), 1, static_cast<int>(update.servers), update.cut_layers};
   std::vector<std::int64_t> ends;
-  for (const Slice& layer : layers_of(parameters)) {
+  for (const Slice& layer : layers_of(parameters, group)) {
     sum.owner_of.push_back(group.owner_of(ends.size()));
     ends.push_back(layer.end);
   }

@@ -66,6 +66,7 @@ struct UpdateOptions {
   bool sharded = false;                       // ranks update slices of their own, and keep the state of these alone
   std::int64_t groups = 1;                    // of ranks; each works through steps of its own
   std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
+  bool cut_layers = false;                    // over servers
   std::int64_t average_every = 0;             // steps of each group between averages over groups; 0: none
   std::int64_t average_late = 0;              // steps of each group between an average's start and its use; 0: it waits
   std::int64_t average_warmup_epochs = 0;     // at the start that average after every step

@@ -14,17 +14,21 @@ ServedUpdater::ServedUpdater(Communicator& comm, const Context& context, Network
                              const GradientExchange& exchange, const OptimizerOptions& optimizer,
                              const UpdateOptions& update)
     : Updater(comm, context, network, exchange, optimizer, update) {
-  const std::vector<Slice> layers = layers_of(network.parameters());
+  const std::vector<Slice> layers =
+      layers_of(network.parameters(), {.servers = static_cast<int>(update.servers), .cut_layers = update.cut_layers});
   if (std::cmp_greater(update.servers, layers.size())) {
-    user_error(
-        "update.servers is {}, but the network has {} with weights, each of which one server keeps; set it to {} or "
-        "less",
-        update.servers, format_count(std::ssize(layers), "layer"), layers.size());
+    const auto count = std::ssize(layers);
+    user_error("update.servers is {}, but the network has {}, each of which one server keeps; set it to {} or less{}",
+               update.servers,
+               update.cut_layers ? format_count(count, "weight") : format_count(count, "layer") + " with weights",
+               count, update.cut_layers || needs_whole_tensors(optimizer) ? "" : ", or update.cut_layers to true");
   }
   for (const Slice& layer : layers) {
     if (static_cast<std::size_t>(layer.size()) * sizeof(float) <= kLargestMessage) continue;
-    user_error("a layer has {} weights, more than the {} that one message to its server holds; set update.servers to 0",
-               layer.size(), kLargestMessage / sizeof(float));
+    user_error(
+        "a layer has {} weights, more than the {} that one message to its server holds; set update.servers to 0, or "
+        "update.cut_layers to true with more servers",
+        layer.size(), kLargestMessage / sizeof(float));
   }
 }
 

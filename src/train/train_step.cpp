@@ -245,9 +245,7 @@ void TrainStep::average_over(Communicator& across) {
 
 void TrainStep::start_average(Communicator& across, std::span<const double> told) {
   const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
-  if (!late_) {
-    late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(told));
-  }
+  if (!late_) late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(told));
   late_->start(network().weights(), told);
 }
 

@@ -69,9 +69,13 @@ Slice all_of(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
-std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
+bool needs_whole_tensors(const OptimizerOptions& options) {
   const std::unique_ptr<OptimizerRule> rule = make_rule(options);
-  if (!has_factors(options) && !rule->gives_update() && !rule->tuned()) return {};
+  return has_factors(options) || rule->gives_update() || rule->tuned();
+}
+
+std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters) {
+  if (!needs_whole_tensors(options)) return {};
   return GradientFactors::cuts(ranges_of(trained(parameters), options.decay_scope));
 }
 

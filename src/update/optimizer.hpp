@@ -91,6 +91,8 @@ class Optimizer {
   std::vector<float*> states_;                             // of the rule
 };
 
+/// Whether an update depends on norms of whole tensors or of the whole gradient.
+bool needs_whole_tensors(const OptimizerOptions& options);
 /// Where slices of an optimizer may begin, rising; empty: anywhere.
 std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
 
