@@ -157,7 +157,7 @@ inline void train_rank(const Problem& problem, const CommonOptions& options, con
 }
 
 /// Every rank sends one message after the other, at a bandwidth; each arrives a latency later.
-class SimpleNetwork final : public NetworkModel {
+class SimpleNetwork final : public FixedArrivals {
  public:
   SimpleNetwork(double latency_s, double bytes_per_s) : latency_s_(latency_s), bytes_per_s_(bytes_per_s) {}
   double arrival_s(int from, int, std::size_t bytes, double start_s) override {

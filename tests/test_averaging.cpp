@@ -12,7 +12,7 @@ namespace petaflow {
 namespace {
 
 /// Latencies that a seed decides.
-class Noisy final : public NetworkModel {
+class Noisy final : public FixedArrivals {
  public:
   explicit Noisy(std::uint64_t seed) : random_(random_stream(seed, RandomPurpose::kGenerate), 1) {}
   double arrival_s(int, int, std::size_t bytes, double start_s) override {

@@ -22,7 +22,7 @@ RandomSequence numbers(std::uint64_t seed, std::uint64_t index = 0) {
 }
 
 /// Messages take between no time and a second.
-class AnyOrder final : public NetworkModel {
+class AnyOrder final : public FixedArrivals {
  public:
   explicit AnyOrder(std::uint64_t seed) : random_(numbers(seed, 1)) {}
   double arrival_s(int, int, std::size_t, double start_s) override { return start_s + random_.uniform(); }

@@ -22,7 +22,7 @@ namespace petaflow {
 namespace {
 
 /// Latencies with an exponential distribution; those of messages from some ranks are much longer.
-class Noisy final : public NetworkModel {
+class Noisy final : public FixedArrivals {
  public:
   explicit Noisy(std::uint64_t seed) : random_(random_stream(seed, RandomPurpose::kGenerate), 1) {}
   double arrival_s(int from, int, std::size_t bytes, double start_s) override {

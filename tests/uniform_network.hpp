@@ -7,7 +7,7 @@
 
 namespace petaflow::testing_support {
 
-class UniformNetwork final : public NetworkModel {
+class UniformNetwork final : public FixedArrivals {
  public:
   explicit UniformNetwork(double latency_s = 1e-4, double byte_s = 1e-9) : latency_s_(latency_s), byte_s_(byte_s) {}
   double arrival_s(int /*from*/, int /*to*/, std::size_t bytes, double start_s) override {

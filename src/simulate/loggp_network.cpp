@@ -1,72 +1,138 @@
 #include "simulate/loggp_network.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/error.hpp"
 
 namespace petaflow {
+namespace {
 
-double Exclusive::take(double now_s, double ready_s, double seconds) {
-  if (seconds <= 0) return ready_s;
-  std::erase_if(taken_, [&](const Taken& taken) { return taken.end_s <= now_s; });
-  auto next = taken_.begin();
-  double begin_s = ready_s;
-  for (; next != taken_.end() && next->begin_s < begin_s + seconds; ++next) begin_s = std::max(begin_s, next->end_s);
-  const double end_s = begin_s + seconds;
-  if (next != taken_.begin() && std::prev(next)->end_s >= begin_s) {
-    std::prev(next)->end_s = end_s;
-  } else {
-    taken_.insert(next, {begin_s, end_s});
-  }
-  return begin_s;
+/// One after the other: the end of what takes so long, and can begin at ready_s.
+double follow(double& free_s, double ready_s, double seconds) {
+  free_s = std::max(free_s, ready_s) + seconds;
+  return free_s;
 }
+
+}  // namespace
 
 LogGpNetwork::LogGpNetwork(int ranks, const LogGpOptions& options) : options_(options) {
   PETAFLOW_REQUIRE(options.ranks_per_node > 0 && options.nics > 0, "{} ranks on a node, {} interfaces",
                    options.ranks_per_node, options.nics);
   const int nodes = (ranks + options.ranks_per_node - 1) / options.ranks_per_node;
-  const int groups = options.nodes_per_group > 0 ? nodes / options.nodes_per_group + 1 : 1;
-  const auto all = static_cast<std::size_t>(ranks),
-             nics = static_cast<std::size_t>(nodes) * static_cast<std::size_t>(options.nics);
-  sends_.resize(all);
-  receives_.resize(all);
-  nic_out_.resize(nics);
-  nic_in_.resize(nics);
-  group_out_.resize(static_cast<std::size_t>(groups));
-  group_in_.resize(static_cast<std::size_t>(groups));
-  pairs_.resize(static_cast<std::size_t>(groups) * static_cast<std::size_t>(groups));
+  if (options.nodes_per_group > 0) groups_ = static_cast<std::size_t>(nodes / options.nodes_per_group) + 1;
+  nics_ = static_cast<std::size_t>(nodes) * static_cast<std::size_t>(options.nics);
+  narrowest_byte_s_ = std::max({options.byte_s, options.group_byte_s, options.pair_byte_s});
+  sends_s_.resize(static_cast<std::size_t>(ranks));
+  receives_s_.resize(static_cast<std::size_t>(ranks));
+  out_s_.resize(nics_);
+  in_s_.resize(nics_);
+  resources_.resize(2 * nics_ + 2 * groups_ + (options.pair_byte_s > 0 ? groups_ * groups_ : 0));
 }
 
-double LogGpNetwork::arrival_s(int from, int to, std::size_t bytes, double start_s) {
+int LogGpNetwork::nic_of(int rank) const {
+  const LogGpOptions& o = options_;
+  return rank / o.ranks_per_node * o.nics + rank % o.ranks_per_node % o.nics;
+}
+int LogGpNetwork::group_of(int rank) const {
+  return options_.nodes_per_group > 0 ? rank / options_.ranks_per_node / options_.nodes_per_group : 0;
+}
+
+void LogGpNetwork::send(Number message, int from, int to, std::size_t bytes, double start_s) {
   const LogGpOptions& o = options_;
   const auto size = static_cast<double>(bytes);
-  const auto take = [&](std::vector<Exclusive>& resources, int index, double ready_s, double seconds) {
-    return resources[static_cast<std::size_t>(index)].take(start_s, ready_s, seconds);
-  };
-  const int node = from / o.ranks_per_node, other = to / o.ranks_per_node;
-  double time_s = start_s + (bytes > o.eager_bytes ? o.handshake_s : 0);
-  if (node == other) {
-    const double copy_s = o.overhead_s + size * o.node_byte_s;
-    time_s = take(sends_, from, time_s, copy_s) + copy_s + o.node_latency_s;
-  } else {
-    const auto nic = [&](int rank) { return rank / o.ranks_per_node * o.nics + rank % o.ranks_per_node % o.nics; };
-    time_s = take(sends_, from, time_s, o.overhead_s) + o.overhead_s;
-    const double nic_s = std::max(o.gap_s, size * o.byte_s);
-    double rest_s = size * o.byte_s;  // from its first byte to its last
-    time_s = take(nic_out_, nic(from), time_s, nic_s) + o.latency_s;
-    const int group = o.nodes_per_group > 0 ? node / o.nodes_per_group : 0;
-    const int goal = o.nodes_per_group > 0 ? other / o.nodes_per_group : 0;
-    if (group != goal) {
-      const double group_s = size * o.group_byte_s, pair_s = size * o.pair_byte_s;
-      time_s = take(group_out_, group, time_s, group_s);
-      time_s = take(pairs_, group * static_cast<int>(group_out_.size()) + goal, time_s, pair_s) + o.group_latency_s;
-      time_s = take(group_in_, goal, time_s, group_s);
-      rest_s = std::max({rest_s, group_s, pair_s});
-    }
-    time_s = take(nic_in_, nic(to), time_s, nic_s) + rest_s;
+  if (message >= flows_.size()) flows_.resize(message + 1);
+  flows_[message] = {from, to, size, 0, Stage::kComing, size * narrowest_byte_s_ <= o.gap_s};
+  double& processor_s = sends_s_[static_cast<std::size_t>(from)];
+  const double handshake_s = bytes > o.eager_bytes ? o.handshake_s : 0;
+  if (from / o.ranks_per_node == to / o.ranks_per_node) {
+    const double copied_s = follow(processor_s, start_s, o.overhead_s + size * o.node_byte_s);
+    reach(copied_s + handshake_s + o.node_latency_s, message, Stage::kThrough);
+    return;
   }
-  return take(receives_, to, time_s, o.overhead_s) + o.overhead_s;
+  double time_s = follow(processor_s, start_s, o.overhead_s);
+  if (flows_[message].is_short) {
+    time_s = follow(out_s_[static_cast<std::size_t>(nic_of(from))], time_s, o.gap_s) - o.gap_s;
+  }
+  const double group_s = group_of(from) == group_of(to) ? 0 : o.group_latency_s;
+  reach(time_s + handshake_s + o.latency_s + group_s, message, Stage::kComing);
+}
+
+double LogGpNetwork::next_s() const {
+  return events_.empty() ? std::numeric_limits<double>::infinity() : events_.top().time_s;
+}
+
+std::optional<NetworkModel::Number> LogGpNetwork::advance() {
+  const Event event = events_.top();
+  events_.pop();
+  if (event.of_resource) {
+    Resource& resource = resources_[event.number];
+    if (resource.event_s != event.time_s) return {};
+    resource.event_s = std::numeric_limits<double>::infinity();
+    while (resource.shared.next_s() <= event.time_s) {
+      const Number message = resource.shared.take();
+      if (--flows_[message].resources == 0) receive(event.time_s, message);
+    }
+    expect(event.number);
+    return {};
+  }
+  switch (flows_[event.number].stage) {
+    case Stage::kComing:
+      share(event.time_s, event.number);
+      return {};
+    case Stage::kThrough:
+      receive(event.time_s, event.number);
+      return {};
+    case Stage::kArriving:
+      break;
+  }
+  return event.number;
+}
+
+void LogGpNetwork::reach(double time_s, Number message, Stage stage) {
+  flows_[message].stage = stage;
+  events_.push({time_s, message, false});
+}
+
+/// The message is at its interfaces and cables.
+void LogGpNetwork::share(double now_s, Number message) {
+  const Flow& flow = flows_[message];
+  const auto out = static_cast<std::size_t>(nic_of(flow.from)), in = static_cast<std::size_t>(nic_of(flow.to));
+  if (flow.is_short) {
+    receive(follow(in_s_[in], now_s, options_.gap_s) - options_.gap_s + flow.bytes * narrowest_byte_s_, message);
+    return;
+  }
+  enter(now_s, message, out, options_.byte_s);
+  enter(now_s, message, nics_ + in, options_.byte_s);
+  const auto group = static_cast<std::size_t>(group_of(flow.from)), goal = static_cast<std::size_t>(group_of(flow.to));
+  if (group != goal) {
+    enter(now_s, message, 2 * nics_ + group, options_.group_byte_s);
+    enter(now_s, message, 2 * nics_ + groups_ + goal, options_.group_byte_s);
+    enter(now_s, message, 2 * (nics_ + groups_) + group * groups_ + goal, options_.pair_byte_s);
+  }
+  if (flow.resources == 0) receive(now_s, message);
+}
+
+void LogGpNetwork::enter(double now_s, Number message, std::size_t resource, double byte_s) {
+  if (byte_s <= 0) return;
+  flows_[message].resources += 1;
+  resources_[resource].shared.add(now_s, flows_[message].bytes * byte_s, message);
+  expect(resource);
+}
+
+/// Sees to it that an event of the resource comes when its next flow is through; one that comes too soon, as other
+/// flows have come meanwhile, calls this again.
+void LogGpNetwork::expect(std::size_t resource) {
+  Resource& expected = resources_[resource];
+  const double time_s = expected.shared.next_s();
+  if (time_s >= expected.event_s) return;
+  expected.event_s = time_s;
+  events_.push({time_s, static_cast<std::uint32_t>(resource), true});
+}
+
+/// All of it is there at time_s, for the receiver's processor.
+void LogGpNetwork::receive(double time_s, Number message) {
+  double& processor_s = receives_s_[static_cast<std::size_t>(flows_[message].to)];
+  reach(follow(processor_s, time_s, options_.overhead_s), message, Stage::kArriving);
 }
 
 }  // namespace petaflow

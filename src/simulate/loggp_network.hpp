@@ -1,13 +1,19 @@
-// A network of nodes: messages take the time of the LogGP model, and wait for each other where they need the same
-// processor, the same network interface, or the same cables between groups of nodes.
-// Sources: Alexandrov, Ionescu, Schauser and Scheiman, "LogGP: Incorporating Long Messages into the LogP Model", SPAA
-// 1995; Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA 2008 (groups).
+// A network of nodes: messages take the time of the LogGP model, wait for each other where they need the same
+// processor, and share network interfaces and the cables between groups of nodes. Sources: Alexandrov, Ionescu,
+// Schauser and Scheiman, "LogGP: Incorporating Long Messages into the LogP Model", SPAA 1995; Kim, Dally, Scott and
+// Abts, "Technology-Driven, Highly-Scalable Dragonfly Topology", ISCA 2008 (groups).
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
 #include <vector>
 
-#include "simulate/virtual_world.hpp"
+#include "simulate/network_model.hpp"
+#include "simulate/shared_resource.hpp"
 
 namespace petaflow {
 
@@ -16,7 +22,7 @@ struct LogGpOptions {
   int ranks_per_node = 1;
   double overhead_s = 0;  // o: of a processor, for every message that it sends and for every one that it receives
   double latency_s = 0;   // L: from one network interface to another
-  double gap_s = 0;       // g: between the beginnings of two messages at an interface, at least
+  double gap_s = 0;       // g: between the beginnings of two short messages at an interface, at least
   double byte_s = 0;      // G: of an interface
   int nics = 1;           // of a node; ranks take turns
   // Within a node: every rank copies by itself.
@@ -30,34 +36,54 @@ struct LogGpOptions {
   double handshake_s = 0;  // of larger messages, once both sides are there
 };
 
-/// What one message at a time takes: a processor, an interface, a cable.
-class Exclusive {
- public:
-  /// Takes the first time that is free for so long, from ready_s on; its begin.
-  /// @param now_s  never less than before: what is over by then is forgotten
-  double take(double now_s, double ready_s, double seconds);
-
- private:
-  struct Taken {
-    double begin_s, end_s;
-  };
-  std::vector<Taken> taken_;  // rising, with gaps between
-};
-
-/// Messages take resources in the order in which they start (in virtual time), and those that come sooner than one
-/// before them use the time until then.  A message goes through all of its resources at the same time, like water
-/// through pipes, so that the narrowest one decides.
+/// A message takes its sender's processor, the latency, then goes through all of its interfaces and cables at the same
+/// time, like water through pipes, so that the narrowest one decides; at last it takes its receiver's processor.
+/// Processors do one thing after the other.  Interfaces and cables give messages equal parts, each for itself: what a
+/// message does not use of its part, because another one is narrower, others get when it is through here.  Messages
+/// that pass an interface within the gap do not share it; they keep the gap from each other.
 class LogGpNetwork final : public NetworkModel {
  public:
   LogGpNetwork(int ranks, const LogGpOptions& options);
-  double arrival_s(int from, int to, std::size_t bytes, double start_s) override;
+  void send(Number message, int from, int to, std::size_t bytes, double start_s) override;
+  double next_s() const override;
+  std::optional<Number> advance() override;
 
  private:
+  enum class Stage : std::uint8_t { kComing, kThrough, kArriving };
+  struct Flow {
+    int from, to;
+    double bytes;
+    int resources;  // that it is not through
+    Stage stage;
+    bool is_short;
+  };
+  struct Resource {
+    SharedResource shared;
+    double event_s = std::numeric_limits<double>::infinity();  // the event that is pending
+  };
+  /// A message reaches its stage, or a resource lets one through; not where another event of it is pending.
+  struct Event {
+    double time_s;
+    std::uint32_t number;
+    bool of_resource;
+    bool operator>(const Event& o) const { return time_s > o.time_s; }
+  };
+  int nic_of(int rank) const;
+  int group_of(int rank) const;
+  void reach(double time_s, Number message, Stage stage);
+  void share(double now_s, Number message);
+  void enter(double now_s, Number message, std::size_t resource, double byte_s);
+  void expect(std::size_t resource);
+  void receive(double time_s, Number message);
+
   LogGpOptions options_;
-  std::vector<Exclusive> sends_, receives_;      // of each rank
-  std::vector<Exclusive> nic_out_, nic_in_;      // by node and interface
-  std::vector<Exclusive> group_out_, group_in_;  // of each group
-  std::vector<Exclusive> pairs_;                 // of each two groups
+  double narrowest_byte_s_ = 0;
+  std::size_t nics_ = 0, groups_ = 1;
+  std::vector<double> sends_s_, receives_s_;  // when the processors of each rank are free
+  std::vector<double> out_s_, in_s_;          // when each interface takes another short message
+  std::vector<Resource> resources_;           // interfaces out and in, cables out of groups, into them, of each two
+  std::vector<Flow> flows_;                   // by number of the message
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
 }  // namespace petaflow

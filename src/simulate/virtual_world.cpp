@@ -6,6 +6,7 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <optional>
 #include <queue>
 #include <tuple>
 #include <unordered_map>
@@ -45,7 +46,7 @@ struct Side {
   std::size_t size = 0;
   Transport::Message message = Transport::kNone;  // to be told; none: an eager send, which is over
   int rank = 0;                                   // whose side it is
-  double arrival_s = kNever;                      // known where it was an eager send
+  NetworkModel::Number flight = 0;                // of an eager send
   std::unique_ptr<std::byte[]> copy;              // likewise
   std::uint32_t next = 0;                         // behind it in its channel
 };
@@ -101,13 +102,18 @@ class Waiting {
 struct VirtualWorld::State {
   /// Started and not over, or over and not asked for.
   struct Request {
-    double over_s = kNever;
+    bool over = false, used = false;
     std::uint64_t look = 0;  // at which it ended at once
-    bool used = false;
+  };
+  /// A message in the network, or an eager one that waits for its receive.
+  struct Flight {
+    int from = 0, to = 0;
+    Transport::Message sent = Transport::kNone, expected = Transport::kNone;  // to be told
+    bool arrived = false;
   };
   struct Rank {
     boost::context::fiber fiber, scheduler;
-    std::vector<double> ends_s;  // of its messages, those of the future: a heap, the first in front
+    bool has_news = false;  // a message of its ended since it last looked
     double wakes_s = kNever;
     std::uint32_t turn = 0;  // of its event
     std::size_t unexpected_bytes = 0;
@@ -174,40 +180,67 @@ struct VirtualWorld::State {
       number = free.back();
       free.pop_back();
     }
-    requests[number] = {kNever, 0, true};
+    requests[number] = {false, true, 0};
     return static_cast<Transport::Message>(number + 1);
   }
-  void end(Transport::Message message, int rank, double time_s) {
+  Flight& launch(int from, int to, std::size_t bytes, NetworkModel::Number& number) {
+    if (free_flights.empty()) {
+      number = static_cast<NetworkModel::Number>(flights.size());
+      flights.emplace_back();
+    } else {
+      number = free_flights.back();
+      free_flights.pop_back();
+    }
+    flights[number] = {from, to};
+    network.send(number, from, to, bytes, now_s);
+    return flights[number];
+  }
+  /// At this time.
+  void end(Transport::Message message, int rank) {
     Request& request = requests[message - 1];
-    request.over_s = time_s;
-    if (rank == running && time_s <= now_s) {
+    request.over = true;
+    if (rank == running) {
       request.look = look;
       unseen += 1;
       return;
     }
     Rank& waiter = at(rank);
-    waiter.ends_s.push_back(time_s);
-    std::ranges::push_heap(waiter.ends_s, std::greater<>());
-    if (waiter.waits_in != nullptr && waiter.for_messages && time_s < waiter.wakes_s) wake(rank, time_s);
+    waiter.has_news = true;
+    if (waiter.waits_in != nullptr && waiter.for_messages && now_s < waiter.wakes_s) wake(rank, now_s);
   }
   void deliver(const Side& sent, const Side& expected) {
     PETAFLOW_REQUIRE(sent.size == expected.size, "rank {} sends {} bytes, rank {} expects {}", sent.rank, sent.size,
                      expected.rank, expected.size);
     const std::byte* from = sent.copy ? sent.copy.get() : sent.bytes;
     if (from != nullptr && expected.bytes != nullptr) std::memcpy(expected.bytes, from, sent.size);
-    const bool eager = sent.message == Transport::kNone;
-    const double arrival_s =
-        eager ? std::max(now_s, sent.arrival_s) : network.arrival_s(sent.rank, expected.rank, sent.size, now_s);
-    end(expected.message, expected.rank, arrival_s);
-    if (!eager) end(sent.message, sent.rank, arrival_s);
+    if (sent.message != Transport::kNone) {
+      NetworkModel::Number number = 0;
+      Flight& flight = launch(sent.rank, expected.rank, sent.size, number);
+      flight.sent = sent.message;
+      flight.expected = expected.message;
+    } else if (flights[sent.flight].arrived) {
+      free_flights.push_back(sent.flight);
+      end(expected.message, expected.rank);
+    } else {
+      flights[sent.flight].expected = expected.message;
+    }
+  }
+  /// The network's next event.
+  void advance_network() {
+    now_s = network.next_s();
+    running = -1;
+    const std::optional<NetworkModel::Number> number = network.advance();
+    if (!number) return;
+    Flight& flight = flights[*number];
+    flight.arrived = true;
+    if (flight.expected == Transport::kNone) return;
+    end(flight.expected, flight.to);
+    if (flight.sent != Transport::kNone) end(flight.sent, flight.from);
+    free_flights.push_back(*number);
   }
   /// The running rank asks for its messages: those that have ended by now are seen.
   void look_at_messages() {
-    std::vector<double>& ends_s = at(running).ends_s;
-    while (!ends_s.empty() && ends_s.front() <= now_s) {
-      std::ranges::pop_heap(ends_s, std::greater<>());
-      ends_s.pop_back();
-    }
+    at(running).has_news = false;
     look += 1;
     unseen = 0;
   }
@@ -215,12 +248,8 @@ struct VirtualWorld::State {
   void sleep(int rank, const char* call, double until_s, bool for_messages) {
     PETAFLOW_REQUIRE(rank == running, "rank {} waits by the transport of rank {}", running, rank);
     Rank& me = at(rank);
-    if (unseen > 0) {
-      me.ends_s.push_back(now_s);
-      std::ranges::push_heap(me.ends_s, std::greater<>());
-    }
-    double next_s = until_s;
-    if (for_messages && !me.ends_s.empty()) next_s = std::max(now_s, std::min(until_s, me.ends_s.front()));
+    if (unseen > 0) me.has_news = true;
+    const double next_s = for_messages && me.has_news ? now_s : until_s;
     me.wakes_s = kNever;
     if (next_s < kNever) wake(rank, next_s);
     me.waits_in = call;
@@ -240,6 +269,8 @@ struct VirtualWorld::State {
   int unseen = 0;          // messages of the running rank that ended at once since then, and were not asked for
   std::vector<Request> requests;
   std::vector<std::size_t> free;
+  std::vector<Flight> flights;  // by number of the network's
+  std::vector<NetworkModel::Number> free_flights;
   Waiting waiting;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   std::deque<Group> groups;  // the first: all ranks
@@ -265,12 +296,12 @@ class VirtualTransport final : public Transport {
     const Channel channel{group_.number, member(to), rank_, tag};
     const Message message = world_.new_request();
     // What is sent is only read.
-    Side sent{const_cast<std::byte*>(bytes.data()), bytes.size(), message, member(rank_), kNever, nullptr, 0};
+    Side sent{const_cast<std::byte*>(bytes.data()), bytes.size(), message, member(rank_), 0, nullptr, 0};
     world_.messages += 1;
     if (bytes.size() <= world_.options.eager_bytes) {
       sent.message = kNone;
-      sent.arrival_s = world_.network.arrival_s(sent.rank, channel.to, bytes.size(), world_.now_s);
-      world_.requests[message - 1].over_s = world_.now_s;
+      world_.launch(sent.rank, channel.to, bytes.size(), sent.flight);
+      world_.requests[message - 1].over = true;
     }
     if (Side* const expected = world_.waiting.first(channel, false)) {
       world_.deliver(sent, *expected);
@@ -294,7 +325,7 @@ class VirtualTransport final : public Transport {
   Message receive(std::span<std::byte> bytes, int from, int tag) override {
     const Channel channel{group_.number, member(rank_), from, tag};
     const Message message = world_.new_request();
-    Side expected{bytes.data(), bytes.size(), message, channel.to, kNever, nullptr, 0};
+    Side expected{bytes.data(), bytes.size(), message, channel.to, 0, nullptr, 0};
     Side* const sent = world_.waiting.first(channel, true);
     if (sent == nullptr) {
       world_.waiting.add(channel, false, std::move(expected));
@@ -311,7 +342,7 @@ class VirtualTransport final : public Transport {
     if (message == kNone) return true;
     State::Request& request = world_.requests[message - 1];
     PETAFLOW_REQUIRE(request.used, "message {} was over before", message);
-    if (request.over_s > world_.now_s) return false;
+    if (!request.over) return false;
     if (request.look == world_.look) world_.unseen -= 1;
     request.used = false;
     world_.free.push_back(message - 1);
@@ -387,7 +418,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
     State::Rank& me = world.at(rank);
     me.finished = false;
     me.activity = activity;
-    me.ends_s.clear();
+    me.has_news = false;
     me.fiber =
         boost::context::fiber(std::allocator_arg, boost::context::protected_fixedsize_stack(world.options.stack_bytes),
                               [&, rank](boost::context::fiber&& scheduler) {
@@ -405,7 +436,14 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
                               });
     world.wake(rank, world.now_s);
   }
-  while (running > 0 && !world.events.empty() && !world.error) {
+  while (running > 0 && !world.error) {
+    const double wake_s = world.events.empty() ? kNever : world.events.top().time_s;
+    const double network_s = world.network.next_s();
+    if (std::min(wake_s, network_s) == kNever) break;
+    if (network_s <= wake_s) {
+      world.advance_network();
+      continue;
+    }
     const State::Event event = world.events.top();
     world.events.pop();
     State::Rank& rank = world.at(event.rank);

@@ -8,16 +8,9 @@
 #include <memory>
 
 #include "comm/transport.hpp"
+#include "simulate/network_model.hpp"
 
 namespace petaflow {
-
-/// Times of messages.
-class NetworkModel {
- public:
-  virtual ~NetworkModel() = default;
-  /// When a message that leaves rank `from` at start_s has arrived at rank `to`.
-  virtual double arrival_s(int from, int to, std::size_t bytes, double start_s) = 0;
-};
 
 struct VirtualOptions {
   std::size_t eager_bytes = 4096;  // a send up to this size is over at once; of a larger one its receive must be posted

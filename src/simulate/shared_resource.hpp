@@ -1,0 +1,56 @@
+// What flows use at the same time, each an equal part of it: a network interface, a bundle of cables.
+// Sources: Demers, Keshav and Shenker, "Analysis and Simulation of a Fair Queueing Algorithm", SIGCOMM 1989 (the work
+// that each flow has been given as a measure of time); Parekh and Gallager, "A Generalized Processor Sharing Approach
+// to Flow Control in Integrated Services Networks", IEEE/ACM Transactions on Networking 1 (3), 1993.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+#include <vector>
+
+namespace petaflow {
+
+class SharedResource {
+ public:
+  /// A flow comes that takes so many seconds where it is alone.  Times of calls never fall.
+  void add(double now_s, double seconds, std::uint32_t flow) {
+    pass(now_s);
+    flows_.emplace_back(given_s_ + seconds, flow);
+    std::ranges::push_heap(flows_, std::greater<>());
+  }
+
+  /// When the next flow is through; infinity: there is none.
+  double next_s() const {
+    if (flows_.empty()) return std::numeric_limits<double>::infinity();
+    return now_s_ + (flows_.front().first - given_s_) * static_cast<double>(flows_.size());
+  }
+
+  /// Takes a flow that is through at next_s(), which has come.
+  std::uint32_t take() {
+    now_s_ = next_s();
+    given_s_ = flows_.front().first;
+    const std::uint32_t flow = flows_.front().second;
+    std::ranges::pop_heap(flows_, std::greater<>());
+    flows_.pop_back();
+    return flow;
+  }
+
+ private:
+  void pass(double now_s) {
+    if (flows_.empty()) {
+      given_s_ = 0;
+    } else {
+      const double part_s = (now_s - now_s_) / static_cast<double>(flows_.size());
+      given_s_ = std::min(given_s_ + part_s, flows_.front().first);
+    }
+    now_s_ = now_s;
+  }
+
+  double now_s_ = 0, given_s_ = 0;                       // given to each flow that has been here all the time
+  std::vector<std::pair<double, std::uint32_t>> flows_;  // with what is given then: a heap, the first through in front
+};
+
+}  // namespace petaflow
