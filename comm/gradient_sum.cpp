@@ -10,13 +10,13 @@
 namespace petaflow {
 
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
-    : comm_(comm), overlap_(options.overlap), plain_passes_(options.passes) {
+    : comm_(comm), overlap_(options.overlap), plain_micro_batches_(options.micro_batches) {
   cut(ends, options.bucket);
   if (options.repeats) {
-    plan_passes(2);
+    plan_micro_batches(2);
     add_memory(ends.back());
   }
-  plan_passes(1);
+  plan_micro_batches(1);
   add_memory(ends.back());
   PETAFLOW_REQUIRE(!options.owners, "owners without shards");
   own_ = buckets_;
@@ -43,10 +43,10 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
   cut(ends, options.owner_of.empty() ? options.bucket : 1);
   shards_ = shards[static_cast<std::size_t>(comm.rank())];
   if (options.repeats) {
-    plan_passes(2);
+    plan_micro_batches(2);
     add_memory(ends.back());
   }
-  plan_passes(1);
+  plan_micro_batches(1);
   add_memory(ends.back());
   const auto add = [&](const ReductionPlan& plan, Wire wire) {
     return std::make_unique<Reduction<float>>(comm.transport(), plan, comm.new_tag(), ReduceOp::kSum, wire);
@@ -98,16 +98,17 @@ void GradientSum::cut(std::span<const std::int64_t> ends, std::int64_t bucket) {
   }
 }
 
-void GradientSum::plan_passes(std::int64_t repeats) {
+void GradientSum::plan_micro_batches(std::int64_t repeats) {
   if (repeats == repeats_) return;
   repeats_ = repeats;
-  passes_.clear();
+  micro_batches_.clear();
   if (shards_) {
     plan_shards(repeats);
     return;
   }
-  passes_.resize(static_cast<std::size_t>(plain_passes_ * repeats));
-  for (std::size_t pass = 1; pass < passes_.size(); ++pass) passes_[pass].adds = true;
+  micro_batches_.resize(static_cast<std::size_t>(plain_micro_batches_ * repeats));
+  for (std::size_t micro_batch = 1; micro_batch < micro_batches_.size(); ++micro_batch)
+    micro_batches_[micro_batch].adds = true;
 }
 
 void GradientSum::plan_shards(std::int64_t repeats) {
@@ -117,21 +118,21 @@ void GradientSum::plan_shards(std::int64_t repeats) {
     const auto last = static_cast<int>(before);
     const int merges = static_cast<int>(before) + 1 - static_cast<int>(after);  // it is a right child so often
     if (repeats == 1 && merges > 0) {
-      passes_.push_back({.to = last - 1, .adds = true, .merges = merges - 1});
+      micro_batches_.push_back({.to = last - 1, .adds = true, .merges = merges - 1});
     } else {
-      passes_.push_back({.to = last});
-      for (std::int64_t repeat = 1; repeat < repeats; ++repeat) passes_.push_back({.to = last, .adds = true});
-      passes_.back().merges = merges;
+      micro_batches_.push_back({.to = last});
+      for (std::int64_t repeat = 1; repeat < repeats; ++repeat) micro_batches_.push_back({.to = last, .adds = true});
+      micro_batches_.back().merges = merges;
     }
     before = after;
   }
 }
 
-/// For what passes_ need.
+/// For the pieces of micro_batches_.
 void GradientSum::add_memory(std::int64_t elements) {
   if (in_place()) return;
-  for (const Pass& pass : passes_) {
-    while (std::ssize(memory_) <= pass.to) {
+  for (const MicroBatch& micro_batch : micro_batches_) {
+    while (std::ssize(memory_) <= micro_batch.to) {
       memory_.push_back(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(elements)));
     }
   }
@@ -153,36 +154,36 @@ std::string GradientSum::describe() const {
 }
 
 void GradientSum::begin(float* buffer, std::int64_t repeats) {
-  plan_passes(repeats);
+  plan_micro_batches(repeats);
   buffer_ = buffer;
   if (buffer_ != nullptr) waited_s_.resize(static_cast<std::size_t>(comm_.size()) + 1);
-  pass_ = taken_ = started_ = over_ = spread_ = 0;
+  micro_batch_ = taken_ = started_ = over_ = spread_ = 0;
 }
 
-// Adds a bucket of the running pass to what is there.
-void GradientSum::take_pass(const Slice& bucket) {
+// Adds a bucket of the running micro-batch to what is there.
+void GradientSum::take_micro_batch(const Slice& bucket) {
   if (in_place()) return;
-  const Pass& pass = passes_[pass_];
+  const MicroBatch& micro_batch = micro_batches_[micro_batch_];
   const auto add = [&](float* to, const float* from) {
     for (std::int64_t i = bucket.begin; i < bucket.end; ++i) to[i] += from[i];
   };
-  float* const to = memory_[static_cast<std::size_t>(pass.to)].get();
-  if (pass.adds) {
+  float* const to = memory_[static_cast<std::size_t>(micro_batch.to)].get();
+  if (micro_batch.adds) {
     add(to, buffer_);
   } else {
     std::copy(buffer_ + bucket.begin, buffer_ + bucket.end, to + bucket.begin);
   }
-  for (int merge = 0; merge < pass.merges; ++merge) {
-    const auto last = static_cast<std::size_t>(pass.to - merge);
+  for (int merge = 0; merge < micro_batch.merges; ++merge) {
+    const auto last = static_cast<std::size_t>(micro_batch.to - merge);
     add(memory_[last - 1].get(), memory_[last].get());
   }
 }
 
 void GradientSum::ready_from(std::int64_t first) {
   for (; taken_ < buckets_.size() && buckets_[taken_].begin >= first; ++taken_) {
-    if (pass_ < passes_.size()) take_pass(buckets_[taken_]);
+    if (micro_batch_ < micro_batches_.size()) take_micro_batch(buckets_[taken_]);
   }
-  const bool last = pass_ + 1 >= passes_.size();
+  const bool last = micro_batch_ + 1 >= micro_batches_.size();
   if (last && (overlap_ || first == 0)) {
     for (; started_ < taken_; ++started_) {
       const std::int64_t begin = buckets_[started_].begin;
@@ -199,10 +200,10 @@ void GradientSum::ready_from(std::int64_t first) {
   advance();
 }
 
-void GradientSum::end_pass() {
+void GradientSum::end_micro_batch() {
   ready_from(0);
-  pass_ += 1;
-  if (pass_ < passes_.size()) taken_ = 0;
+  micro_batch_ += 1;
+  if (micro_batch_ < micro_batches_.size()) taken_ = 0;
 }
 
 bool GradientSum::advance() {
@@ -270,7 +271,7 @@ std::span<const Slice> GradientSum::own_of(std::size_t bucket) const {
 
 void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values,
                          const std::function<void(std::int64_t, std::int64_t)>& updated) {
-  if (passes_.empty()) ready_from(0);  // this rank has no shard
+  if (micro_batches_.empty()) ready_from(0);  // this rank has no shard
   comm_.transport().begin_collective();
   const bool spreads = (values != nullptr || buffer_ == nullptr) && !spreads_.empty();
   for (; over_ < buckets_.size(); ++over_) {

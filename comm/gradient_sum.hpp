@@ -1,5 +1,5 @@
-// The sum of a flat gradient over passes and ranks, sent in buckets while the backward pass still works on earlier
-// layers: to all ranks, or each slice to one rank that owns it.
+// The sum of a flat gradient over micro-batches and ranks, sent in buckets while the backward pass still works on
+// earlier layers: to all ranks, or each slice to one rank that owns it.
 // Sources: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020,
 // section 3.2; Rajbhandari et al., "ZeRO", SC20, section 5 (owners).
 #pragma once
@@ -22,10 +22,10 @@ struct GradientSumOptions {
   std::int64_t bucket = 1 << 18;   // smallest size of a bucket but the last, elements
   std::string reduction = "auto";  // as in choose_reduction(); in a fixed order "auto" or "tree"
   Wire wire = Wire::kF32;
-  std::int64_t passes = 1;  // of each rank in a step; in a fixed order its shards
-  bool repeats = false;     // steps may make every pass several times
-  bool overlap = true;      // buckets are sent as soon as they are final, otherwise at the end of the last pass
-  bool owners = false;      // the sum of a slice goes to its owner alone; the order is that of a tree
+  std::int64_t micro_batches = 1;  // of each rank in a step; in a fixed order its shards
+  bool repeats = false;            // steps may take several micro-batches in the place of each
+  bool overlap = true;  // buckets are sent as soon as they are final, otherwise at the end of the step's last backward
+  bool owners = false;  // the sum of a slice goes to its owner alone; the order is that of a tree
   std::vector<std::int64_t> cuts = {};  // where owners' slices may begin, rising; empty: anywhere
   std::vector<int> owner_of = {};       // owners: of each array, which is a bucket then; empty: slices of every bucket
 };
@@ -46,23 +46,23 @@ class GradientSum {
   /// In any order.
   /// @param ends  where arrays end in the flat buffer, rising; a bucket ends at one of them
   GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options);
-  /// In a fixed order, that of tree_plan(): every pass is a shard.  The only one for owners.
+  /// In a fixed order, that of tree_plan(): every micro-batch is a shard.  The only one for owners.
   /// @param shards  of all ranks
   GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
               std::span<const ShardRange> shards);
 
   /// Begins a step.
-  /// @param buffer   null: messages have sizes alone, and every rank has one pass
-  /// @param repeats  so many passes in the place of each, one after the other, are added first
+  /// @param buffer   null: messages have sizes alone, and every rank has one micro-batch
+  /// @param repeats  so many micro-batches in the place of each, one after the other, are added first
   void begin(float* buffer, std::int64_t repeats = 1);
-  /// In the running pass the elements from `first` to the end of the buffer are final: adds them to those of earlier
-  /// passes; in the last one starts the sums of the buckets that lie there, and lets those under way move on.
+  /// In the running micro-batch the elements from `first` to the end of the buffer are final: adds them to those of
+  /// earlier ones; in the last one starts the sums of the buckets that lie there, and lets those under way move on.
   void ready_from(std::int64_t first);
-  /// The pass is over: the next one may overwrite the buffer.
-  void end_pass();
+  /// The micro-batch is over: the next one may overwrite the buffer.
+  void end_micro_batch();
   /// Lets all sums move on; whether the first that was not waited for yet is over.
   bool advance();
-  /// After the last pass.  Bucket by bucket, in the order in which they are sent: waits until
+  /// After the last micro-batch.  Bucket by bucket, in the order in which they are sent: waits until
   /// buffer[begin, end) = the sum, then calls summed(begin, end), while later ones are still being summed.  With owners
   /// [begin, end) are the slices of own(), after which the bucket of `values` begins to go from owners to all, and all
   /// of it is there at the end.
@@ -88,19 +88,19 @@ class GradientSum {
   std::string describe() const;
 
  private:
-  /// Where the gradient of a pass goes: a stack of nodes of the tree, the last of which are added as they become
+  /// Where the gradient of a micro-batch goes: a stack of nodes of the tree, the last of which are added as they become
   /// siblings.
-  struct Pass {
+  struct MicroBatch {
     int to = 0;         // piece that takes it
     bool adds = false;  // or is it
     int merges = 0;     // so often the last piece is added to the one before it
   };
   void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
-  void plan_passes(std::int64_t repeats);
+  void plan_micro_batches(std::int64_t repeats);
   void plan_shards(std::int64_t repeats);
   void add_memory(std::int64_t elements);
-  void take_pass(const Slice& bucket);
-  bool in_place() const { return passes_.size() <= 1; }
+  void take_micro_batch(const Slice& bucket);
+  bool in_place() const { return micro_batches_.size() <= 1; }
   std::span<const Slice> own_of(std::size_t bucket) const;
   void start_spread(std::size_t bucket, float* values);
   void finish_spreads();
@@ -116,17 +116,17 @@ class GradientSum {
   std::vector<std::unique_ptr<Reduction<float>>> sums_;     // of each bucket
   std::vector<std::unique_ptr<Reduction<float>>> spreads_;  // likewise, from its owners to all; empty: there are none
   std::vector<Slice> own_;
-  std::vector<std::size_t> own_end_;  // of each bucket: its slices end there in own_
-  std::optional<ShardRange> shards_;  // of this rank, in a fixed order
-  std::int64_t plain_passes_ = 1;     // of a step without repeats, in any order
-  std::int64_t repeats_ = 0;          // of passes_
-  std::vector<Pass> passes_;
+  std::vector<std::size_t> own_end_;      // of each bucket: its slices end there in own_
+  std::optional<ShardRange> shards_;      // of this rank, in a fixed order
+  std::int64_t plain_micro_batches_ = 1;  // of a step without repeats, in any order
+  std::int64_t repeats_ = 0;              // of micro_batches_
+  std::vector<MicroBatch> micro_batches_;
   std::vector<std::unique_ptr<float[]>> memory_;  // of pieces; not used where the only one is the buffer
   std::vector<float*> pieces_;                    // of the bucket that is started
 
   float* buffer_ = nullptr;
-  std::size_t pass_ = 0;
-  std::size_t taken_ = 0;               // buckets of the running pass
+  std::size_t micro_batch_ = 0;
+  std::size_t taken_ = 0;               // buckets of the running micro-batch
   std::size_t started_ = 0, over_ = 0;  // sums
   std::vector<double> start_s_;         // of each bucket's sum, until it is seen to be over; then negative
   std::size_t spread_ = 0;              // spreads that were started

@@ -80,7 +80,7 @@ void map_gradient(const Context& context, std::int64_t channels, const double* s
 /// @param sums  of sum_gradients(), of this rank
 void write_gradients(const Context& context, std::int64_t channels, const double* sums,
                      const BatchStatistics& statistics, float* weight, float* bias);
-/// Written: this pass' share of the running statistics, (C) each, as ParamSpec::running_momentum wants them.
+/// Written: this micro-batch's share of the running statistics, (C) each, as ParamSpec::running_momentum wants them.
 /// @param x  shape, to count the real samples
 void write_running_statistics(const Context& context, const Shape& x, const BatchStatistics& statistics, float* mean,
                               float* variance);

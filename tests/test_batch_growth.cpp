@@ -120,7 +120,7 @@ std::vector<float> goes_on(const CommonOptions& options, int ranks, const Checkp
   return weights;
 }
 
-TEST(GrowingBatch, HasTheBitsOfALargerOneWithMorePasses) {
+TEST(GrowingBatch, HasTheBitsOfALargerOneWithMoreMicroBatches) {
   for (const auto& [epoch, step, factor] : {std::tuple(2, 24, 2), std::tuple(4, 36, 4)}) {
     for (const std::int64_t accumulate : {1, 2}) {
       for (const bool sharded : {false, true}) {
@@ -129,7 +129,8 @@ TEST(GrowingBatch, HasTheBitsOfALargerOneWithMorePasses) {
         options.train.epochs = epoch + 1;
         options.update.sharded = sharded;
         for (const int ranks : {1, 2, 4}) {
-          SCOPED_TRACE(fmt::format("epoch {}, {} passes, sharded {}, {} ranks", epoch, accumulate, sharded, ranks));
+          SCOPED_TRACE(
+              fmt::format("epoch {}, {} micro-batches, sharded {}, {} ranks", epoch, accumulate, sharded, ranks));
           const VirtualRun run = train_virtually(options, ranks);
           const auto start = std::ranges::find(run.kept.saved, step, [](const auto& saved) { return saved.first; });
           ASSERT_NE(start, run.kept.saved.end());
@@ -139,7 +140,7 @@ TEST(GrowingBatch, HasTheBitsOfALargerOneWithMorePasses) {
           large.train.accumulate *= factor;
           const std::vector<float> expected = goes_on(large, ranks, start->second, step, epoch);
           ASSERT_EQ(expected.size(), run.weights.size());
-          // Owners' sums are in the order of a tree, of which four passes in turn are none.
+          // Owners' sums are in the order of a tree, of which four micro-batches in turn are none.
           const float tolerance = sharded && factor == 4 ? 1e-6F : 0;
           for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(run.weights[i], expected[i], tolerance);
         }

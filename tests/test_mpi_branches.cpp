@@ -89,7 +89,7 @@ TEST(Branches, GradientsAreSummedWhenTheyAreFinal) {
 TEST(Branches, RecomputationWithBatchNormOverAllRanks) {
   const auto all = make_mpi_communicator();
   Communicator alone;
-  const Trained single(alone, options(), BatchNormScope::kPass);
+  const Trained single(alone, options(), BatchNormScope::kMicroBatch);
   for (const std::int64_t recompute : {2, 4}) {
     CommonOptions again = options();
     again.train.recompute = recompute;

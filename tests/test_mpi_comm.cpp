@@ -88,7 +88,7 @@ TEST_P(AnyCommunicator, BucketsEqualThePlainSum) {
       if (comm->rank() > 0 && comm->rank() == comm->size() - 1) usleep(20000);  // until then nothing is summed
       sum.begin(gradient.data());
       for (std::size_t i = ends.size(); i-- > 1;) sum.ready_from(ends[i - 1]);
-      sum.end_pass();
+      sum.end_micro_batch();
       std::vector<Slice> summed;
       sum.finish([&](std::int64_t begin, std::int64_t end) {
         summed.push_back({begin, end});
@@ -152,7 +152,7 @@ void expect_tree(Communicator& comm, const std::vector<ShardRange>& ranges) {
     for (int s = mine.begin; s < mine.end; ++s) {
       std::ranges::copy(shard(s), gradient.begin());
       sum.ready_from(1155);
-      sum.end_pass();
+      sum.end_micro_batch();
     }
     std::vector<Slice> summed;
     sum.finish([&](std::int64_t begin, std::int64_t end) { summed.push_back({begin, end}); });

@@ -63,8 +63,8 @@ TEST_P(TrainerInPrecision, BatchNormOverShardsIsTheSameOnAnyNumberOfRanks) {
   for (const char* optimizer : {"adamw", "sgd"}) {
     deterministic.optimizer.name = optimizer;
     deterministic.optimizer.weight_decay = 0.1;
-    tiny::Training together(*all, deterministic, 43, 0.5F, true, BatchNormScope::kPass);
-    tiny::Training single(alone, deterministic, 43, 0.5F, true, BatchNormScope::kPass);
+    tiny::Training together(*all, deterministic, 43, 0.5F, true, BatchNormScope::kMicroBatch);
+    tiny::Training single(alone, deterministic, 43, 0.5F, true, BatchNormScope::kMicroBatch);
     EXPECT_EQ(together.run(30), single.run(30)) << optimizer;
     EXPECT_EQ(together.weights(), single.weights()) << optimizer;  // and running statistics
   }
@@ -84,7 +84,7 @@ TEST(Trainer, BatchNormOverTheGlobalBatchIsThatOfOneRank) {
   plain.optimizer.name = "sgd";
   for (const std::int64_t samples : {43, 7, 2}) {  // of 12 slots: on 4 ranks one, or two, have padding alone
     tiny::Training together(*all, plain, samples, 0.5F, true, BatchNormScope::kRanks);
-    tiny::Training single(alone, plain, samples, 0.5F, true, BatchNormScope::kPass);
+    tiny::Training single(alone, plain, samples, 0.5F, true, BatchNormScope::kMicroBatch);
     for (const std::int64_t steps : {1, 6}) {
       EXPECT_NEAR(together.run(steps).back(), single.run(steps).back(), 1e-6);
       EXPECT_LT(largest_difference(together.weights(), single.weights()), 2e-6F) << samples;
@@ -107,7 +107,7 @@ TEST(Trainer, BatchNormOverGroupsOfRanksIsThatOfShards) {
     one.train.shards = groups;
     for (const std::int64_t samples : {48, 43}) {
       tiny::Training together(*all, many, samples, 0.5F, true, BatchNormScope::kRanks);
-      tiny::Training single(alone, one, samples, 0.5F, true, BatchNormScope::kPass);
+      tiny::Training single(alone, one, samples, 0.5F, true, BatchNormScope::kMicroBatch);
       EXPECT_NEAR(together.run(6).back(), single.run(6).back(), 1e-6);
       EXPECT_LT(largest_difference(together.weights(), single.weights()), 2e-6F) << groups << " groups";
     }
@@ -125,7 +125,7 @@ TEST(Communicator, SplitsIntoGroups) {
   EXPECT_EQ(ranks[0], expected);
 }
 
-TEST(Trainer, BatchNormOverTheGlobalBatchNeedsOnePass) {
+TEST(Trainer, BatchNormOverTheGlobalBatchNeedsOneMicroBatch) {
   const auto all = make_mpi_communicator();
   CommonOptions deterministic = options();
   deterministic.train.deterministic = true;
@@ -163,7 +163,7 @@ TEST_P(TrainerInPrecision, PlainTrainingAgreesInGradientsAndLosses) {
   }
 }
 
-TEST(Trainer, AccumulatedPassesAreTheStepOfTheWholeBatch) {
+TEST(Trainer, AccumulatedMicroBatchesAreTheStepOfTheWholeBatch) {
   const auto all = make_mpi_communicator();
   CommonOptions once = options();
   once.train.batch = 32;
@@ -173,9 +173,9 @@ TEST(Trainer, AccumulatedPassesAreTheStepOfTheWholeBatch) {
       once.update.sharded = sharded;
       once.comm.fixed_order = fixed;
       CommonOptions parts = once;
-      parts.train.accumulate = 32 / all->size() / 2;  // passes of two samples
+      parts.train.accumulate = 32 / all->size() / 2;  // micro-batches of two samples
       tiny::Training whole(*all, once, 91, 0.5F, true), accumulated(*all, parts, 91, 0.5F, true);
-      EXPECT_EQ(accumulated.step.share().pass, 2);
+      EXPECT_EQ(accumulated.step.share().micro_batch, 2);
       const std::vector<double> expected = whole.run(6), found = accumulated.run(6);
       for (std::size_t step = 0; step < expected.size(); ++step) EXPECT_NEAR(found[step], expected[step], 1e-5);
       const std::vector<float> a = accumulated.weights(), b = whole.weights();
@@ -194,7 +194,7 @@ TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
     plain.optimizer.name = name;
     plain.optimizer.larc = larc;
     plain.optimizer.clip_norm = clip;
-    tiny::Training training(*all, plain, 43, 0.5F, true, BatchNormScope::kPass);
+    tiny::Training training(*all, plain, 43, 0.5F, true, BatchNormScope::kMicroBatch);
     Optimizer whole(plain.optimizer, training.step.network().parameters());
     const testing_support::DeviceArray<float> expected(training.weights());
     StepState state;
@@ -235,8 +235,8 @@ TEST(Trainer, LagIsALoopThatKeepsGradients) {
       common.optimizer.name = name;
       common.optimizer.larc = larc;
       common.optimizer.clip_norm = clip;
-      tiny::Training lagged(*all, common, 43, 0.5F, true, BatchNormScope::kPass);
-      tiny::Training source(alone, source_options, 43, 0.5F, true, BatchNormScope::kPass);
+      tiny::Training lagged(*all, common, 43, 0.5F, true, BatchNormScope::kMicroBatch);
+      tiny::Training source(alone, source_options, 43, 0.5F, true, BatchNormScope::kMicroBatch);
       Optimizer optimizer(common.optimizer, source.step.network().parameters());
       const testing_support::DeviceArray<float> weights(lagged.weights());
       testing_support::DeviceState device_state;

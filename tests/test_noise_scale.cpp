@@ -1,5 +1,5 @@
 // The gradient-noise scale: of gradients with a known mean and covariance, and of a training, from the gradients of
-// single samples and of passes.
+// single samples and of micro-batches.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -119,34 +119,35 @@ CommonOptions measured() {
   return options;
 }
 
-constexpr std::int64_t kPass = 4;  // samples
+constexpr std::int64_t kMicroBatch = 4;  // samples
 
-TEST(NoiseScale, OfAStepIsThatOfTheGradientsOfItsPasses) {
-  for (const tiny::Norm& norm : {tiny::Norm(), tiny::Norm(BatchNormScope::kPass)}) {
+TEST(NoiseScale, OfAStepIsThatOfTheGradientsOfItsMicroBatches) {
+  for (const tiny::Norm& norm : {tiny::Norm(), tiny::Norm(BatchNormScope::kMicroBatch)}) {
     Communicator alone;
     const CommonOptions options = measured();
-    CommonOptions of_pass = options;
-    of_pass.train.batch = kPass;
-    of_pass.train.accumulate = 1;
-    tiny::Training training(alone, options, 91, 0.5F, true, norm), passes(alone, of_pass, 91, 0.5F, true, norm);
+    CommonOptions of_micro_batch = options;
+    of_micro_batch.train.batch = kMicroBatch;
+    of_micro_batch.train.accumulate = 1;
+    tiny::Training training(alone, options, 91, 0.5F, true, norm),
+        micro_batches(alone, of_micro_batch, 91, 0.5F, true, norm);
     training.loader.start_epoch(2);
-    passes.loader.start_epoch(2);
+    micro_batches.loader.start_epoch(2);
     for (std::int64_t step = 0; step < 6; ++step) {
       const auto samples = static_cast<double>(training.loader.samples_of(step));
       const StepResult result = training.step.run(training.loader, 0);
       double small = 0, count = 0, left = samples;
       Values big;
       for (; left > 0; count += 1) {
-        const double n = std::min<double>(kPass, left);
+        const double n = std::min<double>(kMicroBatch, left);
         left -= n;
-        passes.step.run(passes.loader, 0);
-        const Values mean = trained_gradient(passes);
+        micro_batches.step.run(micro_batches.loader, 0);
+        const Values mean = trained_gradient(micro_batches);
         small += n / samples * square(mean);
         big.resize(mean.size());
         for (std::size_t i = 0; i < big.size(); ++i) big[i] += n / samples * mean[i];
       }
       ASSERT_TRUE(result.noise);
-      // Appendix A.1, with the mean size of a pass.
+      // Appendix A.1, with the mean size of a micro-batch.
       const double b_small = samples / count, b_big = samples, g_big = square(big);
       EXPECT_NEAR(result.noise->gradient, (b_big * g_big - b_small * small) / (b_big - b_small), 1e-5 * small);
       EXPECT_NEAR(result.noise->covariance, (small - g_big) / (1 / b_small - 1 / b_big), 1e-5 * samples * small);

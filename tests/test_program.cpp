@@ -306,7 +306,7 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("train small.toml train.batch=0", "train.batch");
   expect_refused("train small.toml train.batch=100000 --check", "train.batch is 100000, but data.train has 96 samples");
   expect_refused("summary small.toml train.batch=10000000 data.height=1024 data.width=1024",
-                 "out of memory: the input of a pass of 10000000 samples alone takes ", {1});
+                 "out of memory: the input of a micro-batch of 10000000 samples alone takes ", {1});
   expect_refused("train small.toml train.epochs=0", "train.epochs is 0: the network would learn nothing");
   expect_refused("train small.toml train.epochs=9223372036854775807", "train.epochs must be between 0 and");
   expect_refused("train small.toml schedule.name=step", "schedule.step_epochs, after which the rate falls, is empty");

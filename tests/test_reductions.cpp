@@ -236,7 +236,7 @@ TEST(FixedOrder, HasTheBitsOfTheTreeWhoeverHoldsTheShards) {
           sum.ready_from(ends[1]);
           comm.transport().work(0.3);
           sum.ready_from(ends[0]);
-          sum.end_pass();
+          sum.end_micro_batch();
         }
         sum.finish([](std::int64_t, std::int64_t) {});
       }

@@ -305,7 +305,7 @@ TEST(WorkCategories, AddUpToTheStep) {
   const std::vector<WorkCategory> categories = work_categories(nlohmann::json::parse(kPerformance));
   ASSERT_EQ(categories.size(), 5U);
   EXPECT_EQ(categories[0].name, "convolutions, forward");
-  EXPECT_DOUBLE_EQ(categories[0].ms, 20);  // two passes
+  EXPECT_DOUBLE_EQ(categories[0].ms, 20);  // two micro-batches
   EXPECT_DOUBLE_EQ(categories[1].ms, 36);
   EXPECT_DOUBLE_EQ(categories[2].ms, 24);
   for (int i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(categories[static_cast<std::size_t>(i)].flop, 2e6);

@@ -26,7 +26,7 @@ void expect_replayed(const OptimizerOptions& optimizer) {
   options.train.batch = 16;
   options.train.seed = 5;
   Communicator alone;
-  tiny::Training training(alone, options, 91, 0.3F, false, BatchNormScope::kPass);
+  tiny::Training training(alone, options, 91, 0.3F, false, BatchNormScope::kMicroBatch);
   testing_support::OptimizerReplay replay(optimizer, training.step.network().parameters(), training.weights());
   for (std::int64_t step = 0; step < kSteps; ++step) {
     if (step % training.loader.steps_per_epoch() == 0) training.loader.start_epoch(step);

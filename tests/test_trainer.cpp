@@ -92,15 +92,15 @@ TEST(ShareOfBatch, CoversEverySlotOnce) {
     options.shards = 6;
     for (int ranks = 1; ranks <= 6; ++ranks) {
       std::int64_t next = 0;
-      const std::int64_t pass = share_of_batch(options, 0, ranks).pass;
+      const std::int64_t micro_batch = share_of_batch(options, 0, ranks).micro_batch;
       for (int rank = 0; rank < ranks; ++rank) {
         const BatchShare share = share_of_batch(options, rank, ranks);
         EXPECT_EQ(share.begin, next);
-        EXPECT_EQ(share.pass, pass);
-        EXPECT_LE(share.end - share.begin, share.pass * share.passes);
+        EXPECT_EQ(share.micro_batch, micro_batch);
+        EXPECT_LE(share.end - share.begin, share.micro_batch * share.micro_batches);
         EXPECT_GT(share.end, share.begin);
         EXPECT_EQ(share.parts, deterministic ? 6 : 1);  // of losses: does not grow with the ranks
-        EXPECT_LE(share.first_part + share.passes, share.parts);
+        EXPECT_LE(share.first_part + share.micro_batches, share.parts);
         next = share.end;
       }
       EXPECT_EQ(next, 24);
@@ -324,7 +324,7 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   options.train.batch = 16;
   options.train.deterministic = true;
   const auto make = [&] {
-    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kPass);
+    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kMicroBatch);
   };
   const auto whole = make(), first = make(), second = make();
   const std::vector<double> losses = whole->run(8);
@@ -358,7 +358,7 @@ TEST(TrainStep, AveragesWeightsAndGoesOnWithTheAverage) {
   options.train.deterministic = true;
   options.optimizer.ema = 0.6;
   const auto make = [&] {
-    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kPass);
+    return std::make_unique<tiny::Training>(comm, options, 64, 0.3F, true, BatchNormScope::kMicroBatch);
   };
   const auto whole = make(), rest = make();
   EXPECT_FALSE(whole->step.averages());

@@ -24,7 +24,7 @@ struct ModelOptions {
   std::vector<std::int64_t> filters = {};  // of each convolution; empty: those of the kind
   std::vector<std::int64_t> hidden = {};   // outputs of dense layers before the last one; empty: those of the kind
   double dropout = 0.5;                    // probability that an input of a dense layer is dropped
-  std::string batch_norm = {};             // quick: statistics over a "pass" (default) or the "global" batch, or "none"
+  std::string batch_norm = {};  // quick: statistics over a micro-batch ("pass", default), the "global" batch, or "none"
 };
 
 /// The widths asked for, or the kind's own.  Throws where a network with a fixed number of layers is given another.
@@ -107,7 +107,7 @@ inline void add_quick(Graph& graph, const ModelOptions& options, std::int64_t ou
   const auto filters = widths(options, "model.filters", options.filters, {16, 32, 64, 128});
   const auto hidden = widths(options, "model.hidden", options.hidden, {});
   BatchNormOptions norm;
-  norm.scope = options.batch_norm == "global" ? BatchNormScope::kRanks : BatchNormScope::kPass;
+  norm.scope = options.batch_norm == "global" ? BatchNormScope::kRanks : BatchNormScope::kMicroBatch;
   const bool has_norm = options.batch_norm != "none";
   graph.add<SpaceToDepth>("blocks", 2);
   // Counts are all positive: without their mean, small steps of many weights do not move all that follows.

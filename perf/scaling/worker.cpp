@@ -81,7 +81,7 @@ class Step {
       flight.sum->ready_from(begins_[s]);
       if (flights_.size() > 1) progress();
     }
-    flight.sum->end_pass();
+    flight.sum->end_micro_batch();
     flight.parts.fill(0);
     flight.agreement->start(std::array{flight.parts.data()});
     step_ += 1;

@@ -89,10 +89,10 @@ nlohmann::json to_json(const CommunicationTimes& communication) {
   return {{"buckets", buckets}, {"ranks", ranks}};
 }
 
-std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops) {
+std::string stage_table(const Network& network, std::int64_t micro_batches, double peak_gflops) {
   std::vector<std::vector<std::string>> rows = {
       {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd data ms", "bwd weights ms", "GFLOP/s", "of peak"}};
-  const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
+  const double count = static_cast<double>(std::max<std::int64_t>(1, micro_batches));
   for (const StageReport& stage : network.report()) {
     const auto forward = cells(stage.forward_s / count, stage.forward_flop, peak_gflops);
     const auto backward = cells(stage.backward_s / count, stage.backward_flop, peak_gflops);
@@ -106,10 +106,10 @@ std::string stage_table(const Network& network, std::int64_t passes, double peak
   return format_table(rows);
 }
 
-nlohmann::json stage_json(const Network& network, std::int64_t passes, double peak_gflops) {
+nlohmann::json stage_json(const Network& network, std::int64_t micro_batches, double peak_gflops) {
   static constexpr const char* kKinds[] = {"convolution", "dense", "pointwise"};
   nlohmann::json stages = nlohmann::json::array();
-  const double count = static_cast<double>(std::max<std::int64_t>(1, passes));
+  const double count = static_cast<double>(std::max<std::int64_t>(1, micro_batches));
   for (const StageReport& stage : network.report()) {
     const double forward = stage.forward_s / count, backward = stage.backward_s / count;
     const double seconds = forward + backward, flop = stage.forward_flop + stage.backward_flop;

@@ -24,12 +24,12 @@ std::string describe(const StepTimes& times);
 std::string describe(const CommunicationTimes& communication);
 nlohmann::json to_json(const CommunicationTimes& communication);
 
-/// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per pass.  The time of
-/// backward is divided into data and weights where the stage is a convolution; of others it stands under data.
-/// @param passes     that the times of the report add up
-/// @param peak_gflops of the host; 0: no share
-std::string stage_table(const Network& network, std::int64_t passes, double peak_gflops);
-nlohmann::json stage_json(const Network& network, std::int64_t passes, double peak_gflops);
+/// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per micro-batch.  The
+/// time of backward is divided into data and weights where the stage is a convolution; of others it stands under data.
+/// @param micro_batches  that the times of the report add up
+/// @param peak_gflops    of the host; 0: no share
+std::string stage_table(const Network& network, std::int64_t micro_batches, double peak_gflops);
+nlohmann::json stage_json(const Network& network, std::int64_t micro_batches, double peak_gflops);
 
 /// Largest resident set of this process so far.
 std::size_t peak_resident_bytes();

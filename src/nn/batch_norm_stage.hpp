@@ -11,13 +11,13 @@ namespace petaflow {
 
 /// The samples that the mean and variance of training are over.
 enum class BatchNormScope {
-  kPass,  // the real samples of one pass: a shard in deterministic mode, otherwise a rank's share of the batch
-  kRanks  // those of all ranks that Context::sum_over_ranks sums over, the global batch or that of a group
-          // (torch.nn.SyncBatchNorm): two small sums per layer and step
+  kMicroBatch,  // the real samples of one: a shard in deterministic mode, otherwise a rank's share of the batch
+  kRanks        // those of all ranks that Context::sum_over_ranks sums over, the global batch or that of a group
+                // (torch.nn.SyncBatchNorm): two small sums per layer and step
 };
 
 struct BatchNormOptions {
-  BatchNormScope scope = BatchNormScope::kPass;
+  BatchNormScope scope = BatchNormScope::kMicroBatch;
   float epsilon = 1e-5F;
   double momentum = 0.1;  // of the running statistics: in (0, 1], their way to those of a batch
   bool affine = true;     // with weight and bias to train
@@ -51,7 +51,7 @@ class BatchNormStage final : public Stage {
   std::string describe_backward_weights() const override { return "kokkos"; }
 
  private:
-  /// Memory of a pass: sums, then the map, then the partial sums and rows of its kernels.
+  /// Memory of a micro-batch: sums, then the map, then the partial sums and rows of its kernels.
   struct Scratch {
     double* sums;
     ChannelMap map;

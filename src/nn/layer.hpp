@@ -29,8 +29,8 @@ struct ParamSpec {
   double init_mean = 0;  // of the first values
   Distribution distribution = Distribution::kNormal;
   /// In (0, 1]: not trained, but moved by this part of the way to the statistic of each batch (PyTorch's convention).
-  /// In the place of its gradient backward() leaves the statistic of the pass times real samples of the pass times
-  /// StepState::loss_scale, so that the sum over all passes is the mean per sample.
+  /// In the place of its gradient backward() leaves the statistic of the micro-batch times its real samples times
+  /// StepState::loss_scale, so that the sum over all micro-batches is the mean per sample.
   double running_momentum = 0;
   ParamRole role = ParamRole::kOther;
 

@@ -53,7 +53,8 @@ void require_memory_for(const Shape& input) {
   const double there = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   if (bytes <= there) return;
   user_error(
-      "out of memory: the input of a pass of {} samples alone takes {:.1f} MiB, and this machine has {:.1f} MiB; use a "
+      "out of memory: the input of a micro-batch of {} samples alone takes {:.1f} MiB, and this machine has {:.1f} "
+      "MiB; use a "
       "smaller train.batch",
       input.n, bytes / kMib, there / kMib);
 }

@@ -88,7 +88,7 @@ class Network {
     std::int64_t values = 0;
     std::int64_t final_from = 0;  // the elements of the gradient from here on have been said to be ready before
   };
-  /// Sums over ranks of one training pass, forward and backward, in their order.
+  /// Sums over ranks of one micro-batch in training, forward and backward, in their order.
   std::vector<RankSum> rank_sums() const;
 
   std::vector<StageReport> report() const;

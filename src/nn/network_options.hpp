@@ -36,7 +36,7 @@ inline constexpr bool kFillsDead = true;
 #endif
 
 struct NetworkOptions {
-  std::int64_t batch = 1;      // slots of one forward and backward pass
+  std::int64_t batch = 1;      // slots of a micro-batch
   std::int64_t recompute = 1;  // segments that make their values again for backward instead of keeping them; 1: none
   DType precision =
       DType::kF32;           // of activations and gradients between convolutions; all others, weights and sums are f32

@@ -43,17 +43,17 @@ std::vector<Shape> output_shapes(const Graph& graph, std::int64_t batch = 1);
 /// Throws a user error naming `what` ("data.train") where a set does not offer what is wanted.
 void check_targets(std::span<const TargetSpec> wanted, std::span<const TargetSpec> offered, const std::string& what);
 
-/// An objective with the memory that it needs for a pass.
+/// An objective with the memory that it needs for a micro-batch.
 class ObjectiveRun {
  public:
   /// @param outputs  of the network, with the batch.  The objective must outlive the object.
   ObjectiveRun(const Objective& objective, std::span<const Shape> outputs);
 
   const Objective& objective() const { return objective_; }
-  /// Targets that PassInputs are to bring: Objective::targets().
+  /// Targets that MicroBatchInputs are to bring: Objective::targets().
   const std::vector<TargetSpec>& targets() const { return targets_; }
 
-  /// Runs the losses, which read their targets and the context's step state.  Returns for each slot of the pass
+  /// Runs the losses, which read their targets and the context's step state.  Returns for each slot of the micro-batch
   /// weight_n times the weighted sum of the terms' loss_n, exactly 0 in padded slots; valid until the next call.
   /// @param targets    where those of targets() lie, (N) each, in MemorySpace
   /// @param outputs    of the network

@@ -157,7 +157,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
   const double median_s = median(seconds), peak = peaks.of(options.precision);
   const double samples_per_s = static_cast<double>(options.train.batch) / median_s;
   const double gflops = 1e-9 * samples_per_s * flop_per_sample(network);
-  const std::int64_t passes = steps * step->share().passes;
+  const std::int64_t micro_batches = steps * step->share().micro_batches;
   if (line.json) {
     nlohmann::json json = {{"samples_per_s", samples_per_s},
                            {"ms_per_step", 1e3 * median_s},
@@ -175,7 +175,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
                            {"arena_huge_page_bytes", network.arena_huge_page_bytes()},
                            {"peak_resident_bytes", resident_bytes},
                            {"communication", to_json(communication)},
-                           {"stages", stage_json(network, passes, peak)}};
+                           {"stages", stage_json(network, micro_batches, peak)}};
     for (const auto& [name, part_s] : parts(times)) json["shares"][name] = part_s / times.total();
     if (train) json["io"] = io_json(io, steps);
     print(comm, json.dump(2));
@@ -189,7 +189,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
                           "{}\npeak resident memory of rank 0: {}",
                           samples_per_s, 1e3 * median_s, format_count(options.train.batch, "sample"), steps, gflops,
                           format_count(comm.size(), "rank"), format_count(context.threads, "thread"), options.precision,
-                          peaks.describe(), describe(times), lines, stage_table(network, passes, peak),
+                          peaks.describe(), describe(times), lines, stage_table(network, micro_batches, peak),
                           describe_arena(network), format_bytes(resident_bytes)));
   return kDone;
 }

@@ -116,7 +116,7 @@ std::string to_text(const Graph& graph, const Network& network) {
   for (const Parameter& parameter : network.parameters()) weights += fmt::format("\n  {}", dims_of(parameter));
   return fmt::format(
       "{}\n\n{}{}{}\n\nweights{}\n\nmemory\n{}\n\n{} parameters, {}; forward {:.3f} GFLOP per sample, backward "
-      "{:.3f}\nmemory for a pass of {}: {}, {} per sample; without sharing it would be {}",
+      "{:.3f}\nmemory for a micro-batch of {}: {}, {} per sample; without sharing it would be {}",
       format_table(layers), format_table(stages), refusals.empty() ? "" : "\n\nnot chosen", refusals, weights,
       memory_table(network), network.trained_elements(),
       format_bytes(static_cast<std::size_t>(network.trained_elements()) * 4), 1e-9 * network.forward_flop() / batch,
@@ -148,7 +148,7 @@ int command_summary(const CommandLine& line, Configuration& config, const Task& 
   if (options.kernels.conv.rule == ConvRequest::Rule::kTune) tuning = look_up_tuning(comm, context.threads);
   agree(comm, [&] {
     const Graph graph = task.model(task.sample_shape());
-    NetworkOptions not_run = network_options(options, pass_size(options, comm));
+    NetworkOptions not_run = network_options(options, micro_batch_size(options, comm));
     not_run.runs = false;
     int found = 0;
     if (tuning) tuning->on_choice = [&](const auto&...) { ++found; };

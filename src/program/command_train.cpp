@@ -103,7 +103,8 @@ void say_estimate(const CommonOptions& options, Trainer& trainer, TrainStep& ste
   const Network& network = step.network();
   const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
   log_info(
-      "memory per rank: {} for a pass of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for the "
+      "memory per rank: {} for a micro-batch of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for "
+      "the "
       "program",
       format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
       format_bytes(2 * weights + step.optimizer_bytes()),

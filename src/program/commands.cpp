@@ -45,9 +45,9 @@ std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& op
   return std::make_unique<Communicator>(std::move(transport));
 }
 
-std::int64_t pass_size(const CommonOptions& options, const Communicator& comm) {
+std::int64_t micro_batch_size(const CommonOptions& options, const Communicator& comm) {
   const int members = std::max(1, comm.size() / static_cast<int>(options.update.groups));
-  return share_of_batch(group_options(options), comm.rank() % members, members).pass;
+  return share_of_batch(group_options(options), comm.rank() % members, members).micro_batch;
 }
 
 std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,
@@ -55,9 +55,9 @@ std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& c
   const CommonOptions& options = config.options;
   if (options.kernels.conv.rule != ConvRequest::Rule::kTune) return nullptr;
   std::vector<NetworkOptions> networks;
-  const std::int64_t pass = pass_size(options, comm);
-  if (backward) networks.push_back(network_options(options, pass));
-  if (!backward || options.precision != "f32") networks.push_back(inference_options(options, pass));
+  const std::int64_t micro_batch = micro_batch_size(options, comm);
+  if (backward) networks.push_back(network_options(options, micro_batch));
+  if (!backward || options.precision != "f32") networks.push_back(inference_options(options, micro_batch));
   // A run that goes on keeps the choices that it began with.
   const TuningFiles files{line.resume ? config.run_folder() + "/" + kTuningFile : "", !line.check};
   return tune_convolutions(comm, context, task.model(task.sample_shape()), networks, files);
@@ -89,11 +89,12 @@ std::string describe_recompute(const Graph& graph, const NetworkOptions& options
   const std::string what = fmt::format("train.recompute = {}", options.recompute);
   if (least >= most) {
     return fmt::format(
-        "{} saves no memory: {} for a pass, {} without; fewer segments or train.recompute = 1 may be better", what,
-        format_bytes(least), format_bytes(most));
+        "{} saves no memory: {} for a micro-batch, {} without; fewer segments or train.recompute = 1 may be better",
+        what, format_bytes(least), format_bytes(most));
   }
-  return fmt::format("{}: {} for a pass instead of {}, for {:.3f} GFLOP more per sample", what, format_bytes(least),
-                     format_bytes(most), 1e-9 * network.again_flop() / static_cast<double>(network.batch()));
+  return fmt::format("{}: {} for a micro-batch instead of {}, for {:.3f} GFLOP more per sample", what,
+                     format_bytes(least), format_bytes(most),
+                     1e-9 * network.again_flop() / static_cast<double>(network.batch()));
 }
 
 namespace {
@@ -130,7 +131,7 @@ TrainedNetwork load_trained(const CommandLine& line, Configuration& config, cons
   config.load_text(comm, checkpoint.config, trained.path);
   const auto tuning = tune(line, config, task, comm, context, false);
   agree(comm, [&] {
-    const NetworkOptions options = inference_options(config.options, pass_size(config.options, comm));
+    const NetworkOptions options = inference_options(config.options, micro_batch_size(config.options, comm));
     trained.objective = std::make_unique<Objective>(task.objective());
     trained.network = std::make_unique<Network>(task.model(task.sample_shape()), options, context, tuning.get());
     set_weights(*trained.network, context, checkpoint.weights, trained.path);

@@ -44,14 +44,15 @@ void say_binding(Communicator& comm, int threads);
 /// How convolutions multiply, where that is not plain f32: sentences without a full stop.
 std::vector<std::string> describe_products(const CommonOptions& options);
 
-/// Sentence on the share of a pass's memory that train.recompute saves and its cost, or that it saves none; "" at 1.
+/// Sentence on the share of a micro-batch's memory that train.recompute saves and its cost, or that it saves
+/// none; "" at 1.
 /// @param network  of the graph, with these options
 std::string describe_recompute(const Graph& graph, const NetworkOptions& options, const Network& network);
 
 RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, const Task& task);
 
-/// Slots of a pass of this rank.
-std::int64_t pass_size(const CommonOptions& options, const Communicator& comm);
+/// Slots of a micro-batch of this rank.
+std::int64_t micro_batch_size(const CommonOptions& options, const Communicator& comm);
 
 /// On all ranks, with kernels.conv = "tune": what is known of the convolutions of the task's network is read, the rest
 /// is timed (tuning.hpp), for the constructors of networks.  Null with another choice.

@@ -342,10 +342,11 @@ void check_ranks(const CommonOptions& options, int ranks) {
                ranks);
   }
   if (train.accumulate > 1 && train.batch % (ranks * train.accumulate) != 0) {
-    const std::int64_t passes = ranks * train.accumulate;
+    const std::int64_t micro_batches = ranks * train.accumulate;
     user_error(
-        "train.batch is {}, which {} times train.accumulate = {} passes do not divide; set it to a multiple of {}",
-        train.batch, format_count(ranks, "rank"), train.accumulate, passes);
+        "train.batch is {}, which {} times train.accumulate = {} micro-batches do not divide; set it to a multiple of "
+        "{}",
+        train.batch, format_count(ranks, "rank"), train.accumulate, micro_batches);
   }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
     user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",

@@ -58,7 +58,7 @@ struct CommonOptions {
 void declare(Schema& schema, CommonOptions& options);
 
 /// Options of the network.
-/// @param batch  slots of a pass
+/// @param batch  slots of a micro-batch
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);
 /// Options of a network for predictions, which is in f32.
 NetworkOptions inference_options(const CommonOptions& options, std::int64_t batch);

@@ -150,10 +150,10 @@ void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::i
 
 void warn_of_noise_scale(const CommonOptions& options, int ranks) {
   const TrainOptions& train = options.train;
-  const std::int64_t passes = train.deterministic ? train.shards : ranks * train.accumulate;
-  if (!options.log.noise_scale || passes > 1 || !train.batch_epochs.empty()) return;
+  const std::int64_t micro_batches = train.deterministic ? train.shards : ranks * train.accumulate;
+  if (!options.log.noise_scale || micro_batches > 1 || !train.batch_epochs.empty()) return;
   log_warning(
-      "log.noise_scale compares gradients of parts of a batch, and here a step is one pass of one rank: set "
+      "log.noise_scale compares gradients of parts of a batch, and here a step is one micro-batch of one rank: set "
       "train.accumulate to 2 or more, or start more ranks");
 }
 

@@ -39,7 +39,7 @@ void check_changes(const Configuration& config, const ResumePoint& point);
 /// Warns of a learning rate of 0, and of one that the warm-up does not reach.
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps);
 
-/// Warns where there is no gradient-noise scale, because a step is one pass.
+/// Warns where there is no gradient-noise scale, because a step is one micro-batch.
 /// @param ranks  that share the samples of a step
 void warn_of_noise_scale(const CommonOptions& options, int ranks);
 

@@ -133,7 +133,7 @@ std::string stages_table(const nlohmann::json& performance) {
                     is_conv ? grouped(weights, 2) : "–", is_conv ? share(flop, weights) : "–"});
   }
   return table(rows,
-               fmt::format("Stages of one pass of {} samples on rank 0. Data and weights are the two halves of the "
+               fmt::format("Stages of a micro-batch of {} samples on rank 0. Data and weights are the halves of the "
                            "backward pass; where they are not kept apart, data stands for both.",
                            performance.value("pass", std::int64_t{0})),
                "full");
@@ -226,19 +226,19 @@ std::string communication_tables(const nlohmann::json& performance) {
 }  // namespace
 
 std::vector<WorkCategory> work_categories(const nlohmann::json& performance) {
-  const double passes = performance.value("passes_per_step", 1.0);
+  const double micro_batches = performance.value("passes_per_step", 1.0);
   const double steps = std::max(1.0, performance.value("own_steps", performance.value("steps", 1.0)));
   WorkCategory forward{"convolutions, forward"}, data{"convolutions, gradient of data"},
       weights{"convolutions, gradient of weights"}, dense{"dense layers"}, pointwise{"other layers"};
   double stages_ms = 0;
   for (const nlohmann::json& stage : performance.value("stages", nlohmann::json::array())) {
-    const double forward_ms = passes * stage.value("forward_ms", 0.0),
-                 backward_ms = passes * stage.value("backward_ms", 0.0);
-    const double flop = passes * stage.value("forward_flop", 0.0),
-                 back_flop = passes * stage.value("backward_flop", 0.0);
+    const double forward_ms = micro_batches * stage.value("forward_ms", 0.0),
+                 backward_ms = micro_batches * stage.value("backward_ms", 0.0);
+    const double flop = micro_batches * stage.value("forward_flop", 0.0),
+                 back_flop = micro_batches * stage.value("backward_flop", 0.0);
     stages_ms += forward_ms + backward_ms;
     if (stage.value("kind", "") == "convolution") {
-      const double weights_ms = passes * stage.value("backward_weights_ms", 0.0);
+      const double weights_ms = micro_batches * stage.value("backward_weights_ms", 0.0);
       forward.ms += forward_ms;
       forward.flop += flop;
       weights.ms += weights_ms;

@@ -23,6 +23,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
   static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
+  const std::int64_t micro_batches = step.micro_batches();
   nlohmann::json json = {{"end", kEnds[static_cast<std::size_t>(result.end)]},
                          {"last_step", result.steps},
                          {"steps", rates.steps},
@@ -38,7 +39,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"threads_per_rank", trainers.threads_per_rank},
                          {"batch", trainers.batch},
                          {"pass", network.batch()},
-                         {"passes_per_step", static_cast<double>(step.passes()) /
+                         {"passes_per_step", static_cast<double>(micro_batches) /
                                                  static_cast<double>(std::max<std::int64_t>(1, rates.own_steps))},
                          {"parameters", network.trained_elements()},
                          {"flop_per_sample", flop_per_sample(network)},
@@ -47,7 +48,7 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"time", to_json(result.times)},  // of all steps, mean over ranks
                          {"time_of_rank_0", to_json(step.times())},
                          {"communication", to_json(result.communication)},
-                         {"stages", stage_json(network, step.passes(), trainers.peak_gflops)}};  // per pass, on rank 0
+                         {"stages", stage_json(network, micro_batches, trainers.peak_gflops)}};  // of one, on rank 0
   if (result.noise_scale) json["noise_scale"] = *result.noise_scale;
   for (const LayerService& service : result.service) {
     std::int64_t gradients = 0;

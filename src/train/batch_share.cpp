@@ -7,16 +7,16 @@ namespace petaflow {
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
   BatchShare share;
   if (options.deterministic) {
-    share.pass = options.batch / options.shards;
+    share.micro_batch = options.batch / options.shards;
     const ShardRange shards = shards_of(rank, ranks, static_cast<int>(options.shards));
-    share.begin = shards.begin * share.pass;
-    share.end = shards.end * share.pass;
-    share.passes = shards.count();
+    share.begin = shards.begin * share.micro_batch;
+    share.end = shards.end * share.micro_batch;
+    share.micro_batches = shards.count();
     share.first_part = shards.begin;
     share.parts = options.shards;
   } else {
-    share.pass = (options.batch + ranks - 1) / ranks / options.accumulate;
-    share.passes = options.accumulate;
+    share.micro_batch = (options.batch + ranks - 1) / ranks / options.accumulate;
+    share.micro_batches = options.accumulate;
     const ShardRange slots = shards_of(rank, ranks, static_cast<int>(options.batch));
     share.begin = slots.begin;
     share.end = slots.end;

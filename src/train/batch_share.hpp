@@ -7,16 +7,16 @@
 
 namespace petaflow {
 
-/// A rank's part of every global batch: slots [begin, end), in `passes` runs of `pass` slots through the network
-/// (the last may have padded slots).
+/// A rank's part of every global batch: slots [begin, end), in `micro_batches` of `micro_batch` slots each (the last
+/// may have padded ones).
 struct BatchShare {
   std::int64_t begin = 0, end = 0;
-  std::int64_t pass = 1;  // the same on all ranks
-  std::int64_t passes = 1;
-  /// Losses are summed over ranks in so many parts, this rank's passes in those from first_part on: one for all, or
-  /// where the order of additions counts (deterministic) one for each pass of any rank.
+  std::int64_t micro_batch = 1;  // the same on all ranks
+  std::int64_t micro_batches = 1;
+  /// Losses are summed over ranks in so many parts, this rank's micro-batches in those from first_part on: one for
+  /// all, or where the order of additions counts (deterministic) one for each micro-batch of any rank.
   std::int64_t first_part = 0, parts = 1;
-  std::int64_t part_of(std::int64_t pass_number) const { return parts == 1 ? 0 : first_part + pass_number; }
+  std::int64_t part_of(std::int64_t number) const { return parts == 1 ? 0 : first_part + number; }
 };
 
 /// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.

@@ -14,7 +14,7 @@ std::vector<std::int64_t> ends_of(const std::vector<Parameter>& parameters) {
   return ends;
 }
 
-/// In a fixed order every pass is a shard of the batch.
+/// In a fixed order every micro-batch is a shard of the batch.
 GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                      const UpdateOptions& update, const std::vector<Parameter>& parameters,
                      std::vector<std::int64_t> cuts) {
@@ -25,7 +25,7 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   sum.overlap = options.overlap;
   sum.owners = update.sharded || update.servers > 0;
   sum.cuts = std::move(cuts);
-  sum.passes = train.accumulate;
+  sum.micro_batches = train.accumulate;
   sum.repeats = !train.batch_epochs.empty();
   if (!train.deterministic && !options.fixed_order && options.reduction != "tree" && !sum.owners) {
     return {comm, ends_of(parameters), sum};
@@ -80,10 +80,10 @@ void GradientExchange::ready_from(std::int64_t first) {
   sum_.ready_from(first);
 }
 
-void GradientExchange::end_pass() {
+void GradientExchange::end_micro_batch() {
   ready_from(0);
-  if (squares_) pass_squares_ = squares_->take();
-  sum_.end_pass();
+  if (squares_) micro_batch_squares_ = squares_->take();
+  sum_.end_micro_batch();
   ready_ = static_cast<std::int64_t>(gradient_.extent(0));
 }
 

@@ -19,27 +19,27 @@
 
 namespace petaflow {
 
-/// The gradient of one step, on a device and in the host's memory, where it is summed: begin_step(), then per pass the
-/// network overwrites gradient() and end_pass() follows, at last finish().
+/// The gradient of one step, on a device and in the host's memory, where it is summed: begin_step(), then per
+/// micro-batch the network overwrites gradient() and end_micro_batch() follows, at last finish().
 class GradientExchange {
  public:
   /// @param cuts  with update.sharded: optimizer_cuts()
   GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                    const UpdateOptions& update, const std::vector<Parameter>& parameters,
                    std::vector<std::int64_t> cuts);
-  /// @param repeats  so many passes of this step in the place of each of the plan (train.batch_epochs)
+  /// @param repeats  so many micro-batches of this step in the place of each of the plan (train.batch_epochs)
   void begin_step(std::int64_t repeats = 1);
-  /// Flat, in MemorySpace: that of a pass; from finish() on the sum.
+  /// Flat, in MemorySpace: that of a micro-batch; from finish() on the sum.
   float* gradient() { return gradient_.data(); }
-  /// In the running pass the elements from `first` to the end are final.
+  /// In the running micro-batch the elements from `first` to the end are final.
   void ready_from(std::int64_t first);
-  void end_pass();
+  void end_micro_batch();
   /// From now on the squares of gradients are summed, too.
   /// @param context  must outlive the exchange
   void measure(const Context& context, const std::vector<Parameter>& parameters);
-  /// Where they are, and there are several passes: of the last pass that ended; after finish() of the sum, where it
-  /// divides of own() alone.
-  double pass_squares() const { return pass_squares_; }
+  /// Where they are, and there are several micro-batches: of the last one that ended; after finish() of the sum, where
+  /// it divides of own() alone.
+  double micro_batch_squares() const { return micro_batch_squares_; }
   double sum_squares() const { return sum_squares_; }
   std::string describe() const { return sum_.describe(); }
   /// How the sums went: buckets, and for whom this rank waited.
@@ -47,8 +47,8 @@ class GradientExchange {
   void reset_times() { sum_.reset_times(); }
   /// Lets sums that are under way move on.
   void progress() { sum_.advance(); }
-  /// Makes gradient() the sum over all passes of all ranks, the same bits on every rank.  summed(begin, end) is called
-  /// as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once.  With
+  /// Makes gradient() the sum over all micro-batches of all ranks, the same bits on every rank.  summed(begin, end) is
+  /// called as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once. With
   /// update.sharded it is the sum for the slices of own() alone, for which summed() is called.
   /// @param weights  flat, in MemorySpace.  With update.sharded and where not null: those of own() go to the other
   ///                 ranks as soon as summed() has returned, and all are there in the end
@@ -72,7 +72,7 @@ class GradientExchange {
   GradientSum sum_;
   bool leaves_the_device_, spreads_;
   std::unique_ptr<GradientSquares> squares_;
-  double pass_squares_ = 0, sum_squares_ = 0;
+  double micro_batch_squares_ = 0, sum_squares_ = 0;
   std::int64_t ready_ = 0;
 };
 

@@ -11,12 +11,12 @@
 namespace petaflow {
 namespace {
 
-LoaderOptions loader_options(const Communicator& comm, std::int64_t pass, const DataOptions& options,
+LoaderOptions loader_options(const Communicator& comm, std::int64_t slots, const DataOptions& options,
                              const Predictor::View& view) {
   LoaderOptions loader;
-  loader.global_batch = pass * comm.size();
-  loader.begin = pass * comm.rank();
-  loader.end = loader.begin + pass;
+  loader.global_batch = slots * comm.size();
+  loader.begin = slots * comm.rank();
+  loader.end = loader.begin + slots;
   loader.shuffle = false;
   loader.threads = options.threads;
   loader.prefetch = options.prefetch;

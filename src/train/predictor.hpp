@@ -15,14 +15,15 @@
 #include "metrics/evaluator.hpp"
 #include "nn/network.hpp"
 #include "nn/objective.hpp"
+#include "train/micro_batch_inputs.hpp"
 #include "train/options.hpp"
-#include "train/pass_inputs.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow {
 
-/// Gives predictions in batches of a pass on every rank: batch b of rank r of R holds the samples from (b R + r) x pass
-/// on, so that the batches b of all ranks, one after the other, are in the order of the data set.
+/// Gives predictions in batches of N samples, as the network takes them, on every rank: batch b of rank r of R holds
+/// the samples from (b R + r) N on, so that the batches b of all ranks, one after the other, are in the order of the
+/// data set.
 class Predictor {
  public:
   using View = std::function<void(std::span<std::byte>)>;
@@ -51,7 +52,7 @@ class Predictor {
   Network& network_;
   const Dataset& data_;
   ObjectiveRun losses_;
-  PassInputs inputs_;
+  MicroBatchInputs inputs_;
   std::vector<Kokkos::View<float*, MemorySpace>> score_memory_;
   std::vector<Tensor> outputs_, scores_;  // of the network
   DataOptions options_;

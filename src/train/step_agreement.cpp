@@ -73,7 +73,7 @@ double StepAgreement::loss() const { return sum_of(std::span(values_).first(part
 
 double StepAgreement::squares() const { return sum_of(std::span(values_).subspan(parts_ + kCounts, parts_)); }
 
-std::int64_t StepAgreement::passes_with_squares() const { return std::llround(values_.back()); }
+std::int64_t StepAgreement::micro_batches_with_squares() const { return std::llround(values_.back()); }
 
 StopRequest StepAgreement::stop() const {
   const std::span<const double> counts = std::span(values_).subspan(parts_, kCounts);

@@ -21,7 +21,7 @@ class StepAgreement {
   /// Begins a step.
   void clear();
   void add_loss(std::int64_t part, double loss);
-  /// Of a pass.
+  /// Of a micro-batch.
   void add_squares(std::int64_t part, double squares);
   /// Tells the others how this rank fared.
   /// @param error  of this rank, or null; a loss that is not finite is one too
@@ -35,9 +35,9 @@ class StepAgreement {
   // ---- After wait() ----
   /// Of all ranks, added in the order of the parts.
   double loss() const;
-  /// Likewise; and of how many passes.
+  /// Likewise; and of how many micro-batches.
   double squares() const;
-  std::int64_t passes_with_squares() const;
+  std::int64_t micro_batches_with_squares() const;
   /// Of any rank.
   StopRequest stop() const;
 
@@ -50,7 +50,7 @@ class StepAgreement {
   Communicator& comm_;
   std::size_t parts_;
   // Sums of losses; then the number of failed ranks, of those with a signal, of those whose wall time is up; then,
-  // where they are told, sums of squares and the number of their passes.
+  // where they are told, sums of squares and the number of their micro-batches.
   std::vector<double> values_;
   std::unique_ptr<Reduction<double>> sum_;
   double mine_ = 0;           // loss of this rank

@@ -24,11 +24,11 @@ std::string describe(const CommOptions& options) {
                      options.overlap ? "while backward goes on" : "after backward");
 }
 
-/// Real ones in the slots of a pass.
-std::int64_t samples_in(const Batch& batch, std::int64_t pass, const BatchShare& share) {
+/// Real ones in the slots of a micro-batch.
+std::int64_t samples_in(const Batch& batch, std::int64_t micro_batch, const BatchShare& share) {
   const auto slots = std::span(batch.indices);
-  const auto begin = std::min(static_cast<std::size_t>(pass * share.pass), slots.size());
-  const auto end = std::min(begin + static_cast<std::size_t>(share.pass), slots.size());
+  const auto begin = std::min(static_cast<std::size_t>(micro_batch * share.micro_batch), slots.size());
+  const auto end = std::min(begin + static_cast<std::size_t>(share.micro_batch), slots.size());
   return std::ranges::count_if(slots.subspan(begin, end - begin), [](std::int64_t index) { return index >= 0; });
 }
 
@@ -120,7 +120,7 @@ std::vector<double> TrainStep::waited_s() const {
 
 void TrainStep::reset_times() {
   times_ = {};
-  passes_ = 0;
+  micro_batches_ = 0;
   network().reset_times();
   for (Flight& flight : flights_) flight.exchange->reset_times();
 }
@@ -156,25 +156,25 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
     state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
   };
 
-  const std::int64_t batches = loader.batches_per_step(), passes = share().passes;
+  const std::int64_t batches = loader.batches_per_step(), micro_batches = share().micro_batches;
   flight.agreement->clear();
   flight.exchange->begin_step(batches);
-  for (std::int64_t pass = 0; pass < batches * passes; ++pass) {
-    if (pass % passes == 0) attempt(take_batch);
+  for (std::int64_t micro_batch = 0; micro_batch < batches * micro_batches; ++micro_batch) {
+    if (micro_batch % micro_batches == 0) attempt(take_batch);
     attempt([&] {
-      const double loss = runner_.run(*batch, pass % passes, state, *flight.exchange, times_);
-      flight.agreement->add_loss(share().part_of(pass / batches), loss);
+      const double loss = runner_.run(*batch, micro_batch % micro_batches, state, *flight.exchange, times_);
+      flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
     });
     runner_.finish_rank_sums(*flight.exchange, times_);
     const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
-    flight.exchange->end_pass();
+    flight.exchange->end_micro_batch();
     if (!measures_noise_ || error_) continue;
-    if (const std::int64_t samples = samples_in(*batch, pass % passes, share()); samples > 0) {
-      flight.agreement->add_squares(share().part_of(pass / batches),
-                                    flight.exchange->pass_squares() / static_cast<double>(samples));
+    if (const std::int64_t samples = samples_in(*batch, micro_batch % micro_batches, share()); samples > 0) {
+      flight.agreement->add_squares(share().part_of(micro_batch / batches),
+                                    flight.exchange->micro_batch_squares() / static_cast<double>(samples));
     }
   }
-  passes_ += batches * passes;
+  micro_batches_ += batches * micro_batches;
   flight.agreement->start(error_);
 }
 
@@ -209,8 +209,8 @@ void TrainStep::measure_noise(Flight& flight) {
   if (!measures_noise_) return;
   std::array<double, 1> of_batch = {flight.exchange->sum_squares()};
   if (flight.exchange->divides()) comm_.all_reduce_sum(std::span<double>(of_batch));
-  flight.noise =
-      estimate_noise(flight.agreement->squares(), of_batch[0], flight.samples, flight.agreement->passes_with_squares());
+  flight.noise = estimate_noise(flight.agreement->squares(), of_batch[0], flight.samples,
+                                flight.agreement->micro_batches_with_squares());
 }
 
 void TrainStep::connect(ServerSession& servers, Communicator& workers) {

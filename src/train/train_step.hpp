@@ -20,8 +20,8 @@
 #include "nn/objective.hpp"
 #include "train/averaging.hpp"
 #include "train/gradient_exchange.hpp"
+#include "train/micro_batch_runner.hpp"
 #include "train/options.hpp"
-#include "train/pass_runner.hpp"
 #include "train/served_updater.hpp"
 #include "train/step_agreement.hpp"
 #include "train/step_times.hpp"
@@ -46,8 +46,8 @@ struct StepOptions {
   OptimizerOptions optimizer;
   UpdateOptions update;
   CommOptions comm;
-  NetworkOptions network;    // its batch is that of a pass, which the step finds out
-  bool noise_scale = false;  // is measured, where a step has several passes
+  NetworkOptions network;    // its batch is that of a micro-batch, which the step finds out
+  bool noise_scale = false;  // is measured, where a step has several micro-batches
 };
 
 class TrainStep {
@@ -98,7 +98,7 @@ class TrainStep {
   const BatchShare& share() const { return runner_.share(); }
   std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
-  std::int64_t passes() const { return passes_; }  // of this rank since reset_times()
+  std::int64_t micro_batches() const { return micro_batches_; }  // of this rank since reset_times()
   void reset_times();
   /// After settle(), where states are divided on rank 0 alone: arrays that the next updates depend on beside weights
   /// and steps(), "optimizer/<state>/<layer>/<name>" and the gradients that are still to be used, "lag/<0: the
@@ -148,18 +148,18 @@ class TrainStep {
   std::uint64_t seed_;
   bool measures_noise_;
   std::string exchange_text_;
-  PassRunner runner_;
+  MicroBatchRunner runner_;
   WeightAverage average_;
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;    // the same, with update.servers
   std::unique_ptr<LateAverage> late_;  // from start_average() on
-  std::function<void()> poll_;         // Context::poll, where sums are under way during passes
+  std::function<void()> poll_;         // Context::poll, where sums are under way during micro-batches
   std::size_t used_ = 0;               // the flight whose gradient was used last
   std::exception_ptr error_;           // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
   StepTimes times_;
-  std::int64_t passes_ = 0;
+  std::int64_t micro_batches_ = 0;
 };
 
 }  // namespace petaflow

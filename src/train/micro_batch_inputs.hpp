@@ -1,5 +1,4 @@
-// Data that a pass through the network reads besides the weights: samples, and the step state with targets, weights,
-// indices.
+// Data of a micro-batch that the network reads: samples, and the step state with targets, weights, indices.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +14,11 @@
 
 namespace petaflow {
 
-class PassInputs {
+class MicroBatchInputs {
  public:
-  /// @param slots    of a pass
+  /// @param slots    of a micro-batch
   /// @param targets  that the losses read; other targets of a batch stay behind
-  PassInputs(std::int64_t slots, std::vector<TargetSpec> targets);
+  MicroBatchInputs(std::int64_t slots, std::vector<TargetSpec> targets);
 
   /// Copies slots [first, first + slots) of the batch, as far as it has them, to the memory of the execution space;
   /// slots without a sample are zeros of index -1 and weight 0.

@@ -1,4 +1,4 @@
-#include "train/pass_runner.hpp"
+#include "train/micro_batch_runner.hpp"
 
 #include "base/activity.hpp"
 #include "base/error.hpp"
@@ -6,9 +6,9 @@
 
 namespace petaflow {
 
-PassRunner::PassRunner(Communicator& comm, const Context& context, const TrainOptions& train,
-                       const CommOptions& options, NetworkOptions network, const Graph& graph,
-                       const Objective& objective, ConvTuning* tuning)
+MicroBatchRunner::MicroBatchRunner(Communicator& comm, const Context& context, const TrainOptions& train,
+                                   const CommOptions& options, NetworkOptions network, const Graph& graph,
+                                   const Objective& objective, ConvTuning* tuning)
     : comm_(comm),
       context_(context),
       share_(share_of_batch(train, comm.rank(), comm.size())),
@@ -16,11 +16,11 @@ PassRunner::PassRunner(Communicator& comm, const Context& context, const TrainOp
       norm_group_(comm.size() > 1 && options.norm_ranks > 0
                       ? comm.split(static_cast<int>(comm.rank() / options.norm_ranks))
                       : nullptr),
-      losses_(objective, output_shapes(graph, share_.pass)),
-      inputs_(share_.pass, losses_.targets()) {
+      losses_(objective, output_shapes(graph, share_.micro_batch)),
+      inputs_(share_.micro_batch, losses_.targets()) {
   context_.training = true;
   context_.step = inputs_.state();
-  network.batch = share_.pass;
+  network.batch = share_.micro_batch;
   network_ = std::make_unique<Network>(graph, network, context_, tuning);
   network_->initialise(context_, static_cast<std::uint64_t>(train.seed));
   rank_sums_ = network_->rank_sums();
@@ -42,18 +42,18 @@ PassRunner::PassRunner(Communicator& comm, const Context& context, const TrainOp
   }
 }
 
-// Sums over ranks for layers, during a pass.
-void PassRunner::sum_over_ranks(std::span<double> values) {
+// Sums over ranks for layers, during a micro-batch.
+void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
   const Stopwatch watch("petaflow::communication"_label, context_, times_->communication);
   const Activity activity("summing statistics of the batch");
   PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
-                   "sum {} of a pass has {} values", rank_sums_done_, values.size());
+                   "sum {} of a micro-batch has {} values", rank_sums_done_, values.size());
   rank_sums_done_ += 1;
   (norm_group_ ? *norm_group_ : comm_).all_reduce_sum(values);
 }
 
-void PassRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) {
+void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) {
   times_ = &times;
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
@@ -64,12 +64,12 @@ void PassRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) 
   rank_sums_done_ = 0;
 }
 
-double PassRunner::run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
-                       StepTimes& times) {
+double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const StepState& state,
+                             GradientExchange& exchange, StepTimes& times) {
   times_ = &times;
   {
     const Stopwatch watch("petaflow::input"_label, context_, times.input);
-    inputs_.load(context_, batch, pass * share_.pass, network_->input(), state);
+    inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
   }
   double loss = 0;
   double communicated = times.communication;

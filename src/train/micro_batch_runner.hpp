@@ -1,4 +1,4 @@
-// Forward and backward of the passes of a step, and the sums over ranks that layers ask for in them.
+// Forward and backward of the micro-batches of a step, and the sums over ranks that layers ask for in them.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,25 @@
 #include "nn/objective.hpp"
 #include "train/batch_share.hpp"
 #include "train/gradient_exchange.hpp"
-#include "train/pass_inputs.hpp"
+#include "train/micro_batch_inputs.hpp"
 #include "train/step_times.hpp"
 
 namespace petaflow {
 
-class PassRunner {
+class MicroBatchRunner {
  public:
   /// The weights are drawn from train.seed.  Collective.
   /// @param comm     the ranks that work through a step together
-  /// @param network  its batch is set here to that of a pass
+  /// @param network  its batch is set here to that of a micro-batch
   /// @param tuning   as in Network
-  PassRunner(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
-             NetworkOptions network, const Graph& graph, const Objective& objective, ConvTuning* tuning);
-  PassRunner(const PassRunner&) = delete;
-  PassRunner& operator=(const PassRunner&) = delete;
+  MicroBatchRunner(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
+                   NetworkOptions network, const Graph& graph, const Objective& objective, ConvTuning* tuning);
+  MicroBatchRunner(const MicroBatchRunner&) = delete;
+  MicroBatchRunner& operator=(const MicroBatchRunner&) = delete;
 
-  /// Takes samples through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
-  /// @param pass  of this rank's share of the batch
-  double run(const Batch& batch, std::int64_t pass, const StepState& state, GradientExchange& exchange,
+  /// Takes one through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
+  /// @param micro_batch  of this rank's share of the batch
+  double run(const Batch& batch, std::int64_t micro_batch, const StepState& state, GradientExchange& exchange,
              StepTimes& times);
   /// Behind each run(), also one that failed: what the others go on to sum, and in between what they find ready to be
   /// exchanged, all in their order.
@@ -46,7 +46,7 @@ class PassRunner {
   /// Targets that it reads of a batch.
   const std::vector<TargetSpec>& targets() const { return losses_.targets(); }
   const BatchShare& share() const { return share_; }
-  /// Of a training step, with the step state of the running pass.
+  /// Of a training step, with the step state of the running micro-batch.
   const Context& context() const { return context_; }
 
  private:
@@ -57,12 +57,12 @@ class PassRunner {
   BatchShare share_;
   std::unique_ptr<Communicator> norm_group_;  // the ranks that layers sum over; null: all
   ObjectiveRun losses_;
-  PassInputs inputs_;
+  MicroBatchInputs inputs_;
   std::unique_ptr<Network> network_;
   std::function<void(std::span<double>)> sum_over_ranks_;
-  std::vector<Network::RankSum> rank_sums_;  // of a pass
+  std::vector<Network::RankSum> rank_sums_;  // of a micro-batch
   std::size_t rank_sums_done_ = 0;
-  StepTimes* times_ = nullptr;  // of the running pass
+  StepTimes* times_ = nullptr;  // of the running micro-batch
   std::vector<Tensor> outputs_, output_gradients_;
 };
 

@@ -1,10 +1,11 @@
-// Inputs that a pass reads of a batch: samples, targets by name, weights and indices, with zeros behind the last slot.
+// Inputs of a micro-batch, from a batch: samples, targets by name, weights and indices, with zeros behind the last
+// slot.
 #include <algorithm>
 #include <numeric>
 
 #include "op_support.hpp"
 #include "scratch_folder.hpp"
-#include "train/pass_inputs.hpp"
+#include "train/micro_batch_inputs.hpp"
 
 namespace petaflow {
 namespace {
@@ -40,17 +41,17 @@ std::vector<T> fetch(const void* from, std::size_t count) {
   return host;
 }
 
-// Passes of two slots: the second has one sample.  The map comes first, as the losses list it.
-TEST(PassInputs, BringWhatTheLossesRead) {
+// Micro-batches of two slots: the second has one sample.  The map comes first, as the losses list it.
+TEST(MicroBatchInputs, BringWhatTheLossesRead) {
   const ThreeSlots three;
-  PassInputs inputs(2, {kMap, kKind});
+  MicroBatchInputs inputs(2, {kMap, kKind});
   const DeviceArray<float> x(std::vector<float>(2 * 4, NAN));
   const Tensor input = Tensor::dense({2, 4}, DType::kF32, x.data());
   const Context context = testing_support::context_for(2);
-  for (const std::int64_t pass : {0, 1, 0, 1}) {
-    inputs.load(context, three.batch, 2 * pass, input, {});
+  for (const std::int64_t micro_batch : {0, 1, 0, 1}) {
+    inputs.load(context, three.batch, 2 * micro_batch, input, {});
     const StepState state = fetch<StepState>(inputs.state(), 1).front();
-    const bool second = pass == 1;
+    const bool second = micro_batch == 1;
     EXPECT_EQ(fetch<std::int64_t>(state.sample, 2), (std::vector<std::int64_t>{second ? 9 : 7, second ? -1 : 8}));
     EXPECT_EQ(fetch<float>(state.weight, 2), (std::vector<float>{second ? 2 : 0.5F, second ? 0 : 1.0F}));
     EXPECT_EQ(fetch<std::int32_t>(inputs.targets()[1], 2), (std::vector<std::int32_t>{second ? 6 : 4, second ? 0 : 5}));
@@ -63,9 +64,9 @@ TEST(PassInputs, BringWhatTheLossesRead) {
   }
 }
 
-TEST(PassInputs, RefuseABatchWithoutATarget) {
+TEST(MicroBatchInputs, RefuseABatchWithoutATarget) {
   const ThreeSlots three;
-  PassInputs inputs(2, {TargetSpec::class_map("map", 200, {1, 3, 2})});
+  MicroBatchInputs inputs(2, {TargetSpec::class_map("map", 200, {1, 3, 2})});
   const DeviceArray<float> x(8);
   EXPECT_HOLDS(test::error_of([&] {
                  inputs.load(testing_support::context_for(2), three.batch, 0,

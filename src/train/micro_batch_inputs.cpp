@@ -1,4 +1,4 @@
-#include "train/pass_inputs.hpp"
+#include "train/micro_batch_inputs.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -44,7 +44,7 @@ void fill(const Context& context, const std::byte* from, std::size_t filled, con
 
 }  // namespace
 
-PassInputs::PassInputs(std::int64_t slots, std::vector<TargetSpec> targets)
+MicroBatchInputs::MicroBatchInputs(std::int64_t slots, std::vector<TargetSpec> targets)
     : slots_(slots),
       specs_(std::move(targets)),
       state_("petaflow::step_state"),
@@ -58,8 +58,8 @@ PassInputs::PassInputs(std::int64_t slots, std::vector<TargetSpec> targets)
   }
 }
 
-void PassInputs::load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input,
-                      StepState state) {
+void MicroBatchInputs::load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input,
+                            StepState state) {
   PETAFLOW_REQUIRE(input.shape.n == slots_ && input.pixel_stride == input.shape.c, "{} slots, input {}", slots_,
                    to_string(input.shape));
   const auto available = static_cast<std::int64_t>(batch.indices.size());
