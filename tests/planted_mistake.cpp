@@ -26,6 +26,18 @@ bool make(const std::string& mistake) {
     memory[8] = 1;
   } else if (mistake == "host_pointer") {
     fill(context, memory, values.data());
+  } else if (mistake == "host_pointer_in_struct") {
+    StepState state;
+    const std::vector<std::int64_t> samples(kCount, 3);
+    state.sample = samples.data();
+    const testing_support::DeviceState device_state(state);
+  } else if (mistake == "host_loop") {
+    testing_support::to_device(values, memory);
+    float sum = 0;
+    Kokkos::parallel_reduce(
+        "planted_loop", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, static_cast<int>(kCount)),
+        [=](int i, float& part) { part += memory[i]; }, sum);
+    std::printf("sum %g\n", static_cast<double>(sum));
   } else if (mistake == "missing_copy") {
     std::printf("read %g\n", static_cast<double>(testing_support::to_host(memory, kCount)[9]));
   } else if (mistake == "none") {
@@ -45,6 +57,7 @@ bool make(const std::string& mistake) {
 int main(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(argc, argv);
   if (argc == 2 && petaflow::make(argv[1])) return 0;
-  std::fputs("planted_mistake host_read|host_write|host_pointer|missing_copy|none\n", stderr);
+  std::fputs("planted_mistake host_read|host_write|host_pointer|host_pointer_in_struct|host_loop|missing_copy|none\n",
+             stderr);
   return 1;
 }

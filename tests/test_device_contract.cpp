@@ -19,6 +19,10 @@ TEST_F(PlantedMistake, IsCaughtInGuardedMemory) {
        {Case{"host_read", "the host reads device memory \"planted\", byte 28 of", "planted_mistake.cpp:"},
         Case{"host_write", "the host writes to device memory \"planted\", byte 32 of", "planted_mistake.cpp:"},
         Case{"host_pointer", "kernel \"petaflow::copy[kokkos]\", launched at ", "planted_mistake.cpp:"},
+        Case{"host_pointer_in_struct", "a copy to device memory \"test\" brings a host pointer in byte 32 of",
+             "planted_mistake.cpp:"},
+        Case{"host_loop", "the host, in loop \"planted_loop\" without launch(), reads device memory \"planted\"",
+             "planted_mistake.cpp:"},
         Case{"missing_copy", "device memory \"planted\" that nothing has written to", "planted_mistake.cpp:"}}) {
     const Outcome outcome = run(c.mistake);
     EXPECT_EQ(outcome.code, 98) << c.mistake << "\n" << outcome.out << outcome.err;

@@ -8,6 +8,8 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <dlfcn.h>
@@ -44,6 +46,8 @@ std::map<const std::byte*, Block> live, freed;  // by their first page
 std::recursive_mutex mutex;
 int kernels = 0;  // and copies, under way
 std::string kernel;
+std::string loop;                    // under way on the host: not by launch()
+thread_local bool launched = false;  // by launch(): the next kernel that begins in this thread
 
 bool guarded(const void* address) {
   const auto* at = static_cast<const std::byte*>(address);
@@ -132,21 +136,29 @@ void on_fault(int, siginfo_t* signal, void* context) {
   const bool writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
   const auto offset =
       static_cast<std::byte*>(signal->si_addr) - block.begin - static_cast<std::ptrdiff_t>(block.header_bytes);
-  const std::string who = kernels > 0 ? "kernel \"" + kernel + "\"" : "the host";
+  const std::string who = kernels > 0     ? "kernel \"" + kernel + "\""
+                          : !loop.empty() ? "the host, in loop \"" + loop + "\" without launch(),"
+                                          : "the host";
   std::fprintf(stderr, "guard: %s %s device memory \"%s\"%s, byte %td of %zu:\n", who.c_str(),
                writes ? "writes to" : "reads", block.label.c_str(), alive ? "" : ", which was freed", offset,
                block.bytes);
   end_process(3, true);
 }
 
-void begin_kernel(const char* label, std::uint32_t, std::uint64_t*) {
+/// Kernels are what launch() starts, and what Kokkos itself does for views; any other loop is one of the host.
+void begin_kernel(const char* label, std::uint32_t, std::uint64_t* is_kernel) {
   const std::lock_guard lock(mutex);
-  ++kernels;
-  kernel = label;
+  *is_kernel = std::exchange(launched, false) || std::string_view(label).starts_with("Kokkos::") ? 1 : 0;
+  kernels += *is_kernel == 1 ? 1 : 0;
+  (*is_kernel == 1 ? kernel : loop) = label;
 }
-void end_kernel(std::uint64_t) {
+void end_kernel(std::uint64_t is_kernel) {
   const std::lock_guard lock(mutex);
-  if (--kernels == 0) close_all();
+  if (is_kernel == 0) {
+    loop.clear();
+  } else if (--kernels == 0) {
+    close_all();
+  }
 }
 
 void start() {
@@ -174,6 +186,27 @@ bool is_fresh(const void* memory, std::size_t bytes) {
     if (at[i] != (odd ? kUnwritten >> 8 : kUnwritten & 0xFF)) return false;
   }
   return bytes >= sizeof kUnwritten;
+}
+
+/// The first byte of a word that is an address of host memory; `bytes` where there is none.
+std::size_t find_host_pointer(const void* words, std::size_t bytes) {
+  std::size_t i = 0;
+  for (; i + sizeof(std::uintptr_t) <= bytes; i += sizeof(std::uintptr_t)) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(words) + i, sizeof word);
+    // Programs, libraries, heap and stacks lie between these on x86-64 Linux; sizes and floating-point numbers do not.
+    if (word < std::uintptr_t{1} << 40 || word >= std::uintptr_t{1} << 47) continue;
+    auto* const address = reinterpret_cast<std::byte*>(word);
+    unsigned char resident = 0;
+    if (!guarded(address) && mincore(address - word % kPage, 1, &resident) == 0) return i;  // something is mapped there
+  }
+  return bytes;
+}
+
+/// A copy without a look at what is copied.
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  const Open open;
+  std::memcpy(to, from, bytes);
 }
 
 }  // namespace
@@ -207,6 +240,13 @@ void GuardedSpace::deallocate(const char* /*label*/, void* memory, std::size_t, 
 
 void guard::copy(void* to, const void* from, std::size_t bytes) {
   const Open open;
+  if (guarded(to) && !guarded(from)) {
+    if (const std::size_t at = find_host_pointer(from, bytes); at < bytes) {
+      std::fprintf(stderr, "guard: a copy to device memory \"%s\" brings a host pointer in byte %zu of %zu:\n",
+                   block_of(to).first.label.c_str(), at, bytes);
+      end_process(2, false);
+    }
+  }
   if (guarded(from) && !guarded(to) && is_fresh(from, bytes)) {
     const Block& block = block_of(from).first;
     std::fprintf(
@@ -221,18 +261,12 @@ void guard::copy(void* to, const void* from, std::size_t bytes) {
 
 void guard::check_words(const std::string& label, const void* functor, std::size_t bytes,
                         const std::source_location& where) {
-  for (std::size_t i = 0; i + sizeof(std::uintptr_t) <= bytes; i += sizeof(std::uintptr_t)) {
-    std::uintptr_t word = 0;
-    std::memcpy(&word, static_cast<const std::byte*>(functor) + i, sizeof word);
-    // Programs, libraries, heap and stacks lie between these on x86-64 Linux; sizes and floating-point numbers do not.
-    if (word < std::uintptr_t{1} << 40 || word >= std::uintptr_t{1} << 47) continue;
-    auto* const address = reinterpret_cast<std::byte*>(word);
-    unsigned char resident = 0;
-    if (guarded(address) || mincore(address - word % kPage, 1, &resident) != 0) continue;  // nothing is mapped there
-    std::fprintf(stderr, "guard: kernel \"%s\", launched at %s:%u, gets a host pointer in byte %zu of its functor:\n",
-                 label.c_str(), where.file_name(), static_cast<unsigned>(where.line()), i);
-    end_process(2, false);
-  }
+  launched = region != nullptr;  // before, nothing is told of kernels
+  const std::size_t at = find_host_pointer(functor, bytes);
+  if (at == bytes) return;
+  std::fprintf(stderr, "guard: kernel \"%s\", launched at %s:%u, gets a host pointer in byte %zu of its functor:\n",
+               label.c_str(), where.file_name(), static_cast<unsigned>(where.line()), at);
+  end_process(2, false);
 }
 
 }  // namespace petaflow
@@ -247,7 +281,7 @@ SharedAllocationRecord<petaflow::GuardedSpace, void>::SharedAllocationRecord(
       m_space(space) {
   SharedAllocationHeader header;
   _fill_host_accessible_header_info(header, label);
-  petaflow::guard::copy(m_alloc_ptr, &header, sizeof header);
+  petaflow::copy_bytes(m_alloc_ptr, &header, sizeof header);  // it points to this record
 }
 
 SharedAllocationRecord<petaflow::GuardedSpace, void>::~SharedAllocationRecord() { m_space.deallocate("", m_alloc_ptr); }

@@ -1,7 +1,7 @@
-// Preset "guarded": memory that behaves as a GPU's does, on a machine without one.  Only kernels and explicit copies
-// may touch it, fresh memory holds NaN, and functors may not carry host pointers; what breaks a rule ends the process
-// with a message that names the memory or the kernel, and the line.  How a memory space is made is not part of Kokkos'
-// interface: this is written for Kokkos 3.4.
+// Preset "guarded": memory that behaves as a GPU's does, on a machine without one.  Only kernels of launch() and copies
+// may touch it, it begins as NaN, and neither functors nor copies may bring host pointers; what breaks a rule ends the
+// process with a message that names memory or kernel, and the line.  Not seen: what a host does on pages that a kernel
+// has open in another thread, and host pointers that are not aligned.  Written for the inside of Kokkos 3.4.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "kernels/launch.hpp"
+#include "kernels/launch_sum.hpp"
 #include "nn/lowering.hpp"
 
 namespace petaflow {
@@ -77,9 +78,8 @@ class Counts final : public Layer {
 
     template <class T>
     void divide(const Context& context, const std::int16_t* x, T* y, std::int64_t size) const {
-      using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-      Kokkos::parallel_reduce(
-          "petaflow::counts::sum[kokkos]"_label, Range(context.space, 0, size),
+      launch_sum(
+          context, "petaflow::counts::sum[kokkos]"_label, size,
           KOKKOS_LAMBDA(std::int64_t i, std::int64_t& sum) { sum += x[i]; }, total_);
       const std::int64_t* const total = total_.data();
       launch(
