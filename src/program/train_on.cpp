@@ -1,0 +1,213 @@
+#include "program/train_on.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "base/activity.hpp"
+#include "comm/agree.hpp"
+#include "io/folder_lock.hpp"
+#include "io/log.hpp"
+#include "io/progress.hpp"
+#include "measure/peak.hpp"
+#include "program/commands.hpp"
+#include "program/open_data.hpp"
+#include "program/run_report.hpp"
+#include "program/train_checks.hpp"
+#include "program/train_evaluation.hpp"
+#include "program/train_messages.hpp"
+#include "program/train_mllog.hpp"
+#include "run/files.hpp"
+#include "run/folder.hpp"
+#include "run/manifest.hpp"
+#include "run/recorder.hpp"
+#include "run/results.hpp"
+#include "run/tuning.hpp"
+#include "train/stop_request.hpp"
+#include "train/trainer.hpp"
+#include "train/validation.hpp"
+#include "train/weights.hpp"
+
+namespace petaflow {
+namespace {
+
+void load_initial_weights(const std::string& from, Network& network, Communicator& comm, const Context& context) {
+  if (from.empty()) return;
+  const std::string path = checkpoint_path(from);
+  const Checkpoint checkpoint = load_checkpoint_everywhere(comm, path);
+  agree(comm, [&] {
+    for (const NamedArray& array : checkpoint.weights) {
+      if (std::ranges::all_of(array.values, [](float value) { return std::isfinite(value); })) continue;
+      user_error("train.init: {} has numbers in {} that are not finite", path, array.name);
+    }
+    set_weights(network, context, checkpoint.weights, path);
+  });
+  log_info("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
+}
+
+/// Predictions are made by a network of its own where the trained one is in bf16 and there is something to predict.
+std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Task& task, const Context& context,
+                                          Network& trained, ConvTuning* tuning) {
+  const DataOptions& data = options.data;
+  if (options.precision == "f32" || (data.validation.empty() && data.test.empty())) {
+    return std::make_unique<Inference>(trained);
+  }
+  return std::make_unique<Inference>(trained, task.model(task.sample_shape()),
+                                     inference_options(options, trained.batch()), context, tuning);
+}
+
+/// The listener that writes into the run folder while the training goes on: on rank 0, but for parts of the trace.
+std::unique_ptr<TraceRecorder> make_listener(const Configuration& config, const Task& task, const RunIdentity& identity,
+                                             Communicator& comm, int threads, std::unique_ptr<MetricsLog> metrics,
+                                             std::unique_ptr<MlLog> mllog) {
+  const CommonOptions& options = config.options;
+  if (comm.rank() != 0) return std::make_unique<TraceRecorder>(options.log.trace_steps, "");
+  RecorderOptions recorder{
+      config.run_folder(),    options.checkpoint.keep, task.description(), config.schema.resolved(), {},
+      task.mlperf_benchmark()};
+  recorder.provenance = [identity, &comm, threads] { return provenance(identity, comm, threads); };
+  return std::make_unique<RunRecorder>(std::move(recorder), options.log.trace_steps, std::move(metrics),
+                                       std::move(mllog));
+}
+
+/// The report is the last file of a run.
+bool has_report(Communicator& comm, const std::string& folder) {
+  const bool here = comm.rank() == 0 && std::filesystem::exists(folder + "/" + kReportFile);
+  return !broadcast_text(comm, here ? "yes" : "").empty();
+}
+
+int stopped(StopRequest request, std::int64_t steps) {
+  log_info("stopped by {} after step {}; --resume goes on from there",
+           request == StopRequest::kSignal ? "a signal" : "run.wall_time", steps);
+  return kStopped;
+}
+
+}  // namespace
+
+int train_on(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
+             const Groups& groups) {
+  const CommonOptions& options = config.options;
+  const std::string folder = config.run_folder();
+  const Context context;
+  std::unique_ptr<MlLog> mllog = begin_mllog(line, options, task, comm);
+  if (!line.check) watch_stop_signals();
+  limit_wall_time(options.run.wall_time);
+  std::unique_ptr<FolderLock> lock =
+      check_run_folder(comm, folder, {line.overwrite || line.check, line.resume, !line.check});
+  say_binding(comm, context.threads);
+  std::optional<ResumePoint> resumed;
+  if (line.resume) resumed = find_resume_point(comm, folder);
+  std::unique_ptr<Dataset> train, validation;
+  const Activity activity("opening data");
+  agree(comm, [&] {
+    if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
+  });
+  check_source(options.data, comm);
+  train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
+  if (!options.data.validation.empty()) {
+    validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
+  }
+  check_test_set(line, options, task, comm);
+  std::unique_ptr<Objective> objective;
+  agree(comm, [&] {
+    check_batch(options.train, *train);
+    objective = std::make_unique<Objective>(task.objective());
+  });
+  const auto tuning = tune(line, config, task, comm, context, true);
+  std::unique_ptr<TrainStep> step;
+  agree(comm, [&] {
+    step = std::make_unique<TrainStep>(groups.mine, context, step_options(options), task.model(task.sample_shape()),
+                                       *objective, tuning.get());
+    check_metric(options.stop, task, comm, validation.get(), step->network());
+  });
+  agree(comm, [&] {
+    if (comm.rank() == 0 && resumed) check_changes(config, *resumed);
+    if (comm.rank() == 0) warn_of_common_files(options.data);
+  });
+  if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
+  say_what_runs(options, comm, context.threads, task.model(task.sample_shape()), *train, validation.get(), *step);
+
+  std::unique_ptr<Inference> inference;
+  std::unique_ptr<Predictor> predictor;
+  std::unique_ptr<Validation> between_epochs;
+  std::unique_ptr<Trainer> trainer;
+  agree(comm, [&] {
+    inference = make_inference(options, task, context, step->network(), tuning.get());
+    if (validation) {
+      predictor = std::make_unique<Predictor>(comm, context, inference->network(), *objective, *validation,
+                                              options.data, task.views(*validation));
+      between_epochs = std::make_unique<Validation>(Validation{
+          *inference, *predictor, validation->size(), [&] { return task.evaluator(*validation, Depth::kQuick); }});
+    }
+    trainer = std::make_unique<Trainer>(trainer_options(options, stop_metric(options.stop, task)), comm, context, *step,
+                                        *train, task.augmentation(*train), between_epochs.get());
+    if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
+  });
+  if (comm.rank() == 0) {
+    warn_of_rate(options, trainer->schedule(), trainer->total_steps());
+    warn_of_noise_scale(options, groups.mine.size());
+  }
+  if (resumed) log_info("going on from {}", resumed->path);
+  if (line.check) {
+    check_all(comm, *train, "data.train");
+    if (validation) check_all(comm, *validation, "data.validation");
+    say_estimate(options, *trainer, *step, *inference,
+                 train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
+    if (comm.rank() == 0) warn_of_run_folder(line, folder);
+    return kDone;
+  }
+  if (resumed && trainer->finished() && has_report(comm, folder)) {
+    log_info("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
+    return kDone;
+  }
+
+  take_new_run_folder(comm, folder, line.overwrite, lock);
+  const RunIdentity identity = run_identity(line, options, task);
+  std::unique_ptr<MetricsLog> metrics =
+      open_run_folder(comm, folder, resumed ? std::optional(trainer->steps()) : std::nullopt, config.schema.resolved());
+  agree(comm, [&] {
+    if (tuning && comm.rank() == 0) {
+      write_tuning(folder + "/" + kTuningFile, machine_text(context.threads), tuning->table);
+    }
+  });
+  write_manifest(comm, context.threads, identity, options.data, folder);
+  write_mllog_settings(mllog.get(), folder + "/" + kMllogFile, task.mlperf_benchmark().name, options, comm,
+                       context.threads, train->size(), validation.get());
+  const auto listener =
+      make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
+  if (groups.servers != nullptr) trainer->connect(*groups.servers);
+  if (groups.across != nullptr) trainer->average_over(*groups.across);
+  const FitResult result = trainer->fit(*listener);
+  listener->write_trace(comm);
+  if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
+  const double peak = measure_peaks(context).of(options.precision);
+  if (result.rates.steps > 0) say_rates(result);
+
+  const Activity last("last evaluation", result.steps);
+  agree(comm, [&] {
+    if (comm.rank() != 0 || result.rates.steps == 0) return;  // no step: all were done before a resume
+    write_performance(folder, result, *step, {comm.size(), context.threads, options.train.batch, peak});
+  });
+  inference->update(context);
+  std::optional<AgreedError> failed;  // the report is written all the same
+  try {
+    const StopRequest request =
+        leave_evaluation(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
+    if (request != StopRequest::kNone) return stopped(request, result.steps);
+  } catch (const AgreedError& error) {
+    failed = error;
+  }
+  agree(comm, [&] {
+    if (comm.rank() == 0) write_report({task.name(), task.description()}, reporter, folder);
+  });
+  log_info("time by stage, curves and the rest: {}/{}", folder, kReportFile);
+  if (failed) {
+    throw AgreedError(failed->kind(),
+                      fmt::format("the network is trained, but its evaluation failed: {}", failed->what()));
+  }
+  return kDone;
+}
+
+}  // namespace petaflow
