@@ -1,44 +1,24 @@
-// Groups of workers and parameter servers on virtual ranks: against synchronous training, against a serial replay of
-// what the servers recorded, and with random layouts and times.
+// Groups of workers and parameter servers on virtual ranks: against synchronous training and against a serial replay of
+// what the servers recorded.
 #include <algorithm>
-#include <cstdlib>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include <gtest/gtest.h>
 
-#include "servers/coordinator.hpp"
 #include "servers/optimized_layer.hpp"
-#include "servers/serve.hpp"
-#include "servers/session.hpp"
-#include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
 #include "train/trainer.hpp"
-#include "uniform_network.hpp"
 #include "update/rule.hpp"
+#include "virtual_servers.hpp"
 
 namespace petaflow {
 namespace {
 
-/// Latencies with an exponential distribution; those of messages from some ranks are much longer.
-class Noisy final : public FixedArrivals {
- public:
-  explicit Noisy(std::uint64_t seed) : random_(random_stream(seed, RandomPurpose::kGenerate), 1) {}
-  double arrival_s(int from, int, std::size_t bytes, double start_s) override {
-    const double scale = from % 3 == 1 ? 1e-2 : 1e-3;
-    return start_s - scale * std::log(1 - random_.uniform()) + 1e-9 * static_cast<double>(bytes);
-  }
-
- private:
-  RandomSequence random_;
-};
-
-struct Event {
-  std::size_t layer = 0;
-  int group = 0;
-  std::int64_t ticket = 0, version = 0, staleness = 0;
-};
+using virtual_servers::Event;
+using virtual_servers::Noisy;
+using virtual_servers::on_ranks;
+using virtual_servers::world_of;
 
 /// Keeps the checkpoints of a training.
 class Keeper final : public TrainingListener {
@@ -66,36 +46,6 @@ struct Servers {
   const Dataset* data = nullptr;  // null: tiny::Data
   bool by_arrival = false;        // although train.deterministic, whose sums within a group are of shards
 };
-
-std::unique_ptr<VirtualWorld> world_of(const ServerLayout& layout, NetworkModel& network, std::uint64_t seed) {
-  VirtualOptions options;
-  options.stack_bytes = 4 << 20;
-  options.seed = seed;
-  return std::make_unique<VirtualWorld>(layout.workers + layout.servers, network, options);
-}
-
-/// What a rank does in train(): `work` on the workers, with its session.
-/// @param server  becomes the messages of the first server; may be null
-template <class Work>
-void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOptions& serving, const Work& work,
-              Transport** server = nullptr) {
-  world.run([&](std::unique_ptr<Transport> transport) {
-    Communicator comm(std::move(transport));
-    const bool serves = comm.rank() >= layout.workers;
-    std::unique_ptr<Transport> all = comm.transport().split(0);
-    const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
-    const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
-    if (serves) {
-      if (server != nullptr && comm.rank() == layout.workers) *server = all.get();
-      EXPECT_EQ(serve(*all, layout, serving), 3);
-      return;
-    }
-    ServerSession session(std::move(all), layout, *group);
-    work(*workers, *group, session);
-    session.end(3);
-  });
-  EXPECT_EQ(world.messages_left(), 0);
-}
 
 Result train(const CommonOptions& given, const Servers& servers, const Checkpoint* from = nullptr) {
   const ServerLayout& layout = servers.layout;
@@ -388,189 +338,6 @@ TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
       }
     }
   }
-}
-
-// ---- Random layouts and times, without a network ----
-
-/// A session that steps through tickets as a trainer does, with gradients of 1; the steps that are done at the end.
-std::int64_t pretend(ServerSession& session, Communicator& workers, Communicator& group,
-                     const std::vector<Parameter>& parameters, std::int64_t settle_every, std::int64_t steps,
-                     Transport& clock, RandomSequence& random, int stop_at) {
-  session.connect(parameters);
-  const std::vector<Slice> layers = layers_of(parameters);
-  const auto mine = [&](std::size_t layer) {
-    return session.layout().owner_of(layer) == workers.rank() % session.layout().members();
-  };
-  workers.barrier();
-  std::vector<float> ones(64, 1), weights(64);
-  bool stopped = false;
-  std::int64_t from = 0;
-  while (from < steps && !stopped) {
-    TicketReport report{.from = from, .until = std::min(steps, from + settle_every)};
-    std::vector<std::int64_t> tickets;
-    ServerSession::Lease lease;
-    const auto exchange = [&] {
-      lease = session.report(report);
-      if (lease.ticket) tickets.push_back(*lease.ticket);
-    };
-    exchange();
-    if (lease.ticket) exchange();
-    while (!lease.settled) {
-      report.done = tickets.front();
-      tickets.erase(tickets.begin());
-      clock.work(-1e-3 * std::log(1 - random.uniform()));
-      for (std::size_t i = layers.size(); i-- > 0;) {
-        if (mine(i)) session.push(layers[i].begin, report.done, 1, ones.data(), weights.data());
-      }
-      for (std::size_t i = layers.size(); i-- > 0;) {
-        if (mine(i)) session.wait(layers[i].begin);
-      }
-      group.barrier();  // the weights of the other members
-      report.stop = report.done == stop_at ? 1 : 0;
-      exchange();
-    }
-    for (std::size_t i = 0; i < layers.size(); ++i) {
-      if (!mine(i)) continue;
-      session.start(layers[i].begin, {.kind = LayerHeader::Kind::kWeights}, nullptr, weights.data());
-      session.wait(layers[i].begin);
-    }
-    workers.barrier();
-    from = lease.until;
-    stopped = lease.stop != 0;
-  }
-  return from;
-}
-
-TEST(Servers, RandomSchedulesApplyEveryTicketOnceAndEnd) {
-  const char* const asked = std::getenv("PETAFLOW_SCHEDULES");
-  const int schedules = asked == nullptr ? 1500 : std::atoi(asked);
-  OptimizerOptions sgd;
-  sgd.name = "sgd";
-  sgd.momentum = 0;
-  for (int n = 0; n < schedules; ++n) {
-    RandomSequence random(random_stream(7, RandomPurpose::kGenerate), static_cast<std::uint64_t>(n));
-    const auto up_to = [&](int most) { return 1 + static_cast<int>(random.below(static_cast<std::uint32_t>(most))); };
-    const int members = up_to(3), groups = up_to(std::max(1, 10 / members)), servers = up_to(12 - members * groups);
-    const ServerLayout layout{members * groups, groups, servers};
-    std::vector<Parameter> parameters;
-    const int layers = servers + static_cast<int>(random.below(3));
-    for (int layer = 0; layer < layers; ++layer) {
-      Parameter parameter;
-      parameter.name = fmt::format("layer{}/weight", layer);
-      parameter.spec.dims = {up_to(4)};
-      parameter.layer = static_cast<std::size_t>(layer);
-      parameter.offset = parameters.empty() ? 0 : parameters.back().offset + parameters.back().spec.elements();
-      parameters.push_back(parameter);
-    }
-    const UpdateOrder order = random.below(2) == 0 ? UpdateOrder::kArrival : UpdateOrder::kTicket;
-    const std::int64_t steps = up_to(12), settle_every = up_to(6);
-    const std::int64_t max_staleness = random.below(2) == 0 ? ServingOrder::kUnbounded : groups - 2 + up_to(3);
-    const int stop_at = random.below(3) == 0 ? static_cast<int>(random.below(12)) : -1;
-    Noisy network(static_cast<std::uint64_t>(n));
-    VirtualOptions options;
-    options.stack_bytes = 128 << 10;
-    options.seed = static_cast<std::uint64_t>(n);
-    options.eager_bytes = random.below(2) == 0 ? 0 : 4096;
-    VirtualWorld world(layout.workers + layout.servers, network, options);
-    ServeOptions serving{optimized_layers(sgd, layout.groups), {order, max_staleness}};
-    std::vector<std::vector<std::int64_t>> applied(static_cast<std::size_t>(layers));
-    serving.updated = [&](std::size_t layer, int, const LayerHeader& header) {
-      applied[layer].push_back(header.ticket);
-      EXPECT_LE(header.staleness, max_staleness == ServingOrder::kUnbounded ? groups * steps : max_staleness);
-      EXPECT_GE(header.queue, 1);
-      EXPECT_LE(header.queue, groups * layers);
-    };
-    SCOPED_TRACE(fmt::format(
-        "schedule {}: {} x {} workers, {} servers, {} layers, {} steps, settling every {}, {}, staleness {}", n, groups,
-        members, servers, layers, steps, settle_every, order == UpdateOrder::kArrival ? "by arrival" : "by ticket",
-        max_staleness));
-    std::int64_t done = 0;
-    on_ranks(world, layout, serving, [&](Communicator& workers, Communicator& group, ServerSession& session) {
-      RandomSequence mine(random_stream(8, RandomPurpose::kGenerate),
-                          static_cast<std::uint64_t>(n * 16 + workers.rank()));
-      done = pretend(session, workers, group, parameters, settle_every, steps, workers.transport(), mine, stop_at);
-    });
-    for (std::vector<std::int64_t>& tickets : applied) {
-      if (order == UpdateOrder::kArrival) std::ranges::sort(tickets);
-      std::vector<std::int64_t> expected(tickets.size());
-      std::iota(expected.begin(), expected.end(), 0);
-      ASSERT_EQ(tickets, expected);
-      ASSERT_EQ(std::ssize(tickets), done);
-      ASSERT_TRUE(std::ssize(tickets) == steps || (stop_at >= 0 && stop_at < std::ssize(tickets)));
-    }
-  }
-}
-
-TEST(Servers, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
-  constexpr int kGroups = 5, kElements = 4096;
-  constexpr std::int64_t kSteps = 5000;
-  const ServerLayout layout{kGroups, kGroups, 1};
-  std::vector<Parameter> parameters(2);
-  for (std::size_t layer = 0; layer < 2; ++layer) {
-    parameters[layer].name = fmt::format("layer{}/weight", layer);
-    parameters[layer].spec.dims = {kElements};
-    parameters[layer].layer = layer;
-    parameters[layer].offset = static_cast<std::int64_t>(layer) * kElements;
-  }
-  testing_support::UniformNetwork network(1e-5, 1e-10);
-  const auto world = world_of(layout, network, 3);
-  OptimizerOptions sgd;
-  sgd.name = "sgd";
-  ServeOptions serving{optimized_layers(sgd, layout.groups), {}};
-  Transport* server = nullptr;
-  std::vector<Event> events;
-  serving.updated = [&](std::size_t layer, int group, const LayerHeader& header) {
-    events.push_back({layer, group, header.ticket, header.version, header.staleness});
-    if (events.size() == 5000) server->work(5);
-  };
-  std::vector<std::vector<double>> pushed_s(2, std::vector<double>(kSteps));
-  const auto work = [&](Communicator& workers, Communicator&, ServerSession& session) {
-    session.connect(parameters);
-    workers.barrier();
-    RandomSequence random(random_stream(9, RandomPurpose::kGenerate), static_cast<std::uint64_t>(workers.rank()));
-    std::vector<float> gradient(2 * kElements), weights(2 * kElements);
-    TicketReport report{.from = 0, .until = kSteps};
-    std::vector<std::int64_t> tickets;
-    ServerSession::Lease lease;
-    const auto exchange = [&] {
-      lease = session.report(report);
-      if (lease.ticket) tickets.push_back(*lease.ticket);
-    };
-    exchange();
-    exchange();
-    while (!lease.settled) {
-      report.done = tickets.front();
-      tickets.erase(tickets.begin());
-      workers.transport().work(1e-3 * (0.9 + 0.2 * random.uniform()));
-      for (const std::int64_t layer : {1, 0}) {
-        pushed_s[static_cast<std::size_t>(layer)][static_cast<std::size_t>(report.done)] = workers.transport().now_s();
-        session.push(layer * kElements, report.done, 0.1F, gradient.data(), weights.data() + layer * kElements);
-      }
-      for (const std::int64_t layer : {1, 0}) session.wait(layer * kElements);
-      exchange();
-    }
-  };
-  on_ranks(*world, layout, serving, work, &server);
-  ASSERT_EQ(events.size(), 10000U);
-  EXPECT_GT(world->now_s(), 5);
-  EXPECT_LE(world->most_unexpected_bytes(), kGroups * 2 * kElements * sizeof(float) + (1 << 20));
-  std::vector<int> served(kGroups);
-  int most_overtaken = 0;
-  for (std::size_t i = 0; i < events.size(); ++i) {
-    const Event& event = events[i];
-    served[static_cast<std::size_t>(event.group)] += 1;
-    const std::vector<double>& times = pushed_s[event.layer];
-    int overtaken = 0;
-    for (std::size_t j = i > 200 ? i - 200 : 0; j < i; ++j) {
-      const bool later =
-          times[static_cast<std::size_t>(events[j].ticket)] > times[static_cast<std::size_t>(event.ticket)];
-      overtaken += events[j].layer == event.layer && later ? 1 : 0;
-    }
-    most_overtaken = std::max(most_overtaken, overtaken);
-  }
-  EXPECT_LE(most_overtaken, kGroups - 1);
-  const auto [least, most] = std::ranges::minmax(served);
-  EXPECT_LE(most - least, 0.05 * most) << least << " and " << most;
 }
 
 }  // namespace
