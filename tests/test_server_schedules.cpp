@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/network.hpp"
 #include "servers/optimized_layer.hpp"
 #include "uniform_network.hpp"
 #include "virtual_servers.hpp"
