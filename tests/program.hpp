@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace petaflow {
@@ -59,9 +60,12 @@ class Program : public testing::Test {
   Outcome run(const std::string& arguments, int ranks = 1, const std::string& limit = "timeout 120") {
     // A fresh environment: this test program is an MPI process itself.
     const char* path = std::getenv("PATH");
-    const char* asan = std::getenv("ASAN_OPTIONS");  // MPI keeps memory until exit
+    std::string sanitizers;  // their settings: MPI keeps memory and has locks of its own
+    for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {
+      if (const char* options = std::getenv(name)) sanitizers += fmt::format(" {}='{}'", name, options);
+    }
     std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
-                          " HOME=" + folder_.string() + (asan != nullptr ? " ASAN_OPTIONS=" + std::string(asan) : "") +
+                          " HOME=" + folder_.string() + sanitizers +
                           " OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
                           " OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe " +
                           limit + " ";
