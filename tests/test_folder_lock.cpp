@@ -38,7 +38,7 @@ TEST(FolderLock, NamesItsHolderAndLeavesNothing) {
 TEST(FolderLock, TakesSingleFiles) {
   const ScratchFolder folder;
   const FolderLock one(folder / "one.h5"), other(folder / "other.h5");
-  EXPECT_TRUE(std::filesystem::exists(folder / "one.h5.lock"));
+  EXPECT_TRUE(std::filesystem::exists(folder / ".one.h5.lock"));
   const std::string error = error_of([&] { FolderLock(folder / "one.h5", {.patience_s = 0.3}, "take another"); });
   EXPECT_HOLDS(error, fmt::format("one.h5 is being written by process {} on ", getpid()));
   EXPECT_HOLDS(error, "; wait for its end, or take another");

@@ -126,7 +126,7 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.servers=5 update.groups=2",
                  "4 layers with weights, each of which one server keeps; set it to 4 or less, or update.cut_layers to",
                  {7});
-  expect_refused(train + "update.cut_layers=true", "is for servers", {1});
+  expect_refused(train + "update.cut_layers=true", "but update.servers is 0", {1});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.larc=0.1", "optimizer.larc = 0.1", {1});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.name=lamb", "optimizer.name = \"lamb\"",
                  {1});
@@ -149,7 +149,7 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused("bench small.toml update.groups=2 update.average_every=2", "update.groups=1", {2});
   expect_refused(train + "update.order=ticket", "update.order = \"ticket\" does nothing while update.servers is 0",
                  {1});
-  expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 is for batch norm over ranks", {2});
+  expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 says over how many ranks", {2});
   expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 is for gradients on servers");
   expect_refused(train + "update.servers=1 update.groups=3 update.max_staleness=1 train.batch=24",
                  "set it to 2 or more", {4});

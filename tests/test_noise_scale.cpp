@@ -202,7 +202,7 @@ void expect_near(const Values& found, const Values& expected) {
   }
 }
 
-TEST(NoiseScale, IsTheSameOfPassesAndOfRanks) {
+TEST(NoiseScale, IsTheSameOfMicroBatchesAndOfRanks) {
   CommonOptions options = measured();
   options.train.epochs = 3;
   const Values expected = noise_of(train_virtually(options, 1));

@@ -426,9 +426,9 @@ TEST_F(Program, OneOfTwoGeneratorsIsRefused) {
   EXPECT_HOLDS(second.err, "; wait for its end, or name another file in data.train");
   EXPECT_EQ(files(), before);
   std::system(("kill -9 " + pid + "; while kill -0 " + pid + " 2>/dev/null; do sleep 0.1; done").c_str());
-  EXPECT_TRUE(fs::exists(folder_ / "train.h5.lock"));
+  EXPECT_TRUE(fs::exists(folder_ / ".train.h5.lock"));
   EXPECT_EQ(run("generate small.toml --overwrite").code, 0);
-  EXPECT_FALSE(fs::exists(folder_ / "train.h5.lock"));
+  EXPECT_FALSE(fs::exists(folder_ / ".train.h5.lock"));
 }
 
 TEST_F(Program, LockedFilesAreReadWithoutLocking) {

@@ -50,12 +50,16 @@ std::string read_again(const std::string& path) {  // opening asks a file server
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Beside a file it begins with a dot, so that patterns such as data/train* do not take it for data.
+std::string lock_of(const std::filesystem::path& path) {
+  if (std::filesystem::is_directory(path)) return path / "lock";
+  return path.parent_path() / ("." + path.filename().string() + ".lock");
+}
+
 }  // namespace
 
 FolderLock::FolderLock(std::string path, const FolderLockTimes& times, std::string otherwise)
-    : path_(std::move(path)),
-      lock_(path_ + (std::filesystem::is_directory(path_) ? "/lock" : ".lock")),
-      otherwise_(std::move(otherwise)) {
+    : path_(std::move(path)), lock_(lock_of(path_)), otherwise_(std::move(otherwise)) {
   try {
     constexpr double kBetween_s = 0.1;
     for (double waited_s = 0; !open_and_lock(waited_s >= times.dying_s); waited_s += kBetween_s) {

@@ -14,7 +14,7 @@ struct FolderLockTimes {
   double beat_s = 5;       // between the holder's own changes
 };
 
-/// While it lives, no other process takes the same folder or file.  The file `lock` in the folder, or FILE.lock beside
+/// While it lives, no other process takes the same folder or file.  The file `lock` in the folder, or .FILE.lock beside
 /// the file, names the holder (host, process, job) and is removed at the end; a holder that died holds nothing:
 ///   flock     the system frees it with the process, on most shared file systems on all hosts;
 ///   process   on the same host, where there is no flock, a process that is gone or began later is not the holder;

@@ -179,13 +179,13 @@ double measure_triad_gbs(const Context& context) {
   float* const b = second.data();
   float* const c = third.data();
   using Policy = Kokkos::RangePolicy<HostSpace, Kokkos::Schedule<Kokkos::Static>, Kokkos::IndexType<std::int64_t>>;
-  const Policy all(0, static_cast<std::int64_t>(count));
-  Kokkos::parallel_for("petaflow::triad::touch", all, [=](std::int64_t i) { a[i] = 0, b[i] = 1, c[i] = 2; });
+  const Policy policy(0, static_cast<std::int64_t>(count));
+  Kokkos::parallel_for("petaflow::triad::touch", policy, [=](std::int64_t i) { a[i] = 0, b[i] = 1, c[i] = 2; });
   double best_s = 1e30;
   for (int run = 0; run < kRuns; ++run) {
     HostSpace().fence();
     const Kokkos::Timer timer;
-    Kokkos::parallel_for("petaflow::triad", all, [=](std::int64_t i) { a[i] = b[i] + 3.0F * c[i]; });
+    Kokkos::parallel_for("petaflow::triad", policy, [=](std::int64_t i) { a[i] = b[i] + 3.0F * c[i]; });
     HostSpace().fence();
     best_s = std::min(best_s, timer.seconds());
   }

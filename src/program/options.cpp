@@ -257,8 +257,8 @@ void check_servers(const CommonOptions& options) {
                                     std::pair("average_warmup_epochs", update.average_warmup_epochs),
                                     std::pair("average_cooldown_epochs", update.average_cooldown_epochs)}) {
     if (value == 0 || averages) continue;
-    user_error("update.{} = {} is for groups that average; set update.average_every to 1 or more, or this to 0", name,
-               value);
+    user_error("update.{} = {} is for groups that average; set update.average_every to 1 or more, or update.{} to 0",
+               name, value, name);
   }
   if (update.average_late > update.average_every) {
     user_error(
@@ -287,7 +287,9 @@ void check_servers(const CommonOptions& options) {
         update.max_staleness, update.groups, update.groups - 1);
   }
   if (update.cut_layers && update.servers == 0) {
-    user_error("update.cut_layers = true is for servers; set update.servers to 1 or more, or it to false");
+    user_error(
+        "update.cut_layers = true cuts layers over servers, but update.servers is 0; set update.servers to 1 or more, "
+        "or update.cut_layers to false");
   }
   if (update.servers == 0) return;
   if (update.sharded) {
@@ -304,8 +306,8 @@ void check_servers(const CommonOptions& options) {
   }
   if (update.cut_layers && needs_whole_tensors(options.optimizer)) {
     user_error(
-        "update.cut_layers = true leaves no server a whole layer, but {} needs the norm of its arrays; set it to "
-        "false, or {}",
+        "update.cut_layers = true divides layers over servers, but {} needs norms of whole arrays; set "
+        "update.cut_layers to false, or {}",
         options.optimizer.larc > 0 ? fmt::format("optimizer.larc = {}", options.optimizer.larc)
                                    : fmt::format("optimizer.name = \"{}\"", options.optimizer.name),
         options.optimizer.larc > 0 ? "optimizer.larc to 0" : "take \"adam\", \"adamw\" or \"sgd\"");

@@ -66,11 +66,11 @@ void check_batch(const TrainOptions& options, const Dataset& train) {
   std::int64_t batch = options.batch;
   for (const std::int64_t epoch : options.batch_epochs) {
     batch *= options.batch_factor;
-    if (batch <= train.size()) continue;
+    if (batch <= train.size() || (options.epochs > 0 && epoch >= options.epochs)) continue;
     user_error(
-        "train.batch = {} grows to {} after {}, but data.train has {}; leave that one out of train.batch_epochs, or "
-        "lower train.batch_factor",
-        options.batch, batch, format_count(epoch, "epoch"), format_count(train.size(), "sample"));
+        "train.batch = {} grows to {} after {}, but data.train has {}; remove {} and later ones from "
+        "train.batch_epochs, or lower train.batch_factor or train.batch",
+        options.batch, batch, format_count(epoch, "epoch"), format_count(train.size(), "sample"), epoch);
   }
 }
 

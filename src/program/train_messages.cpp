@@ -33,6 +33,17 @@ std::string wrapped(std::string text) {
   return text;
 }
 
+/// "32, 64 after 30 epochs".
+std::string batches(const TrainOptions& options) {
+  std::int64_t batch = options.batch;
+  std::string text = fmt::format("{}", batch);
+  for (const std::int64_t epoch : options.batch_epochs) {
+    batch *= options.batch_factor;
+    text += fmt::format(", {} after {}", batch, format_count(epoch, "epoch"));
+  }
+  return text;
+}
+
 }  // namespace
 
 void say_what_runs(const CommonOptions& options, const Communicator& comm, int threads, const Graph& graph,
@@ -43,7 +54,7 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   if (update.servers > 0) groups += " with " + format_count(update.servers, "parameter server");
   log_info("{}: {}{} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"), groups,
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
-           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), options.train.batch,
+           validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), batches(options.train),
            options.train.deterministic ? " in " + format_count(options.train.shards, "shard") : "");
   for (const std::string& note : train.notes()) log_info("data.train: {}", note);
   say_where_held("data.train", train);

@@ -27,7 +27,7 @@ struct TrainOptions {
   std::string init;                        // checkpoint or run folder to take the weights from; empty: draw them
   bool deterministic = false;              // the same bits on any number of ranks
   std::int64_t recompute = 1;              // segments of the network whose values are made again for backward; 1: kept
-  std::vector<std::int64_t> batch_epochs;  // epochs from which on a step takes batch_factor times as many samples
+  std::vector<std::int64_t> batch_epochs;  // epochs after which a step takes batch_factor times as many samples
   std::int64_t batch_factor = 2;
   std::int64_t accumulate = 1;       // micro-batches of a step, whose gradients are added before the update
   std::int64_t shards = 4;           // deterministic: parts of the batch whose gradients are summed in a fixed tree

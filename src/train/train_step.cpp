@@ -73,8 +73,11 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
   }
   if (network().rank_sums().empty() && options.comm.norm_ranks > 0) {
-    user_error("comm.norm_ranks = {} is for batch norm over ranks, which the model does not have; set it to 0",
-               options.comm.norm_ranks);
+    user_error(
+        "comm.norm_ranks = {} says over how many ranks batch norm takes its statistics, but the model has no batch "
+        "norm "
+        "over ranks; set comm.norm_ranks to 0, or (cosmoflow) model.batch_norm to \"global\"",
+        options.comm.norm_ranks);
   }
   if (!network().rank_sums().empty() && options.update.groups > 1 && options.comm.norm_ranks == 0) {
     user_error(
