@@ -13,7 +13,7 @@ namespace petaflow {
 
 /// A line of metrics.jsonl: means over the steps of an interval.
 struct TrainingPoint {
-  std::int64_t step = 0, epoch = 0;                        // epoch from 1
+  std::int64_t step = 0, epoch = 0;                                         // epoch from 1
   double loss = 0, lr = 0, samples_per_s = 0, gflops = 0, noise_scale = 0;  // NaN where the line has none
 };
 
