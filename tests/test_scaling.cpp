@@ -181,6 +181,20 @@ TEST(Network, MessagesShareAnInterface) {
 }
 
 // Against what is left of every flow, all of which are looked at for each event.
+TEST(Network, MessagesOfAConnectionFollowEachOther) {
+  constexpr std::size_t kBytes = 1'000'000;
+  LogGpOptions options = network_of(true);
+  options.in_order = true;
+  LogGpNetwork network(3, options);
+  // Two of rank 0 to rank 1, the first of which shares their interface with one to rank 2; then one alone.
+  const std::vector<double> arrivals =
+      arrivals_of(network, {{0, 0, 1, kBytes}, {0, 0, 2, kBytes}, {0, 0, 1, kBytes}, {1, 0, 1, kBytes}});
+  EXPECT_NEAR(arrivals[0], message_s(2 * kBytes, true), 2 * kOverhead);
+  EXPECT_NEAR(arrivals[1], message_s(2 * kBytes, true), 2 * kOverhead);
+  EXPECT_NEAR(arrivals[2], message_s(3 * kBytes, true), 3 * kOverhead);
+  EXPECT_NEAR(arrivals[3], 1 + message_s(kBytes, true), 1e-9);
+}
+
 TEST(Network, ASharedResourceGivesEachFlowItsPart) {
   RandomSequence random(random_stream(5, RandomPurpose::kGenerate), 0);
   constexpr std::size_t kFlows = 500;

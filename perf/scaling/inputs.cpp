@@ -73,6 +73,7 @@ Machine read_machine(const std::string& path) {
       {"group_latency_us", to(net.group_latency_s, 1e-6)},
       {"group_gb_s", rate(net.group_byte_s)},
       {"pair_gb_s", rate(net.pair_byte_s)},
+      {"in_order", [&](double value) { net.in_order = value > 0; }},
       {"eager_bytes", [&](double value) { net.eager_bytes = static_cast<std::size_t>(value); }},
       {"handshake_us", to(net.handshake_s, 1e-6)},
       {"added_gb_s", rate(machine.byte_added_s)},

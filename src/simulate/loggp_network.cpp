@@ -70,7 +70,9 @@ std::optional<NetworkModel::Number> LogGpNetwork::advance() {
     resource.event_s = std::numeric_limits<double>::infinity();
     while (resource.shared.next_s() <= event.time_s) {
       const Number message = resource.shared.take();
-      if (--flows_[message].resources == 0) receive(event.time_s, message);
+      if (--flows_[message].resources > 0) continue;
+      receive(event.time_s, message);
+      let_next_pass(event.time_s, flows_[message]);
     }
     expect(event.number);
     return {};
@@ -93,8 +95,25 @@ void LogGpNetwork::reach(double time_s, Number message, Stage stage) {
   events_.push({time_s, message, false});
 }
 
-/// The message is at its interfaces and cables.
+/// The message is at its interfaces and cables, or behind those of its connection.
 void LogGpNetwork::share(double now_s, Number message) {
+  const Flow& flow = flows_[message];
+  if (options_.in_order && !flow.is_short) {
+    std::deque<Number>& connection = connections_[{flow.from, flow.to}];
+    connection.push_back(message);
+    if (connection.size() > 1) return;
+  }
+  pass(now_s, message);
+}
+
+void LogGpNetwork::let_next_pass(double now_s, const Flow& flow) {
+  if (!options_.in_order) return;
+  std::deque<Number>& connection = connections_[{flow.from, flow.to}];
+  connection.pop_front();
+  if (!connection.empty()) pass(now_s, connection.front());
+}
+
+void LogGpNetwork::pass(double now_s, Number message) {
   const Flow& flow = flows_[message];
   const auto out = static_cast<std::size_t>(nic_of(flow.from)), in = static_cast<std::size_t>(nic_of(flow.to));
   if (flow.is_short) {
@@ -109,7 +128,9 @@ void LogGpNetwork::share(double now_s, Number message) {
     enter(now_s, message, 2 * nics_ + groups_ + goal, options_.group_byte_s);
     enter(now_s, message, 2 * (nics_ + groups_) + group * groups_ + goal, options_.pair_byte_s);
   }
-  if (flow.resources == 0) receive(now_s, message);
+  if (flow.resources > 0) return;
+  receive(now_s, message);
+  let_next_pass(now_s, flow);
 }
 
 void LogGpNetwork::enter(double now_s, Number message, std::size_t resource, double byte_s) {

@@ -6,10 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <queue>
+#include <utility>
 #include <vector>
 
 #include "simulate/network_model.hpp"
@@ -32,6 +35,7 @@ struct LogGpOptions {
   double group_latency_s = 0;  // further latency of a message between groups
   double group_byte_s = 0;     // of all cables of a group together, where routes adapt to load
   double pair_byte_s = 0;      // of the cables from one group to another, where routes are the shortest
+  bool in_order = false;       // long messages of one rank to another follow each other, as in a TCP connection
   std::size_t eager_bytes = 0;
   double handshake_s = 0;  // of larger messages, once both sides are there
 };
@@ -72,6 +76,8 @@ class LogGpNetwork final : public NetworkModel {
   int group_of(int rank) const;
   void reach(double time_s, Number message, Stage stage);
   void share(double now_s, Number message);
+  void pass(double now_s, Number message);
+  void let_next_pass(double now_s, const Flow& flow);
   void enter(double now_s, Number message, std::size_t resource, double byte_s);
   void expect(std::size_t resource);
   void receive(double time_s, Number message);
@@ -83,6 +89,8 @@ class LogGpNetwork final : public NetworkModel {
   std::vector<double> out_s_, in_s_;          // when each interface takes another short message
   std::vector<Resource> resources_;           // interfaces out and in, cables out of groups, into them, of each two
   std::vector<Flow> flows_;                   // by number of the message
+  std::map<std::pair<int, int>, std::deque<Number>>
+      connections_;  // with in_order: the message under way and later ones
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 
