@@ -12,7 +12,6 @@
 #include <sstream>
 #include <string>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace petaflow {
@@ -62,7 +61,7 @@ class Program : public testing::Test {
     const char* path = std::getenv("PATH");
     std::string sanitizers;  // their settings: MPI keeps memory and has locks of its own
     for (const char* name : {"ASAN_OPTIONS", "TSAN_OPTIONS"}) {
-      if (const char* options = std::getenv(name)) sanitizers += fmt::format(" {}='{}'", name, options);
+      if (const char* options = std::getenv(name)) sanitizers += " " + std::string(name) + "='" + options + "'";
     }
     std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
                           " HOME=" + folder_.string() + sanitizers +
