@@ -11,7 +11,7 @@
 
 namespace petaflow {
 
-void let_thread_use_all_cores() {
+void make_thread_idle() {
   cpu_set_t all, one;
   CPU_ZERO(&all);
   std::error_code ignored;
@@ -21,9 +21,6 @@ void let_thread_use_all_cores() {
     if (sched_getaffinity(id, sizeof one, &one) == 0) CPU_OR(&all, &all, &one);
   }
   if (CPU_COUNT(&all) > 0) sched_setaffinity(0, sizeof all, &all);
-}
-
-void make_thread_idle() {
   const sched_param none{};
   if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none) != 0) {
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);

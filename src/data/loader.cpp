@@ -70,14 +70,12 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   }
   next_slot_ = steps_ * slots_;  // nothing to do before the first epoch
   taken_ = released_ = steps_;
-  thread_ids_.reserve(2 * static_cast<std::size_t>(options_.threads));
+  thread_ids_.reserve(static_cast<std::size_t>(options_.threads));
   try {
-    for (int i = 0; i < options_.threads; ++i) {
-      for (const Kind kind : {Kind::kIdle, Kind::kHelper}) threads_.emplace_back([this, kind] { work(kind); });
-    }
+    for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
   } catch (const std::system_error& error) {
     end_threads();
-    failure("cannot start {} loader threads: {}", 2 * options_.threads, error.what());
+    failure("cannot start {} loader threads: {}", options_.threads, error.what());
   }
 }
 
@@ -95,11 +93,6 @@ void Loader::end_threads() {
 bool Loader::has_slot() const {
   const std::int64_t place = next_slot_ / slots_;
   return error_ == nullptr && place < places() && place < released_ + std::ssize(buffers_);
-}
-
-bool Loader::has_slot_for(Kind kind) const {
-  if (!has_slot()) return false;
-  return kind == Kind::kHelper ? waiting_ && next_slot_ / slots_ == taken_ : Clock::now() >= rest_until_;
 }
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t skip, std::int64_t batches) {
@@ -152,36 +145,21 @@ const Batch& Loader::next() {
   if (options_.threads == 0) {
     for (; buffer.done < slots_; ++buffer.done) fill(buffer, first_at(taken_), buffer.done, *order_, epoch_);
   }
-  if (buffer.done < slots_) wait_for(buffer, lock);
-  if (buffer.done < slots_) std::rethrow_exception(error_);
+  const auto ready = [&] { return buffer.done == slots_; };
+  const auto failed = [&] { return error_ != nullptr && failed_place_ <= taken_; };
+  if (!ready()) {
+    const auto start = std::chrono::steady_clock::now();
+    ready_.wait(lock, [&] { return ready() || (failed() && busy_ == 0); });
+    waits_.batches += 1;
+    waits_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+  if (!ready()) std::rethrow_exception(error_);
   Batch& batch = buffer.batch;
   batch.epoch = epoch_;
   batch.step = step_at(taken_);
   batch.valid_global = samples_of(batch.step);
   ++taken_;
   return batch;
-}
-
-void Loader::wait_for(const Buffer& buffer, std::unique_lock<std::mutex>& lock) {
-  const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
-  const auto failed = [&] { return error_ != nullptr && failed_place_ <= taken_; };
-  const Clock::time_point start = Clock::now();
-  waiting_ = true;
-  work_.notify_all();
-  ready_.wait(lock, [&] { return buffer.done == slots_ || (failed() && busy_ == 0); });
-  waiting_ = false;
-  const Clock::time_point end = Clock::now();
-  waits_.batches += 1;
-  waits_.seconds += seconds(end - start);
-
-  // Helpers had nothing left to do: an idle thread was not through with a slot.  Where it took much longer than a
-  // helper does, other programs have the cores, and idle threads had better begin no slot for a while.
-  constexpr double kShort_s = 0.02, kLongRest_s = 10;
-  constexpr int kLong = 4, kRest = 10;  // times the mean of helpers; the time lost
-  const double lost_s = seconds(end - std::max(start, last_help_));
-  if (helped_ == 0 || lost_s < std::max(kShort_s, kLong * help_s_ / static_cast<double>(helped_))) return;
-  const std::chrono::duration<double> rest(std::min(kLongRest_s, kRest * lost_s));
-  rest_until_ = end + std::chrono::duration_cast<Clock::duration>(rest);
 }
 
 std::int64_t Loader::bytes_read() const {
@@ -218,13 +196,12 @@ void Loader::fill(Buffer& buffer, std::int64_t first, std::int64_t slot, const P
   }
 }
 
-void Loader::work(Kind kind) {
-  let_thread_use_all_cores();
-  if (kind == Kind::kIdle) make_thread_idle();
+void Loader::work() {
+  make_thread_idle();
   std::unique_lock lock(mutex_);
   thread_ids_.push_back(static_cast<int>(syscall(SYS_gettid)));
   while (true) {
-    work_.wait(lock, [&] { return stop_ || has_slot_for(kind); });
+    work_.wait(lock, [this] { return stop_ || has_slot(); });
     if (stop_) return;
     const std::int64_t place = next_slot_ / slots_, slot = next_slot_ % slots_, first = first_at(place);
     ++next_slot_;
@@ -233,7 +210,6 @@ void Loader::work(Kind kind) {
     const Permutation order = *order_;
     const std::int64_t epoch = epoch_;
     lock.unlock();
-    const Clock::time_point start = Clock::now();
     std::exception_ptr error;
     try {
       fill(buffer, first, slot, order, epoch);
@@ -241,21 +217,13 @@ void Loader::work(Kind kind) {
       error = std::current_exception();
     }
     lock.lock();
-    if (kind == Kind::kHelper) {
-      last_help_ = Clock::now();
-      help_s_ += std::chrono::duration<double>(last_help_ - start).count();
-      ++helped_;
-    }
     --busy_;
     if (error != nullptr && (error_ == nullptr || place < failed_place_)) {
       error_ = error;
       failed_place_ = place;
     }
     if (error == nullptr) ++buffer.done;
-    if (buffer.done < slots_ && error_ == nullptr && busy_ > 0) continue;
-    lock.unlock();  // who is woken takes the core from an idle thread, which must not hold the lock then
-    ready_.notify_all();
-    lock.lock();
+    if (buffer.done == slots_ || error_ != nullptr || busy_ == 0) ready_.notify_all();
   }
 }
 

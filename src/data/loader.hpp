@@ -2,11 +2,9 @@
 //
 // The content of a batch depends on seed, epoch and step alone: not on threads, and a rank's slots are a window of the
 // global batch. One busy thread of normal priority beside an OpenMP team halves the training rate; an idle one costs
-// 3-4 %.  Where other programs compute, an idle one does not run at all, and a program may not raise its priority
-// again: so there are as many threads of normal priority, the helpers, which work on the batch that next() waits for.
+// 3-4 %.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -31,7 +29,7 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   /// Applied to each sample, with random numbers keyed by (seed, epoch, sample index).  Called by several threads.
   Augmentation augment = {};
-  int threads = 1;   // of either kind; 0: next() makes the batches, for ranks that take turns in one thread
+  int threads = 1;   // 0: next() makes the batches, for ranks that take turns in one thread
   int prefetch = 2;  // batches made ahead of the one in use
 };
 
@@ -100,12 +98,8 @@ class Loader {
     std::int64_t done = 0;                              // slots
   };
 
-  using Clock = std::chrono::steady_clock;
-  enum class Kind { kIdle, kHelper };
-
-  void work(Kind kind);
+  void work();
   void end_threads();
-  void wait_for(const Buffer& buffer, std::unique_lock<std::mutex>& lock);
   void fill(Buffer& buffer, std::int64_t first, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
   void start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, bool lists);
   /// Batches of the epoch stand in places, from 0 on: step by step, or as these are listed.
@@ -119,7 +113,6 @@ class Loader {
   std::int64_t places() const { return batches_ * (lists_ ? std::ssize(listed_) : steps_); }
   Buffer& buffer_at(std::int64_t place) { return buffers_[static_cast<std::size_t>(place) % buffers_.size()]; }
   bool has_slot() const;
-  bool has_slot_for(Kind kind) const;
 
   const Dataset& data_;
   const LoaderOptions options_;
@@ -140,13 +133,7 @@ class Loader {
   std::int64_t taken_ = 0;         // place of what next() gives next
   std::int64_t failed_place_ = 0;  // of error_
   std::exception_ptr error_;
-  int busy_ = 0;          // threads that fill a slot
-  bool waiting_ = false;  // next(), for the batch at taken_
-  /// Slots filled by helpers: their number and time, and when the last one was done.
-  std::int64_t helped_ = 0;
-  double help_s_ = 0;
-  Clock::time_point last_help_;
-  Clock::time_point rest_until_;  // of idle threads, which are starved
+  int busy_ = 0;  // threads that fill a slot
   bool stop_ = false;
   std::vector<int> thread_ids_;  // the kernel's
   std::vector<std::jthread> threads_;
