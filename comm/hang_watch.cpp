@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -135,8 +136,11 @@ class HangWatch::LongWait {
  public:
   LongWait(HangWatch& watch, const char* call) : watch_(watch), own_{watch.operation_, false, ""} {
     const Activity::Current& activity = Activity::current();
-    where_ = activity.step < 0 ? fmt::format("{} ({})", activity.what, call)
-                               : fmt::format("{} of step {} ({})", activity.what, activity.step, call);
+    const auto written =
+        activity.step < 0
+            ? fmt::format_to_n(text_.data(), text_.size(), "{} ({})", activity.what, call)
+            : fmt::format_to_n(text_.data(), text_.size(), "{} of step {} ({})", activity.what, activity.step, call);
+    where_ = {text_.data(), static_cast<std::size_t>(written.out - text_.data())};
     own_.text[where_.copy(own_.text, sizeof own_.text - 1)] = '\0';
     watch_.roll_.clear();
   }
@@ -214,8 +218,9 @@ class HangWatch::LongWait {
   }
 
   HangWatch& watch_;
-  Note own_;           // to other ranks
-  std::string where_;  // "summing gradients of step 12 (all-reduce)"
+  Note own_;                    // to other ranks
+  std::array<char, 512> text_;  // instead of a string: steps ask for no memory, also where they wait
+  std::string_view where_;      // "summing gradients of step 12 (all-reduce)"
   const bool witness_ = std::ranges::find(watch_.witnesses_, watch_.rank_) != watch_.witnesses_.end();
   const double limit_s_ = watch_.options_.limit_s > 0 ? watch_.options_.limit_s : kNever;
   const double grace_s_ = std::min(2.0, limit_s_ / 4);  // the roll is called so long before the limit
