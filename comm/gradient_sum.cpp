@@ -12,12 +12,7 @@ namespace petaflow {
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
     : comm_(comm), overlap_(options.overlap), plain_micro_batches_(options.micro_batches) {
   cut(ends, options.bucket);
-  if (options.repeats) {
-    plan_micro_batches(2);
-    add_memory(ends.back());
-  }
-  plan_micro_batches(1);
-  add_memory(ends.back());
+  take_memory(options.repeats, ends.back());
   PETAFLOW_REQUIRE(!options.owners, "owners without shards");
   own_ = buckets_;
   for (const Slice& bucket : buckets_) {
@@ -42,12 +37,7 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
                    options.owner_of.size(), ends.size());
   cut(ends, options.owner_of.empty() ? options.bucket : 1);
   shards_ = shards[static_cast<std::size_t>(comm.rank())];
-  if (options.repeats) {
-    plan_micro_batches(2);
-    add_memory(ends.back());
-  }
-  plan_micro_batches(1);
-  add_memory(ends.back());
+  take_memory(options.repeats, ends.back());
   const auto add = [&](const ReductionPlan& plan, Wire wire) {
     return std::make_unique<Reduction<float>>(comm.transport(), plan, comm.new_tag(), ReduceOp::kSum, wire);
   };
@@ -116,7 +106,7 @@ void GradientSum::plan_shards(std::int64_t repeats) {
   for (int s = shards_->begin; s < shards_->end; ++s) {
     const std::size_t after = local_nodes({shards_->begin, s + 1}).size();
     const auto last = static_cast<int>(before);
-    const int merges = static_cast<int>(before) + 1 - static_cast<int>(after);  // it is a right child so often
+    const int merges = static_cast<int>(before) + 1 - static_cast<int>(after);  // nodes that this shard completes
     if (repeats == 1 && merges > 0) {
       micro_batches_.push_back({.to = last - 1, .adds = true, .merges = merges - 1});
     } else {
@@ -128,7 +118,17 @@ void GradientSum::plan_shards(std::int64_t repeats) {
   }
 }
 
-/// For the pieces of micro_batches_.
+// A step with repeats may need more than one without, whose plan stays.
+void GradientSum::take_memory(bool repeats, std::int64_t elements) {
+  if (repeats) {
+    plan_micro_batches(2);
+    add_memory(elements);
+  }
+  plan_micro_batches(1);
+  add_memory(elements);
+}
+
+// Makes as many pieces as the present plan needs; those of earlier plans stay.
 void GradientSum::add_memory(std::int64_t elements) {
   if (in_place()) return;
   for (const MicroBatch& micro_batch : micro_batches_) {

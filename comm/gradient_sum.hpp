@@ -98,6 +98,7 @@ class GradientSum {
   void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
   void plan_micro_batches(std::int64_t repeats);
   void plan_shards(std::int64_t repeats);
+  void take_memory(bool repeats, std::int64_t elements);
   void add_memory(std::int64_t elements);
   void take_micro_batch(const Slice& bucket);
   bool in_place() const { return micro_batches_.size() <= 1; }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/agree.hpp"
+#include "kept_checkpoints.hpp"
 #include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
 #include "train/averaging.hpp"
@@ -10,6 +11,8 @@
 
 namespace petaflow {
 namespace {
+
+using testing_support::Keeper;
 
 /// Latencies that a seed decides.
 class Noisy final : public FixedArrivals {
@@ -21,15 +24,6 @@ class Noisy final : public FixedArrivals {
 
  private:
   RandomSequence random_;
-};
-
-class Keeper final : public TrainingListener {
- public:
-  std::string save(std::int64_t step, Checkpoint checkpoint) override {
-    saved.emplace_back(step, std::move(checkpoint));
-    return {};
-  }
-  std::vector<std::pair<std::int64_t, Checkpoint>> saved;
 };
 
 struct Result {

@@ -148,13 +148,7 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
 }
 
 TEST_F(CosmoflowProgram, OneOfTwoGeneratorsIsRefused) {
-  const std::string generate = "OMP_NUM_THREADS=1 " + program_.string() + " generate tiny.toml",
-                    in = "cd " + folder_.string();
-  std::system((in + " && { " + generate + " >a.txt 2>&1; echo $? >a; } & " + in + " && { " + generate +
-               " >b.txt 2>&1; echo $? >b; }; wait")
-                  .c_str());
-  const std::set<std::string> codes = {text_of(folder_ / "a"), text_of(folder_ / "b")};
-  EXPECT_EQ(codes, (std::set<std::string>{"0\n", "1\n"})) << text_of(folder_ / "a.txt") << text_of(folder_ / "b.txt");
+  expect_one_is_refused("generate tiny.toml");
   EXPECT_FALSE(fs::exists(folder_ / "data/lock"));
 
   const FolderLock lock((folder_ / "data").string());

@@ -16,28 +16,7 @@
 namespace petaflow {
 namespace {
 
-CommonOptions options() {
-  CommonOptions options;
-  options.train.batch = 12;
-  options.train.shards = 4;
-  options.train.seed = 5;
-  return options;
-}
-
-/// Data of which one sample cannot be read.
-class BadData final : public Dataset {
- public:
-  std::int64_t size() const override { return 48; }
-  std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
-  std::vector<TargetSpec> targets() const override { return good_.targets(); }
-  float read(std::int64_t index, const SampleBytes& sample) const override {
-    if (index == 17) user_error("sample 17 is broken");
-    return good_.read(index, sample);
-  }
-
- private:
-  tiny::Data good_{48};
-};
+using tiny::options;
 
 TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
   const auto all = make_mpi_communicator();
@@ -47,7 +26,7 @@ TEST(Trainer, AnErrorOfOneRankIsThrownByAll) {
     common.train.deterministic = deterministic;
     common.data.shuffle = false;
     tiny::Training training(*all, common, 48, 0, false, norm);
-    const BadData bad;
+    const tiny::BadData bad(48);
     Loader loader(bad, training.loader_options(common, false));
     loader.start_epoch(0);
     EXPECT_NO_THROW(training.step.run(loader, 0.01F));
@@ -69,7 +48,7 @@ TEST(Trainer, ALaggedErrorIsThrownBeforeItsGradientIsUsed) {
   common.data.shuffle = false;
   common.update.lag = 2;
   tiny::Training training(*all, common, 48, 0, false);
-  const BadData bad;
+  const tiny::BadData bad(48);
   Loader loader(bad, training.loader_options(common, false));
   loader.start_epoch(0);
   std::vector<float> before;

@@ -16,19 +16,13 @@
 namespace petaflow {
 namespace {
 
-CommonOptions options() {
-  CommonOptions options;
-  options.train.batch = 12;
-  options.train.shards = 4;
-  options.train.seed = 5;
-  return options;
-}
+using tiny::options;
 
 /// Promises of the trainer in f32 and bf16.
 class TrainerInPrecision : public testing::TestWithParam<std::string> {
  protected:
   static CommonOptions options() {
-    CommonOptions options = petaflow::options();
+    CommonOptions options = tiny::options();
     options.precision = GetParam();
     return options;
   }

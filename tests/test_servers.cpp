@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kept_checkpoints.hpp"
 #include "servers/optimized_layer.hpp"
 #include "tiny_training.hpp"
 #include "train/trainer.hpp"
@@ -15,20 +16,12 @@
 namespace petaflow {
 namespace {
 
+using testing_support::expect_same;
+using testing_support::Keeper;
 using virtual_servers::Event;
 using virtual_servers::Noisy;
 using virtual_servers::on_ranks;
 using virtual_servers::world_of;
-
-/// Keeps the checkpoints of a training.
-class Keeper final : public TrainingListener {
- public:
-  std::string save(std::int64_t step, Checkpoint checkpoint) override {
-    saved.emplace_back(step, std::move(checkpoint));
-    return {};
-  }
-  std::vector<std::pair<std::int64_t, Checkpoint>> saved;
-};
 
 struct Result {
   std::vector<std::pair<std::int64_t, Checkpoint>> saved;  // by rank 0
@@ -100,18 +93,6 @@ CommonOptions options_of(int groups) {
   options.checkpoint.interval = 7;
   options.log.interval = 1000;
   return options;
-}
-
-void expect_same(const Checkpoint& a, const Checkpoint& b) {
-  EXPECT_EQ(a.training, b.training);
-  for (const auto& [ours, theirs] :
-       {std::pair(&a.weights, &b.weights), std::pair(&a.training_arrays, &b.training_arrays)}) {
-    ASSERT_EQ(ours->size(), theirs->size());
-    for (std::size_t i = 0; i < ours->size(); ++i) {
-      EXPECT_EQ((*ours)[i].name, (*theirs)[i].name);
-      EXPECT_EQ((*ours)[i].values, (*theirs)[i].values) << (*ours)[i].name;
-    }
-  }
 }
 
 /// Without servers.
@@ -309,23 +290,8 @@ TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
   }
 }
 
-/// Data of which one sample cannot be read.
-class BadData final : public Dataset {
- public:
-  std::int64_t size() const override { return 91; }
-  std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
-  std::vector<TargetSpec> targets() const override { return good_.targets(); }
-  float read(std::int64_t index, const SampleBytes& sample) const override {
-    if (index == 17) user_error("sample 17 is broken");
-    return good_.read(index, sample);
-  }
-
- private:
-  tiny::Data good_{91};
-};
-
 TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
-  const BadData bad;
+  const tiny::BadData bad(91);
   for (const UpdateOrder order : {UpdateOrder::kTicket, UpdateOrder::kArrival}) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       CommonOptions options = options_of(3);

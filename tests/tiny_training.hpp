@@ -1,11 +1,13 @@
 // A small data set and network for tests of the trainer.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/random.hpp"
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
@@ -44,6 +46,31 @@ class Data final : public Dataset {
  private:
   std::int64_t size_;
 };
+
+/// Data of which one sample cannot be read.
+class BadData final : public Dataset {
+ public:
+  explicit BadData(std::int64_t size) : good_(size) {}
+  std::int64_t size() const override { return good_.size(); }
+  std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
+  std::vector<TargetSpec> targets() const override { return good_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    if (index == 17) user_error("sample 17 is broken");
+    return good_.read(index, sample);
+  }
+
+ private:
+  Data good_;
+};
+
+/// Batches of 12 in four shards.
+inline CommonOptions options() {
+  CommonOptions options;
+  options.train.batch = 12;
+  options.train.shards = 4;
+  options.train.seed = 5;
+  return options;
+}
 
 using Norm = std::optional<BatchNormScope>;
 

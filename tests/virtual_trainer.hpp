@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "kept_checkpoints.hpp"
 #include "servers/optimized_layer.hpp"
 #include "servers/serve.hpp"
 #include "servers/session.hpp"
@@ -16,18 +17,6 @@
 #include "uniform_network.hpp"
 
 namespace petaflow::testing_support {
-
-/// Keeps what a training says and saves.
-class Keeper final : public TrainingListener {
- public:
-  void interval(const IntervalLine& line) override { lines.push_back(line); }
-  std::string save(std::int64_t step, Checkpoint checkpoint) override {
-    saved.emplace_back(step, std::move(checkpoint));
-    return {};
-  }
-  std::vector<IntervalLine> lines;
-  std::vector<std::pair<std::int64_t, Checkpoint>> saved;
-};
 
 struct VirtualRun {
   Keeper kept;                 // of rank 0
@@ -78,18 +67,6 @@ inline VirtualRun train_virtually(const CommonOptions& options, int ranks, const
   for (const std::vector<float>& theirs : weights) EXPECT_EQ(theirs, weights[0]);
   result.weights = weights[0];
   return result;
-}
-
-inline void expect_same(const Checkpoint& a, const Checkpoint& b) {
-  EXPECT_EQ(a.training, b.training);
-  for (const auto& [ours, theirs] :
-       {std::pair(&a.weights, &b.weights), std::pair(&a.training_arrays, &b.training_arrays)}) {
-    ASSERT_EQ(ours->size(), theirs->size());
-    for (std::size_t i = 0; i < ours->size(); ++i) {
-      EXPECT_EQ((*ours)[i].name, (*theirs)[i].name);
-      EXPECT_EQ((*ours)[i].values, (*theirs)[i].values) << (*ours)[i].name;
-    }
-  }
 }
 
 }  // namespace petaflow::testing_support

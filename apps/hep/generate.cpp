@@ -106,23 +106,6 @@ void write_file(Hdf5File& file, const std::string& title, const GeneratorOptions
   write_columns(file, columns);
 }
 
-}  // namespace
-
-EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
-                         std::int64_t first, std::int64_t count, int gzip) {
-  check(options);
-  Columns columns(static_cast<std::size_t>(count));
-  write_hdf5_atomically(path, [&](Hdf5File& file) { write_file(file, path, options, seed, first, gzip, columns); });
-  EventCounts result;
-  for (std::size_t i = 0; i < columns.y.size(); ++i) {
-    result.signal += columns.y[i];
-    (columns.y[i] == 1 ? result.selected_signal : result.selected_background) += columns.sr[i];
-  }
-  return result;
-}
-
-namespace {
-
 /// Refuses options of [data] with which the files that are to be written could not be read.
 void check_readable(const FileOptions& data) {
   const HepFileOptions& file = data.options.file;
@@ -146,6 +129,19 @@ void check_readable(const FileOptions& data) {
 }
 
 }  // namespace
+
+EventCounts write_events(const std::string& path, const GeneratorOptions& options, std::uint64_t seed,
+                         std::int64_t first, std::int64_t count, int gzip) {
+  check(options);
+  Columns columns(static_cast<std::size_t>(count));
+  write_hdf5_atomically(path, [&](Hdf5File& file) { write_file(file, path, options, seed, first, gzip, columns); });
+  EventCounts result;
+  for (std::size_t i = 0; i < columns.y.size(); ++i) {
+    result.signal += columns.y[i];
+    (columns.y[i] == 1 ? result.selected_signal : result.selected_background) += columns.sr[i];
+  }
+  return result;
+}
 
 void write_sets(const DataOptions& data, const Options& options, bool overwrite) {
   const GenerateOptions& own = options.generate;

@@ -12,9 +12,9 @@
 
 namespace petaflow {
 
-StopRequest leave_evaluation(const Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
-                             const Context& context, Network& network, const Objective& objective,
-                             const Dataset* validation) {
+StopRequest evaluate_at_end(const Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
+                            const Context& context, Network& network, const Objective& objective,
+                            const Dataset* validation) {
   const DataOptions& options = config.options.data;
   const bool test = !options.test.empty();
   if (!test && validation == nullptr) return StopRequest::kNone;

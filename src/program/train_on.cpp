@@ -194,7 +194,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   std::optional<AgreedError> failed;  // the report is written all the same
   try {
     const StopRequest request =
-        leave_evaluation(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
+        evaluate_at_end(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
     if (request != StopRequest::kNone) return stopped(request, result.steps);
   } catch (const AgreedError& error) {
     failed = error;
