@@ -138,15 +138,29 @@ class Step {
   void progress() {
     for (Flight& flight : flights_) flight.sum->advance();
   }
+  /// Computes, and looks after the sums at every multiple of poll_s, of which only those behind a message matter.
   void compute(double seconds) {
     seconds *= factor_;
     computed_s_ += seconds;
+    Transport& transport = group_.transport();
     while (scheme_.poll_s > 0 && seconds > scheme_.poll_s) {
-      group_.transport().work(scheme_.poll_s);
-      seconds -= scheme_.poll_s;
-      progress();
+      progress();  // may take time, for additions
+      double from_s = transport.now_s();
+      bool looked = false;
+      const auto message_came = [&] {
+        if (looked) return true;
+        looked = true;
+        progress();
+        from_s = transport.now_s();
+        return false;
+      };
+      transport.wait(message_came, "work", from_s + seconds);
+      const double passed_s = transport.now_s() - from_s;
+      const double polled_s = std::min(seconds, (std::floor(passed_s / scheme_.poll_s) + 1) * scheme_.poll_s);
+      if (passed_s < polled_s) transport.work(polled_s - passed_s);
+      seconds -= std::max(passed_s, polled_s);
     }
-    group_.transport().work(seconds);
+    if (seconds > 0) transport.work(seconds);
   }
   void agree_on(Flight& flight) {
     group_.transport().wait([&] { return flight.agreement->advance(); }, "all-reduce");
