@@ -138,13 +138,16 @@ class Step {
   void progress() {
     for (Flight& flight : flights_) flight.sum->advance();
   }
-  /// Computes, and looks after the sums at every multiple of poll_s, of which only those behind a message matter.
+  /// Computes, and looks after the sums at the beginning and at every multiple of poll_s.  Nothing moves between two
+  /// messages: multiples without one before them are left out, which are nearly all (27,360 ranks: 600 million).
   void compute(double seconds) {
     seconds *= factor_;
     computed_s_ += seconds;
     Transport& transport = group_.transport();
     while (scheme_.poll_s > 0 && seconds > scheme_.poll_s) {
-      progress();  // may take time, for additions
+      // Additions take time, in which messages come.  wait() wakes for those that come after it has looked itself,
+      // which is why it looks, too.
+      progress();
       double from_s = transport.now_s();
       bool looked = false;
       const auto message_came = [&] {
