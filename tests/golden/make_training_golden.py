@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden losses of 20 training steps of the HEP network (papers' layers, 16 filters, 32 x 32 pixels) from PyTorch.
 
-Images, labels and first weights are formulas that test_hep_training.cpp repeats.  Writes training.json beside this file.
+Images, labels and first weights are formulas that test_training.cpp repeats.  Writes training.json beside this file.
 Run: python3 tests/golden/make_training_golden.py   (PyTorch >= 1.13)
 """
 import json
@@ -55,7 +55,7 @@ for name in ("adam", "sgd"):
 
 
 
-# A three-dimensional network with batch norm, as test_trainer.cpp builds it, in f64: losses, and the running statistics
+# A three-dimensional network with batch norm, as test_train_step.cpp builds it, in f64: losses, and the running statistics
 # of the second norm after the last step.  LARC as in NVIDIA Apex; weight decay of convolutions and dense layers alone.
 def norm_network():
     net = nn.Sequential(
