@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "io/checkpoint.hpp"
-#include "io/folder_lock.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
+#include "io/write_lock.hpp"
 #include "program.hpp"
 #include "scratch_folder.hpp"
 
@@ -151,7 +151,7 @@ TEST_F(CosmoflowProgram, OneOfTwoGeneratorsIsRefused) {
   expect_one_is_refused("generate tiny.toml");
   EXPECT_FALSE(fs::exists(folder_ / "data/lock"));
 
-  const FolderLock lock((folder_ / "data").string());
+  const WriteLock lock((folder_ / "data").string());
   expect_refused("generate tiny.toml --overwrite", "data is being written by process ");
 }
 

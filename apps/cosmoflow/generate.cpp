@@ -11,13 +11,13 @@
 #include "base/error.hpp"
 #include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
-#include "io/folder_lock.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
+#include "io/write_lock.hpp"
 #include "measure/rates.hpp"
 #include "nn/parallel.hpp"
 #include "train/stop_request.hpp"
@@ -200,11 +200,11 @@ std::int64_t write_universes(const GeneratorOptions& options, int rank, int rank
 }
 
 void generate_sets(const GeneratorOptions& options, Communicator& comm, bool overwrite) {
-  std::unique_ptr<FolderLock> lock;
+  std::unique_ptr<WriteLock> lock;
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     prepare_folders(options, overwrite);
-    lock = std::make_unique<FolderLock>(options.folder, FolderLockTimes{}, "name another generate.folder");
+    lock = std::make_unique<WriteLock>(options.folder, WriteLockTimes{}, "name another generate.folder");
     prepare_folders(options, overwrite);  // another process may have written samples since
   });
   if (comm.rank() == 0) {

@@ -42,8 +42,8 @@ std::vector<GeneratedFile> plan_generated_files(const DataOptions& data, const s
   }
   for (GeneratedFile& file : files) {
     make_parent(file.path);
-    file.lock = std::make_unique<FolderLock>(file.path, FolderLockTimes{},
-                                             fmt::format("name another file in data.{}", file.set));
+    file.lock =
+        std::make_unique<WriteLock>(file.path, WriteLockTimes{}, fmt::format("name another file in data.{}", file.set));
     refuse_existing(file.path, file.set, overwrite);  // another process may have made it since
   }
   return files;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "io/folder_lock.hpp"
+#include "io/write_lock.hpp"
 #include "train/options.hpp"
 
 namespace petaflow {
@@ -16,7 +16,7 @@ struct GeneratedFile {
   std::string path;
   const char* set = "";               // "train": data.train names it
   std::int64_t first = 0, count = 0;  // its samples, [first, first + count): no two files share one
-  std::unique_ptr<FolderLock> lock;   // no other process writes it meanwhile
+  std::unique_ptr<WriteLock> lock;    // no other process writes it meanwhile
 };
 
 /// The files that data.train, data.validation and data.test name, with so many samples each; 0: that one is not

@@ -8,9 +8,9 @@
 
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
-#include "io/folder_lock.hpp"
 #include "io/log.hpp"
 #include "io/progress.hpp"
+#include "io/write_lock.hpp"
 #include "measure/peak.hpp"
 #include "program/commands.hpp"
 #include "program/open_data.hpp"
@@ -94,7 +94,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   std::unique_ptr<MlLog> mllog = begin_mllog(line, options, task, comm);
   if (!line.check) watch_stop_signals();
   limit_wall_time(options.run.wall_time);
-  std::unique_ptr<FolderLock> lock =
+  std::unique_ptr<WriteLock> lock =
       check_run_folder(comm, folder, {line.overwrite || line.check, line.resume, !line.check});
   say_binding(comm, context.threads);
   std::optional<ResumePoint> resumed;

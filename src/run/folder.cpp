@@ -38,8 +38,8 @@ void try_to_make(const fs::path& folder) {
 
 }  // namespace
 
-std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& name, const FolderUse& use) {
-  std::unique_ptr<FolderLock> lock;
+std::unique_ptr<WriteLock> check_run_folder(Communicator& comm, const std::string& name, const FolderUse& use) {
+  std::unique_ptr<WriteLock> lock;
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     const fs::path folder = name;
@@ -57,21 +57,21 @@ std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::stri
     check_parent(folder / kConfigFile);
     // The ranks of a killed job may take their time to end before another one goes on with its run.
     if (exists && use.writes)
-      lock = std::make_unique<FolderLock>(folder.string(),
-                                          FolderLockTimes{.dying_s = use.resume ? FolderLock::kDying_s : 0});
+      lock =
+          std::make_unique<WriteLock>(folder.string(), WriteLockTimes{.dying_s = use.resume ? WriteLock::kDying_s : 0});
   });
   return lock;
 }
 
 void take_new_run_folder(Communicator& comm, const std::string& name, bool overwrite,
-                         std::unique_ptr<FolderLock>& lock) {
+                         std::unique_ptr<WriteLock>& lock) {
   agree(comm, [&] {
     if (comm.rank() != 0 || lock) return;
     const fs::path folder = name;
     std::error_code status;
     fs::create_directories(folder, status);
     if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
-    lock = std::make_unique<FolderLock>(folder.string());
+    lock = std::make_unique<WriteLock>(folder.string());
     if (fs::exists(folder / kConfigFile) && !overwrite) {
       user_error("{} was made by another run since this one began; give this run another run.name", folder.string());
     }

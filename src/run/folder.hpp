@@ -8,8 +8,8 @@
 
 #include "comm/communicator.hpp"
 #include "io/checkpoint.hpp"
-#include "io/folder_lock.hpp"
 #include "io/metrics_log.hpp"
+#include "io/write_lock.hpp"
 
 namespace petaflow {
 
@@ -23,12 +23,12 @@ struct FolderUse {
 /// On all ranks: throws a user error where the folder holds something that may not be replaced or gone on with, cannot
 /// be made or written, or is being written by another run.  Changes nothing but that it locks a folder that exists and
 /// is to be written (rank 0; null elsewhere and for a new folder).
-std::unique_ptr<FolderLock> check_run_folder(Communicator& comm, const std::string& folder, const FolderUse& use);
+std::unique_ptr<WriteLock> check_run_folder(Communicator& comm, const std::string& folder, const FolderUse& use);
 
 /// On all ranks: makes the folder and locks it where it is not locked yet; throws a user error where another run has
 /// begun in it meanwhile and `overwrite` is false.
 void take_new_run_folder(Communicator& comm, const std::string& folder, bool overwrite,
-                         std::unique_ptr<FolderLock>& lock);
+                         std::unique_ptr<WriteLock>& lock);
 
 /// The checkpoint that a run goes on from.
 struct ResumePoint {

@@ -1,4 +1,4 @@
-#include "io/folder_lock.hpp"
+#include "io/write_lock.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -50,15 +50,18 @@ std::string read_again(const std::string& path) {  // opening asks a file server
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Beside a file it begins with a dot, so that patterns such as data/train* do not take it for data.
-std::string lock_of(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) return path / "lock";
+// That of what a path leads to: symbolic links to one folder or file have one lock, and keep it where they are changed
+// meanwhile.  Beside a file it begins with a dot, so that patterns such as data/train* do not take it for data.
+std::string lock_of(const std::string& name) {
+  namespace fs = std::filesystem;
+  const fs::path path = fs::weakly_canonical(fs::absolute(name));
+  if (fs::is_directory(path)) return path / "lock";
   return path.parent_path() / ("." + path.filename().string() + ".lock");
 }
 
 }  // namespace
 
-FolderLock::FolderLock(std::string path, const FolderLockTimes& times, std::string otherwise)
+WriteLock::WriteLock(std::string path, const WriteLockTimes& times, std::string otherwise)
     : path_(std::move(path)), lock_(lock_of(path_)), otherwise_(std::move(otherwise)) {
   try {
     constexpr double kBetween_s = 0.1;
@@ -76,7 +79,7 @@ FolderLock::FolderLock(std::string path, const FolderLockTimes& times, std::stri
   heart_ = std::thread([this, every_s = times.beat_s] { beat(every_s); });
 }
 
-FolderLock::~FolderLock() {
+WriteLock::~WriteLock() {
   {
     const std::lock_guard guard(mutex_);
     ended_ = true;
@@ -89,7 +92,7 @@ FolderLock::~FolderLock() {
 
 /// False where another process holds the lock, or its holder has removed the file meanwhile.
 /// @param last_try  throws in the first case
-bool FolderLock::open_and_lock(bool last_try) {
+bool WriteLock::open_and_lock(bool last_try) {
   file_ = open(lock_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (file_ < 0) user_error("cannot write {}: {}", lock_, std::strerror(errno));
   if (flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
@@ -104,14 +107,14 @@ bool FolderLock::open_and_lock(bool last_try) {
 }
 
 /// @param text  what the holder wrote into the lock's file
-void FolderLock::refuse(const std::string& text) const {
+void WriteLock::refuse(const std::string& text) const {
   const nlohmann::json holder = nlohmann::json::parse(text, nullptr, false);
   const std::string name = holder.is_object() ? holder.value("name", "another process") : "another process";
   user_error("{} is being written by {}; wait for its end, or {}", path_, name, otherwise_);
 }
 
 /// Throws where a living holder stands in the file although it could be locked, or cannot be on this file system.
-void FolderLock::refuse_living_holder(double patience_s) {
+void WriteLock::refuse_living_holder(double patience_s) {
   const std::string before = text_of(file_);
   const nlohmann::json holder = nlohmann::json::parse(before, nullptr, false);
   if (!holder.is_object()) return;
@@ -128,7 +131,7 @@ void FolderLock::refuse_living_holder(double patience_s) {
   if (lives) refuse(before);
 }
 
-void FolderLock::write() {
+void WriteLock::write() {
   const char* const job = std::getenv("SLURM_JOB_ID");
   const std::string host = host_name();
   const auto process = static_cast<long>(getpid());
@@ -147,7 +150,7 @@ void FolderLock::write() {
   fsync(file_);
 }
 
-void FolderLock::beat(double every_s) {
+void WriteLock::beat(double every_s) {
   std::unique_lock guard(mutex_);
   while (!end_.wait_for(guard, std::chrono::duration<double>(every_s), [this] { return ended_; })) {
     try {

@@ -1,4 +1,4 @@
-// A run folder belongs to one process at a time, and to none that is dead.
+// A folder or file is written by one process at a time, and held by none that is dead.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "io/folder_lock.hpp"
+#include "io/write_lock.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
@@ -24,54 +24,83 @@ namespace {
 using test::error_of;
 using test::ScratchFolder;
 
-TEST(FolderLock, NamesItsHolderAndLeavesNothing) {
+TEST(WriteLock, NamesItsHolderAndLeavesNothing) {
   const ScratchFolder folder;
   {
-    const FolderLock lock(folder.path());
-    EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
+    const WriteLock lock(folder.path());
+    EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 0.3}); }),
                  fmt::format("{} is being written by process {} on ", folder.path(), getpid()));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  const FolderLock again(folder.path());
+  const WriteLock again(folder.path());
 }
 
-TEST(FolderLock, TakesSingleFiles) {
+TEST(WriteLock, TakesSingleFiles) {
   const ScratchFolder folder;
-  const FolderLock one(folder / "one.h5"), other(folder / "other.h5");
+  const WriteLock one(folder / "one.h5"), other(folder / "other.h5");
   EXPECT_TRUE(std::filesystem::exists(folder / ".one.h5.lock"));
-  const std::string error = error_of([&] { FolderLock(folder / "one.h5", {.patience_s = 0.3}, "take another"); });
+  const std::string error = error_of([&] { WriteLock(folder / "one.h5", {.patience_s = 0.3}, "take another"); });
   EXPECT_HOLDS(error, fmt::format("one.h5 is being written by process {} on ", getpid()));
   EXPECT_HOLDS(error, "; wait for its end, or take another");
 }
 
-TEST(FolderLock, WaitsForADyingHolder) {
+TEST(WriteLock, IsOfWhatSymbolicLinksLeadTo) {
+  namespace fs = std::filesystem;
+  const ScratchFolder scratch;
+  for (const char* folder : {"run", "other"}) fs::create_directory(scratch / folder);
+  std::ofstream(scratch / "run/one.h5") << "data";
+  fs::create_directory_symlink("run", scratch / "link");
+  fs::create_symlink("run/one.h5", scratch / "link.h5");
+  const auto refused = [&](const char* name) {
+    const std::string error = error_of([&] { WriteLock(scratch / name, {.patience_s = 0.3}); });
+    return error.find(fmt::format("{} is being written by process {} on ", scratch / name, getpid())) != error.npos;
+  };
+  const WriteLock other(scratch / "other");
+  {
+    const WriteLock folder(scratch / "link"), file(scratch / "link.h5");
+    EXPECT_TRUE(refused("run"));
+    EXPECT_TRUE(refused("link"));
+    EXPECT_TRUE(refused("run/one.h5"));
+    EXPECT_TRUE(refused("link/one.h5"));
+    EXPECT_TRUE(refused("link.h5"));
+    // A link that leads elsewhere meanwhile takes no lock with it.
+    fs::remove(scratch / "link");
+    fs::create_directory_symlink("other", scratch / "link");
+    EXPECT_TRUE(refused("run"));
+  }
+  EXPECT_TRUE(refused("link"));
+  EXPECT_FALSE(fs::exists(scratch / "run/lock"));
+  const WriteLock folder(scratch / "run"), file(scratch / "run/one.h5");
+}
+
+TEST(WriteLock, WaitsForADyingHolder) {
   const ScratchFolder folder;
-  auto lock = std::make_unique<FolderLock>(folder.path());
+  auto lock = std::make_unique<WriteLock>(folder.path());
   std::thread end([&] {
     usleep(300'000);
     lock.reset();
   });
-  const FolderLock next(folder.path(), {.dying_s = FolderLock::kDying_s});
+  const WriteLock next(folder.path(), {.dying_s = WriteLock::kDying_s});
   end.join();
 }
 
-TEST(FolderLock, DiesWithItsProcess) {
+TEST(WriteLock, DiesWithItsProcess) {
   const ScratchFolder folder;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const FolderLock lock(folder.path());
+    const WriteLock lock(folder.path());
     if (write(ready[1], "x", 1) != 1) _exit(1);
     pause();
   }
   char x = 0;
   ASSERT_EQ(read(ready[0], &x, 1), 1);
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }), fmt::format("process {} on ", child));
+  EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 0.3}); }), fmt::format("process {} on ", child));
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   EXPECT_TRUE(std::filesystem::exists(folder / "lock"));
-  const FolderLock lock(folder.path());
+  const WriteLock lock(folder.path());
 }
 
 /// Writes what a holder leaves whose flock is not seen here.
@@ -82,30 +111,30 @@ void write_holder(const std::string& path, const std::string& host, long process
       process, host, host, process, beginning, beats);
 }
 
-TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
+TEST(WriteLock, WhereThereAreNoLocksOfTheSystem) {
   const ScratchFolder folder;
   char host[256] = "";
   gethostname(host, sizeof host);
   // On this host: a process that is gone, one that began at another time, one that lives.
   write_holder(folder / "lock", host, 999'999'999, "1", 0);
   {
-    const FolderLock lock(folder.path());
+    const WriteLock lock(folder.path());
   }
   write_holder(folder / "lock", host, getppid(), "1", 0);
   {
-    const FolderLock lock(folder.path());
+    const WriteLock lock(folder.path());
   }
   {
-    const FolderLock lock(folder.path());
+    const WriteLock lock(folder.path());
     std::filesystem::copy_file(folder / "lock", folder / "copy");
   }
   std::filesystem::rename(folder / "copy", folder / "lock");
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
+  EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 0.3}); }),
                fmt::format("process {} on {}", getpid(), host));
   // On another host: one that changes the file lives.
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   {
-    const FolderLock lock(folder.path(), {.patience_s = 0.5});
+    const WriteLock lock(folder.path(), {.patience_s = 0.5});
   }
   write_holder(folder / "lock", "elsewhere", 7, "1", 0);
   std::atomic<bool> end = false;
@@ -115,7 +144,7 @@ TEST(FolderLock, WhereThereAreNoLocksOfTheSystem) {
       usleep(100'000);
     }
   });
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 30}); }),
+  EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 30}); }),
                "is being written by process 7 on elsewhere; ");
   end = true;
   heart.join();
@@ -137,17 +166,17 @@ bool beats_again(const std::string& path, long times, double within_s) {
   return false;
 }
 
-TEST(FolderLock, ChangesTheFileWhileItLives) {
+TEST(WriteLock, ChangesTheFileWhileItLives) {
   const ScratchFolder folder;
-  const FolderLock lock(folder.path(), {.beat_s = 0.05});
+  const WriteLock lock(folder.path(), {.beat_s = 0.05});
   EXPECT_TRUE(beats_again(folder / "lock", 3, 10));  // once or twice at the interval of runs
   // A holder that has lived for many intervals is refused to others: by the system's lock, and by its process where
   // that is not seen.
-  EXPECT_HOLDS(error_of([&] { FolderLock(folder.path(), {.patience_s = 0.3}); }),
+  EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 0.3}); }),
                fmt::format("process {} on ", getpid()));
   const ScratchFolder unlocked;
   std::filesystem::copy_file(folder / "lock", unlocked / "lock");
-  EXPECT_HOLDS(error_of([&] { FolderLock(unlocked.path(), {.patience_s = 0.3}); }),
+  EXPECT_HOLDS(error_of([&] { WriteLock(unlocked.path(), {.patience_s = 0.3}); }),
                fmt::format("process {} on ", getpid()));
 }
 
@@ -185,14 +214,14 @@ class SeenElsewhere {
   std::thread thread_;
 };
 
-TEST(FolderLock, IsLostToAnotherHostWhereItsHeartHasStoppedForLong) {
+TEST(WriteLock, IsLostToAnotherHostWhereItsHeartHasStoppedForLong) {
   constexpr double kBeat_s = 0.1, kPatience_s = 2;
   const ScratchFolder folder, elsewhere;
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
   if (child == 0) {
-    const FolderLock lock(folder.path(), {.beat_s = kBeat_s});
+    const WriteLock lock(folder.path(), {.beat_s = kBeat_s});
     if (write(ready[1], "x", 1) != 1) _exit(1);
     for (;;) pause();
   }
@@ -205,7 +234,7 @@ TEST(FolderLock, IsLostToAnotherHostWhereItsHeartHasStoppedForLong) {
   {
     const SeenElsewhere seen(folder / "lock", elsewhere / "lock");
     const auto refused = [&](const ScratchFolder& by) {
-      const std::string error = error_of([&] { FolderLock(by.path(), {.patience_s = 10}); });
+      const std::string error = error_of([&] { WriteLock(by.path(), {.patience_s = 10}); });
       return error.find(fmt::format("is being written by process {} on ", child)) != error.npos;
     };
     for (int life = 0; life < 3; ++life) EXPECT_TRUE(refused(elsewhere)) << "it beats";
@@ -218,13 +247,13 @@ TEST(FolderLock, IsLostToAnotherHostWhereItsHeartHasStoppedForLong) {
   }
   const auto begin = std::chrono::steady_clock::now();
   {
-    const FolderLock lock(elsewhere.path(), {.patience_s = kPatience_s});
+    const WriteLock lock(elsewhere.path(), {.patience_s = kPatience_s});
     EXPECT_GE(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), kPatience_s);
   }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   // The times of runs: missing one change, or two, is no death.
-  EXPECT_GE(FolderLockTimes{}.patience_s, 3 * FolderLockTimes{}.beat_s);
+  EXPECT_GE(WriteLockTimes{}.patience_s, 3 * WriteLockTimes{}.beat_s);
 }
 
 }  // namespace
