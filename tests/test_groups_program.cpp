@@ -126,7 +126,7 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.servers=5 update.groups=2",
                  "4 layers with weights, each of which one server keeps; set it to 4 or less, or update.cut_layers to",
                  {7});
-  expect_refused(train + "update.cut_layers=true", "but update.servers is 0", {1});
+  expect_refused(train + "update.cut_layers=true", "while update.servers is 0", {1});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.larc=0.1", "optimizer.larc = 0.1", {1});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.name=lamb", "optimizer.name = \"lamb\"",
                  {1});
@@ -139,9 +139,10 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.average_every=2 update.groups=2", "start 2 ranks", {1});
   expect_refused(train + "update.average_every=2 update.groups=2 update.servers=1", "both say how", {3});
   expect_refused(train + "update.average_every=2 update.groups=2 update.lag=1", "update.lag = 1", {2});
-  expect_refused(train + "update.average_late=1", "update.average_late = 1 is for groups", {1});
-  expect_refused(train + "update.average_warmup_epochs=1", "update.average_warmup_epochs = 1 is for groups", {1});
-  expect_refused(train + "update.servers=1 update.average_cooldown_epochs=2", "set update.average_every to 1", {1});
+  expect_refused(train + "update.average_late=1", "update.average_late = 1 does nothing while", {1});
+  expect_refused(train + "update.average_warmup_epochs=1", "update.average_warmup_epochs = 1 does nothing while", {1});
+  expect_refused(train + "update.servers=1 update.average_cooldown_epochs=2", "set update.average_every, or leave",
+                 {1});
   expect_refused(train + "update.average_every=2 update.average_late=3 update.groups=2", "set it to 2 or less", {1});
   expect_refused(train + "update.order=backwards", "\"arrival\", \"ticket\"", {1});
   expect_refused(train + "inject.slow_rank=2 inject.slow_factor=2", "the ranks are 0 to 1", {2});
@@ -150,7 +151,7 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.order=ticket", "update.order = \"ticket\" does nothing while update.servers is 0",
                  {1});
   expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 says over how many ranks", {2});
-  expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 is for gradients on servers");
+  expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 does nothing while update.servers is 0");
   expect_refused(train + "update.servers=1 update.groups=3 update.max_staleness=1 train.batch=24",
                  "set it to 2 or more", {4});
 }

@@ -132,7 +132,7 @@ TEST(Inputs, LoadAndAgreeWithTheirRanges) {
   for (const char* file : {"inputs/hep.toml", "inputs/hep_quick.toml", "inputs/hep_gfex.toml"}) {
     Keys options;
     EXPECT_NO_THROW(options.schema.load(file, {})) << file;
-    EXPECT_NO_THROW(options.schema.refuse_idle()) << file;
+    EXPECT_NO_THROW(options.schema.drop_idle()) << file;
     EXPECT_NO_THROW(check(options.common)) << file;
   }
   for (const char* file : {"inputs/cosmoflow.toml", "inputs/cosmoflow_mlperf.toml", "inputs/cosmoflow_quick.toml"}) {
@@ -142,7 +142,7 @@ TEST(Inputs, LoadAndAgreeWithTheirRanges) {
     declare(schema, common);
     cosmoflow::declare(schema, options);
     EXPECT_NO_THROW(schema.load(file, {})) << file;
-    EXPECT_NO_THROW(schema.refuse_idle()) << file;
+    EXPECT_NO_THROW(schema.drop_idle()) << file;
     EXPECT_NO_THROW(check(common)) << file;
   }
 }

@@ -128,26 +128,14 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.train.batch = 10;
   EXPECT_NE(message(options, 1).find("a batch of 10 and 4 shards"), std::string::npos);
   options = {};
-  options.stop.patience = 3;
-  EXPECT_NE(message(options, 1).find("data.validation"), std::string::npos);
-  options = {};
   options.train.batch_epochs = {3, 3};
   EXPECT_NE(message(options, 1).find("train.batch_epochs must rise, found [3, 3]"), std::string::npos);
   options = {};
-  options.optimizer.nesterov = true;
-  EXPECT_NE(message(options, 1).find("it needs optimizer.name = \"sgd\""), std::string::npos);
-  options = {};
   options.optimizer.larc_form = TrustForm::kSc18;
-  EXPECT_NE(message(options, 1).find("set that too"), std::string::npos);
   options.optimizer.larc = 0.002;
   EXPECT_EQ(message(options, 1), "");
   options.train.deterministic = true;
   EXPECT_NE(message(options, 1).find("depends on the number of ranks"), std::string::npos);
-  options = {};
-  options.optimizer.trust_scope = ArrayScope::kWeights;
-  EXPECT_NE(message(options, 1).find("set optimizer.larc or"), std::string::npos);
-  options.optimizer.name = "lamb";
-  EXPECT_EQ(message(options, 1), "");
   options = {};
   options.optimizer.ema = 0.999;
   EXPECT_EQ(message(options, 2), "");
@@ -162,6 +150,79 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.update.sharded = true;
   options.comm.reduction = "ring";
   EXPECT_NE(message(options, 1).find("set comm.reduction to \"auto\", \"halving\" or \"tree\""), std::string::npos);
+}
+
+TEST(IdleOptions, AreRefusedInOneWay) {
+  const auto message = [](std::vector<std::string> overrides) {
+    CommonOptions options;
+    Schema schema;
+    declare(schema, options);
+    schema.load("", overrides);
+    try {
+      EXPECT_TRUE(schema.drop_idle().empty());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using Overrides = std::vector<std::string>;
+  const std::vector<std::pair<std::string, Overrides>> idle_unless = {
+      {"train.shards=2", {"train.deterministic=true"}},
+      {"train.validate_epochs=2", {"data.validation=a.h5"}},
+      {"train.batch_factor=3", {"train.batch_epochs=[2]"}},
+      {"optimizer.momentum=0.5", {"optimizer.name=sgd"}},
+      {"optimizer.nesterov=true", {"optimizer.name=sgd"}},
+      {"optimizer.larc_form=sc18", {"optimizer.larc=0.002"}},
+      {"optimizer.trust_scope=weights", {"optimizer.larc=0.002"}},
+      {"optimizer.trust_scope=weights", {"optimizer.name=lamb"}},
+      {"schedule.end_factor=0.5", {"schedule.name=cosine"}},
+      {"stop.target=0.9", {"data.validation=a.h5"}},
+      {"stop.patience=3", {"data.validation=a.h5"}},
+      {"stop.keep_best=true", {"data.validation=a.h5"}},
+      {"stop.metric=auc", {"stop.target=0.9", "data.validation=a.h5"}},
+      {"update.order=ticket", {"update.servers=1"}},
+      {"update.cut_layers=true", {"update.servers=1"}},
+      {"update.max_staleness=2", {"update.servers=1", "update.groups=2"}},
+      {"update.average_every=4", {"update.groups=2"}},
+      {"update.average_late=1", {"update.average_every=4", "update.groups=2"}},
+      {"update.average_warmup_epochs=1", {"update.average_every=4", "update.groups=2"}},
+      {"update.average_cooldown_epochs=1", {"update.average_every=4", "update.groups=2"}},
+      {"inject.jitter=0.5", {"inject.latency_ms=1"}},
+      {"inject.seed=2", {"inject.drop=0.1"}}};
+  for (auto [option, users] : idle_unless) {
+    const std::string refusal = message({option});
+    EXPECT_HOLDS(refusal, option.substr(0, option.find('=')) + " = ");
+    EXPECT_HOLDS(refusal, " does nothing while ");
+    users.push_back(option);
+    EXPECT_EQ(message(users), "") << option;
+  }
+  EXPECT_HOLDS(message({"update.max_staleness=2", "update.servers=1"}), "while update.groups is 1; set update.groups");
+  EXPECT_HOLDS(message({"stop.target=0.9", "data.validation=a.h5", "train.validate_epochs=0"}),
+               "while train.validate_epochs is 0");
+  // Values that do nothing, given explicitly.
+  for (const char* neutral : {"train.shards=1",
+                              "train.shards=4",
+                              "train.validate_epochs=0",
+                              "optimizer.momentum=0",
+                              "optimizer.nesterov=false",
+                              "optimizer.larc_form=larc",
+                              "optimizer.trust_scope=all",
+                              "schedule.end_factor=0",
+                              "schedule.end_factor=1",
+                              "schedule.step_factor=1",
+                              "schedule.step_epochs=[]",
+                              "stop.target=0",
+                              "stop.metric=",
+                              "update.order=arrival",
+                              "update.cut_layers=false",
+                              "update.max_staleness=0",
+                              "update.average_every=0",
+                              "update.average_late=0",
+                              "inject.jitter=0",
+                              "inject.slow_rank=-1",
+                              "inject.slow_factor=1"}) {
+    EXPECT_EQ(message({neutral}), "") << neutral;
+  }
 }
 
 TEST(ScaledRate, FollowsTheBatch) {

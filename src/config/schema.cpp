@@ -64,7 +64,7 @@ void Schema::declare(std::string name, Target target, Check check) {
         } catch (const Error& error) {
           failure("the default of an option is refused: {}", error.what());
         }
-        options_.push_back({{name, type_name<T>(), text, check.text}, target, check});
+        options_.push_back({{name, type_name<T>(), text, check.text}, target, check, text});
       },
       target);
 }
@@ -74,44 +74,77 @@ void Schema::add_former_name(std::string former, std::string option) {
   former_names_.emplace(std::move(former), std::move(option));
 }
 
-void Schema::add_use(const std::vector<std::string>& options, const std::string& selector,
-                     const std::vector<std::string>& words) {
-  PETAFLOW_REQUIRE(find(selector) != nullptr, "{} is no option", selector);
-  std::vector<std::string> values;
-  for (const std::string& word : words) values.push_back(to_toml(word));
-  for (const std::string& name : options) {
-    PETAFLOW_REQUIRE(find(name) != nullptr, "{} is no option", name);
-    uses_[name].push_back({selector, values});
-  }
+Schema::Option& Schema::existing(const std::string& name) {
+  const Option* const option = find(name);
+  PETAFLOW_REQUIRE(option != nullptr, "{} is no option", name);
+  return options_[static_cast<std::size_t>(option - options_.data())];
 }
 
-bool Schema::is_default(const Option& option) { return text_of(option.target) == option.info.default_value; }
-
-bool Schema::in_use(const Use& use) const {
-  const Option& selector = *find(use.selector);
-  if (use.values.empty()) return !is_default(selector);
-  return std::ranges::find(use.values, text_of(selector.target)) != use.values.end();
+void Schema::add_use(const std::vector<std::string>& options, const std::vector<UsedBy>& any_of) {
+  for (const UsedBy& user : any_of) existing(user.option);
+  for (const std::string& name : options) existing(name).uses.push_back(any_of);
 }
 
-std::vector<std::string> Schema::refuse_idle() const {
-  std::vector<std::string> sentences;
-  for (const auto& [name, uses] : uses_) {
-    const Option& option = *find(name);
-    if (is_default(option) || std::ranges::any_of(uses, [&](const Use& use) { return in_use(use); })) continue;
+void Schema::add_use_on_ranks(const std::vector<std::string>& options) {
+  for (const std::string& name : options) existing(name).on_ranks = true;
+}
+
+void Schema::add_neutral(const std::string& name, const Scalar& value) {
+  Option& option = existing(name);
+  option.neutral = std::visit(
+      [&](const auto& target) {
+        return to_toml(checked<Held<std::remove_cvref_t<decltype(target)>>>(value, option.check, name));
+      },
+      option.target);
+}
+
+bool Schema::puts_to_use(const UsedBy& user) const {
+  const Option& option = *find(user.option);
+  const std::string value = text_of(option.target);
+  if (user.words.empty()) return value != option.neutral;
+  return std::ranges::any_of(user.words, [&](const std::string& word) { return value == to_toml(word); });
+}
+
+// "" where the option does something or has a value that does no harm.  Throws, or gives a sentence, elsewhere.
+std::string Schema::refuse_where_idle(const Option& option) const {
+  const std::string& name = option.info.name;
+  const std::string value = text_of(option.target);
+  if (value == option.info.default_value || value == option.neutral) return "";
+  for (const std::vector<UsedBy>& any_of : option.uses) {
+    if (std::ranges::any_of(any_of, [&](const UsedBy& user) { return puts_to_use(user); })) continue;
     std::vector<std::string> reasons, remedies;
     bool made_so = false;  // by the command line
-    for (const auto& [selector, values] : uses) {
-      reasons.push_back(fmt::format("{} is {}", selector, text_of(find(selector)->target)));
-      remedies.push_back(values.empty() ? selector : fmt::format("{} to {}", selector, fmt::join(values, " or ")));
-      made_so = made_so || overridden_.contains(selector);
+    for (const UsedBy& user : any_of) {
+      std::vector<std::string> values;
+      for (const std::string& word : user.words) values.push_back(to_toml(word));
+      reasons.push_back(fmt::format("{} is {}", user.option, text_of(find(user.option)->target)));
+      remedies.push_back(values.empty() ? user.option
+                                        : fmt::format("{} to {}", user.option, fmt::join(values, " or ")));
+      made_so = made_so || overridden_.contains(user.option);
     }
-    const std::string sentence =
-        fmt::format("{} = {} does nothing while {}", name, text_of(option.target), fmt::join(reasons, " and "));
-    if (overridden_.contains(name) || !made_so) {
-      user_error("{}; set {}, or leave {} at {}", sentence, fmt::join(remedies, " or "), name,
-                 option.info.default_value);
+    const std::string sentence = fmt::format("{} = {} does nothing while {}", name, value, fmt::join(reasons, " and "));
+    if (made_so && !overridden_.contains(name)) return sentence;
+    user_error("{}; set {}, or leave {} at {}", sentence, fmt::join(remedies, " or "), name, option.info.default_value);
+  }
+  return "";
+}
+
+std::vector<std::string> Schema::drop_idle(int ranks) {
+  std::vector<std::string> sentences;
+  std::vector<const Option*> idle;  // reset at the end: none is idle because another one was
+  for (const Option& option : options_) {
+    const auto& [name, type, default_value, constraint] = option.info;
+    if (std::string sentence = refuse_where_idle(option); !sentence.empty()) {
+      sentences.push_back(std::move(sentence));
+      idle.push_back(&option);
+    } else if (const std::string value = text_of(option.target);
+               ranks == 1 && option.on_ranks && value != default_value) {
+      sentences.push_back(fmt::format("{} = {} does nothing on one rank", name, value));
     }
-    sentences.push_back(sentence);
+  }
+  for (const Option* option : idle) {
+    const std::string& name = option->info.name;
+    assign(*option, parse_document("v = " + option->info.default_value, name).at(0).value, name);
   }
   return sentences;
 }
@@ -175,10 +208,14 @@ std::string Schema::top_tables() const {
 void Schema::set(const std::string& name, const Value& value, const std::string& where) {
   const Option& option = require(name, where, &value);
   if (where == kCommandLine) overridden_.insert(option.info.name);
+  assign(option, value, where + ": " + name);
+}
+
+void Schema::assign(const Option& option, const Value& value, const std::string& what) {
   std::visit(
       [&](const auto& target) {
         using T = std::remove_cvref_t<decltype(target)>;
-        auto found = checked<Held<T>>(value, option.check, where + ": " + name);
+        auto found = checked<Held<T>>(value, option.check, what);
         if constexpr (std::is_same_v<T, WordTarget>) {
           target.assign(found);
         } else {

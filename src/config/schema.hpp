@@ -32,6 +32,13 @@ struct WordTarget {
   std::function<void(const std::string&)> assign;
 };
 
+/// An option that puts others to use where it has one of some words; without words, where it has any value but those
+/// that do nothing (Schema::add_use).
+struct UsedBy {
+  std::string option;
+  std::vector<std::string> words = {};
+};
+
 /// The variable that an option sets.
 using Target = std::variant<bool*, int*, std::int64_t*, double*, std::string*, std::vector<std::string>*,
                             std::vector<double>*, std::vector<std::int64_t>*, WordTarget>;
@@ -63,14 +70,22 @@ class Schema {
   /// The name that an option had in earlier versions: it is read as the option itself.
   void add_former_name(std::string former, std::string option);
 
-  /// Says that options do something only while the option `selector` has one of some words; none: any value but its
-  /// default.  Where several such sentences are about an option, one of them suffices.
-  void add_use(const std::vector<std::string>& options, const std::string& selector,
-               const std::vector<std::string>& words = {});
+  /// Says that options do something only while one of these puts them to use.  Where several such sentences are about
+  /// an option, all must hold.
+  void add_use(const std::vector<std::string>& options, const std::vector<UsedBy>& any_of);
+  void add_use(const std::vector<std::string>& options, std::string user, std::vector<std::string> words = {}) {
+    add_use(options, {UsedBy{std::move(user), std::move(words)}});
+  }
+  /// Says that options do something only on several ranks.
+  void add_use_on_ranks(const std::vector<std::string>& options);
+  /// The value with which an option does nothing, where that is not its default: a momentum of 0.
+  void add_neutral(const std::string& option, const Scalar& value);
 
-  /// Looks for options that were set and do nothing beside the others (add_use).  Throws a user error that says what to
-  /// set, but not for what only the command line has made so in a file: returns a sentence for each of these.
-  std::vector<std::string> refuse_idle() const;
+  /// Looks for options that were set and do nothing beside the others; their defaults and neutral values do no harm and
+  /// pass.  Throws a user error that says what to set, but not for options of a file that the command line has made
+  /// idle, which get their defaults, nor for those that the number of ranks makes idle: gives a sentence for each.
+  /// @param ranks  of the run; 0: not known
+  std::vector<std::string> drop_idle(int ranks = 0);
 
   /// Sets the variables from a TOML file (empty name: none), then from overrides `option=value`, the last one wins.
   /// The value of an override is TOML; for a string, and for a list of one string, the bare text does.  An integer is
@@ -84,31 +99,32 @@ class Schema {
   std::vector<OptionInfo> options() const;
 
  private:
-  struct Use {
-    std::string selector;
-    std::vector<std::string> values;  // TOML text; empty: any but the default
-  };
   struct Option {
     OptionInfo info;
     Target target;
     Check check;
+    std::string neutral;                         // TOML text of the value that does nothing
+    std::vector<std::vector<UsedBy>> uses = {};  // one of each
+    bool on_ranks = false;
   };
 
   void declare(std::string name, Target target, Check check);
   const Option* find(std::string_view name) const;
-  static bool is_default(const Option& option);
-  bool in_use(const Use& use) const;
+  Option& existing(const std::string& name);
+  bool puts_to_use(const UsedBy& user) const;
+  std::string refuse_where_idle(const Option& option) const;
   std::vector<std::string> tables() const;  // each with its parents, in the order of declaration
   std::string top_tables() const;           // "train, optimizer"
   std::string unknown(const std::string& name, bool is_table) const;  // the complaint
   const std::string& present_name(const std::string& name) const;
   const Option& require(const std::string& name, const std::string& where, const Value* found) const;
   void set(const std::string& name, const Value& value, const std::string& where);
+  /// @param what  for errors: where it was found, and the option
+  static void assign(const Option& option, const Value& value, const std::string& what);
   void apply_override(const std::string& text);
 
   std::vector<Option> options_;
   std::map<std::string, std::string> former_names_;
-  std::map<std::string, std::vector<Use>> uses_;
   std::set<std::string> overridden_;  // set on the command line
 };
 

@@ -33,7 +33,8 @@ bool checks_alone(const CommandLine& line, const Communicator& comm) { return li
 void Configuration::load_input(Communicator& comm, const CommandLine& line) {
   agree(comm, [&] {
     schema.load(line.input, line.overrides);
-    for (const std::string& sentence : schema.refuse_idle()) log_info("{}", sentence);
+    const bool on_ranks = (line.command == "train" && !checks_alone(line, comm)) || line.command == "bench";
+    for (const std::string& sentence : schema.drop_idle(on_ranks ? comm.size() : 0)) log_info("{}", sentence);
     if (options.run.name.empty()) options.run.name = std::filesystem::path(line.input).stem().string();
     const std::string& name = options.run.name;
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {

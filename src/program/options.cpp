@@ -142,24 +142,38 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_former_name("kernels.bands", "kernels.tiles");
 
   schema.add_use({"train.shards"}, "train.deterministic");
+  schema.add_neutral("train.shards", std::int64_t{1});
   schema.add_use({"train.validate_epochs"}, "data.validation");
+  schema.add_neutral("train.validate_epochs", std::int64_t{0});
   schema.add_use({"train.batch_factor"}, "train.batch_epochs");
-  schema.add_use({"optimizer.momentum"}, "optimizer.name", {"sgd"});
+  schema.add_use({"optimizer.momentum", "optimizer.nesterov"}, "optimizer.name", {"sgd"});
+  schema.add_neutral("optimizer.momentum", 0.0);
+  schema.add_use({"optimizer.nesterov"}, "optimizer.momentum");
   schema.add_use({"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}, "optimizer.name",
                  {"adam", "adamw", "lamb"});
   schema.add_use({"optimizer.decay_scope"}, "optimizer.weight_decay");
+  schema.add_use({"optimizer.larc_form"}, "optimizer.larc");
+  schema.add_use({"optimizer.trust_scope"}, {UsedBy{"optimizer.larc"}, UsedBy{"optimizer.name", {"lamb"}}});
   schema.add_use({"schedule.base_batch"}, "schedule.scaling");
   schema.add_use({"schedule.end_factor"}, "schedule.name", {"cosine", "polynomial"});
+  schema.add_neutral("schedule.end_factor", 1.0);
   schema.add_use({"schedule.power"}, "schedule.name", {"polynomial"});
   schema.add_use({"schedule.step_epochs", "schedule.step_factor"}, "schedule.name", {"step"});
-  for (const char* user : {"stop.target", "stop.patience", "stop.keep_best"}) schema.add_use({"stop.metric"}, user);
-  schema.add_use({"update.order"}, "update.servers");
+  schema.add_neutral("schedule.step_factor", 1.0);
+  schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "data.validation");
+  schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "train.validate_epochs");
+  schema.add_use({"stop.metric"}, {UsedBy{"stop.target"}, UsedBy{"stop.patience"}, UsedBy{"stop.keep_best"}});
+  schema.add_use({"update.order", "update.max_staleness", "update.cut_layers"}, "update.servers");
+  schema.add_use({"update.max_staleness", "update.average_every"}, "update.groups");
+  schema.add_use({"update.average_late", "update.average_warmup_epochs", "update.average_cooldown_epochs"},
+                 "update.average_every");
+  schema.add_use_on_ranks(
+      {"comm.bucket_mb", "comm.reduction", "comm.wire", "comm.order", "comm.overlap", "comm.norm_ranks"});
   schema.add_use({"inject.jitter"}, "inject.latency_ms");
   schema.add_use({"inject.slow_factor"}, "inject.slow_rank");
   schema.add_use({"inject.slow_rank"}, "inject.slow_factor");
   schema.add_use({"inject.kill_s"}, "inject.kill_rank");
-  for (const char* random : {"inject.jitter", "inject.straggle", "inject.drop"})
-    schema.add_use({"inject.seed"}, random);
+  schema.add_use({"inject.seed"}, {UsedBy{"inject.jitter"}, UsedBy{"inject.straggle"}, UsedBy{"inject.drop"}});
 }
 
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch) {
@@ -249,17 +263,6 @@ void check_servers(const CommonOptions& options) {
         "0",
         update.average_every, update.servers);
   }
-  if (averages && update.groups == 1) {
-    user_error("update.average_every = {} is for groups, but update.groups is 1; set that to 2 or more, or this to 0",
-               update.average_every);
-  }
-  for (const auto& [name, value] : {std::pair("average_late", update.average_late),
-                                    std::pair("average_warmup_epochs", update.average_warmup_epochs),
-                                    std::pair("average_cooldown_epochs", update.average_cooldown_epochs)}) {
-    if (value == 0 || averages) continue;
-    user_error("update.{} = {} is for groups that average; set update.average_every to 1 or more, or update.{} to 0",
-               name, value, name);
-  }
   if (update.average_late > update.average_every) {
     user_error(
         "update.average_late is {}, but the next average begins after update.average_every = {}; set it to {} or less",
@@ -275,21 +278,12 @@ void check_servers(const CommonOptions& options) {
         "update.average_every to 0",
         update.lag);
   }
-  if (update.max_staleness > 0 && update.servers == 0) {
-    user_error("update.max_staleness = {} is for gradients on servers; set update.servers to 1 or more, or this to 0",
-               update.max_staleness);
-  }
   if (update.max_staleness > 0 && update.max_staleness < update.groups - 1) {
     user_error(
         "update.max_staleness is {}, but while one of update.groups = {} groups computes, each of the others updates "
         "the "
         "weights once; set it to {} or more, or to 0 for no bound",
         update.max_staleness, update.groups, update.groups - 1);
-  }
-  if (update.cut_layers && update.servers == 0) {
-    user_error(
-        "update.cut_layers = true cuts layers over servers, but update.servers is 0; set update.servers to 1 or more, "
-        "or update.cut_layers to false");
   }
   if (update.servers == 0) return;
   if (update.sharded) {
@@ -379,24 +373,11 @@ void check(const CommonOptions& options) {
     }
   }
   const OptimizerOptions& optimizer = options.optimizer;
-  if (optimizer.nesterov && (optimizer.name != "sgd" || optimizer.momentum == 0)) {
-    user_error(
-        "optimizer.nesterov is a form of momentum: it needs optimizer.name = \"sgd\" with optimizer.momentum > 0");
-  }
   if (optimizer.name == "yellowfin" && optimizer.larc > 0) {
     user_error(
         "optimizer.name = \"yellowfin\" finds the learning rate itself, which optimizer.larc = {} would bound; set "
         "optimizer.larc to 0",
         optimizer.larc);
-  }
-  if (optimizer.larc_form != TrustForm::kLarc && optimizer.larc == 0) {
-    user_error(
-        "optimizer.larc_form says what optimizer.larc does, which is 0: set that too (0.002 in CosmoFlow and SC18)");
-  }
-  if (optimizer.trust_scope != ArrayScope::kAll && optimizer.larc == 0 && optimizer.name != "lamb") {
-    user_error(
-        "optimizer.trust_scope says which arrays move at rates of their own, but none does: set optimizer.larc or "
-        "optimizer.name = \"lamb\" too, or optimizer.trust_scope to \"all\"");
   }
   if (optimizer.larc_form == TrustForm::kSc18 && train.deterministic) {
     user_error(
@@ -433,14 +414,6 @@ void check(const CommonOptions& options) {
     user_error(
         "schedule.name = \"step\", but schedule.step_epochs, after which the rate falls, is empty: name epochs, as "
         "[30.0, 60.0]");
-  }
-  const bool stops = options.stop.needs_metric();
-  if (stops && options.data.validation.empty()) {
-    user_error("stop.target, stop.patience and stop.keep_best need a validation set: set data.validation");
-  }
-  if (stops && train.validate_epochs == 0) {
-    user_error(
-        "stop.target, stop.patience and stop.keep_best need validations: set train.validate_epochs to 1 or more");
   }
 }
 
