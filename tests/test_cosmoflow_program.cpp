@@ -215,6 +215,49 @@ TEST_F(CosmoflowProgram, KeepsALogForMlperf) {
   expect_aborted("part");
 }
 
+TEST_F(CosmoflowProgram, LogsStepsOfGroupsAndOfGrowingBatchesForMlperf) {
+  ASSERT_EQ(run("generate tiny.toml").code, 0);
+  struct Case {
+    const char* name;
+    const char* options;
+    int ranks;
+    std::vector<std::int64_t> batches;  // of the epochs
+    std::int64_t warmup_steps;
+    double warmup_epochs;
+  };
+  // 24 samples: 3 steps, then 2; of groups, which have half of the batch each, 6 and 3.
+  const std::vector<Case> cases = {{"plain", "", 1, {8, 16}, 4, 1.5},
+                                   {"averages", " update.groups=2 update.average_every=1", 2, {4, 8}, 7, 4.0 / 3},
+                                   {"servers", " update.groups=2 update.servers=1", 3, {4, 8}, 7, 4.0 / 3},
+                                   {"parts", " train.deterministic=false train.accumulate=2", 2, {8, 16}, 4, 1.5}};
+  for (const Case& of : cases) {
+    SCOPED_TRACE(of.name);
+    const Outcome outcome =
+        run(fmt::format("train tiny.toml run.name={} mllog=true 'train.batch_epochs=[1]' schedule.warmup_steps={}{}",
+                        of.name, of.warmup_steps, of.options),
+            of.ranks);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::vector<std::int64_t> epochs, batches;
+    std::map<std::string, nlohmann::json> values;
+    std::ifstream file(folder_ / "runs" / of.name / "mllog.txt");
+    for (std::string line; std::getline(file, line);) {
+      const nlohmann::json event = nlohmann::json::parse(line.substr(9));
+      if (event["key"] == "epoch_start") {
+        epochs.push_back(event["metadata"]["epoch_num"]);
+        batches.push_back(event["metadata"]["global_batch_size"]);
+      }
+      values[event["key"]] = event["value"];
+    }
+    EXPECT_EQ(values["global_batch_size"], of.batches[0]);
+    EXPECT_EQ(values["train_samples"], 24);
+    EXPECT_DOUBLE_EQ(values["opt_learning_rate_warmup_epochs"].get<double>(), of.warmup_epochs);
+    EXPECT_EQ(epochs, (std::vector<std::int64_t>{1, 2}));
+    EXPECT_EQ(batches, of.batches);
+    const auto steps = nlohmann::json::parse(text_of(folder_ / "runs" / of.name / "performance.json"))["steps"];
+    EXPECT_EQ(steps, 24 / of.batches[0] + (24 + of.batches[1] - 1) / of.batches[1]);
+  }
+}
+
 TEST_F(CosmoflowProgram, RanksMakeNoDifference) {
   ASSERT_EQ(run("generate tiny.toml").code, 0);
   ASSERT_EQ(run("generate tiny.toml generate.folder=two", 2).code, 0);

@@ -128,6 +128,7 @@ inline void declare(Schema& schema, Options& options) {
   schema.add_use({"model.filters", "model.dropout", "model.global_pool", "model.hidden", "model.head_dropout",
                   "model.periodic_width", "model.negative_slope"},
                  "model.kind", {"cnn"});
+  schema.add_neutral("model.dropout", 0.0);
 }
 
 }  // namespace petaflow::hep

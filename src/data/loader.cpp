@@ -32,10 +32,6 @@ std::int64_t bytes_read_by(int thread) {
   return bytes;
 }
 
-std::int64_t steps_of(std::int64_t samples, std::int64_t samples_per_step) {
-  return (samples + samples_per_step - 1) / samples_per_step;
-}
-
 }  // namespace
 
 void Loader::AlignedFree::operator()(std::byte* pointer) const { ::operator delete[](pointer, kAlignment); }
@@ -50,7 +46,7 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   PETAFLOW_REQUIRE(options_.threads >= 0 && options_.prefetch >= 1, "{} loader threads, {} batches ahead",
                    options_.threads, options_.prefetch);
   if (data.size() == 0) user_error("the data set has no samples");
-  steps_ = steps_of(data.size(), options_.global_batch);
+  steps_ = petaflow::steps_per_epoch(data.size(), options_.global_batch);
   buffers_.resize(static_cast<std::size_t>(options_.prefetch) + 1);
   const std::vector<TargetSpec> targets = data.targets();
   PETAFLOW_REQUIRE(targets.size() <= kMaxTargets, "{} targets; at most {} are possible", targets.size(), kMaxTargets);
@@ -109,7 +105,7 @@ void Loader::list(std::int64_t step) {
 }
 
 void Loader::start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, bool lists) {
-  const std::int64_t steps = steps_of(data_.size(), batches * options_.global_batch);
+  const std::int64_t steps = petaflow::steps_per_epoch(data_.size(), batches * options_.global_batch);
   PETAFLOW_REQUIRE(0 <= skip && skip <= steps, "step {} of {}", skip, steps);
   std::unique_lock lock(mutex_);
   next_slot_ = places() * slots_;  // no more work from the old epoch

@@ -22,6 +22,11 @@
 
 namespace petaflow {
 
+/// Steps in which every sample is taken once; the last one may have fewer samples than the others.
+inline std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t samples_per_step) {
+  return (samples + samples_per_step - 1) / samples_per_step;
+}
+
 struct LoaderOptions {
   std::int64_t global_batch = 1;
   std::int64_t begin = 0, end = 1;  // this rank's slots [begin, end) of the global batch
@@ -65,7 +70,7 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// ceil(size / (batches x global batch)), of the epoch that was begun last.
+  /// Of the epoch that was begun last.
   std::int64_t steps_per_epoch() const { return steps_; }
   /// Batches that next() gives for a step of that epoch.
   std::int64_t batches_per_step() const { return batches_; }

@@ -21,7 +21,7 @@ std::unique_ptr<MlLog> begin_mllog(const CommandLine& line, const CommonOptions&
 
 void write_mllog_settings(MlLog* log, const std::string& path, const std::string& benchmark,
                           const CommonOptions& options, Communicator& comm, int threads, std::int64_t train_samples,
-                          const Dataset* validation) {
+                          const Trainer& trainer, const Dataset* validation) {
   if (!options.mllog) return;
   const std::vector<Binding> bindings = gather_bindings(comm, threads);
   agree(comm, [&] {
@@ -30,9 +30,7 @@ void write_mllog_settings(MlLog* log, const std::string& path, const std::string
     for (const Binding& binding : bindings) hosts.insert(binding.host);
     const auto& [data, train, optimizer, schedule] =
         std::tie(options.data, options.train, options.optimizer, options.schedule);
-    const std::int64_t steps = (train_samples + train.batch - 1) / train.batch;
-    const double warmup =
-        schedule.warmup_epochs + static_cast<double>(schedule.warmup_steps) / static_cast<double>(steps);
+    const double warmup = trainer.epochs().epoch_at(trainer.schedule().warmup_steps());
     const bool decays = schedule.name == "step";
     log->open(path);
     const std::vector<std::pair<const char*, nlohmann::json>> settings = {
@@ -44,7 +42,7 @@ void write_mllog_settings(MlLog* log, const std::string& path, const std::string
         {"number_of_nodes", hosts.size()},
         {"accelerators_per_node", kOnHost ? 0 : comm.size() / std::ssize(hosts)},
         {"seed", train.seed},
-        {"global_batch_size", train.batch},
+        {"global_batch_size", group_options(options).batch},
         {"train_samples", train_samples},
         {"eval_samples", validation->size()},
         {"opt_name", optimizer.name},

@@ -92,8 +92,11 @@ void RunRecorder::end(bool reached_target) {
   TraceRecorder::end(reached_target);
 }
 
-void RunRecorder::begin_epoch(std::int64_t epoch) {
-  write([&](MlLog& log) { log.start("epoch_start", epoch_number(epoch)); });
+// MLPerf has one global_batch_size for a run; where the batch grows, these differ from it.
+void RunRecorder::begin_epoch(std::int64_t epoch, std::int64_t batch) {
+  nlohmann::json metadata = epoch_number(epoch);
+  metadata["global_batch_size"] = batch;
+  write([&](MlLog& log) { log.start("epoch_start", metadata); });
 }
 
 void RunRecorder::end_epoch(std::int64_t epoch) {

@@ -51,7 +51,7 @@ class RunRecorder final : public TraceRecorder {
 
   void begin() override;
   void end(bool reached_target) override;
-  void begin_epoch(std::int64_t epoch) override;
+  void begin_epoch(std::int64_t epoch, std::int64_t batch) override;
   void end_epoch(std::int64_t epoch) override;
   void begin_validation(std::int64_t epoch) override;
   void end_validation(std::int64_t epoch) override;

@@ -4,17 +4,15 @@
 #include <cmath>
 #include <iterator>
 
+#include "data/loader.hpp"
+
 namespace petaflow {
 
 EpochPlan::EpochPlan(const TrainOptions& train, std::int64_t samples) {
-  const auto steps_of = [&](std::int64_t batches) {
-    const std::int64_t step = batches * train.batch;
-    return std::max<std::int64_t>(1, (samples + step - 1) / step);
-  };
-  phases_.push_back({0, 0, 1, steps_of(1)});
+  phases_.push_back({0, 0, 1, steps_per_epoch(samples, train.batch)});
   for (const std::int64_t epoch : train.batch_epochs) {
     const std::int64_t step = first_step_of(epoch), batches = phases_.back().batches * train.batch_factor;
-    phases_.push_back({epoch, step, batches, steps_of(batches)});
+    phases_.push_back({epoch, step, batches, steps_per_epoch(samples, batches * train.batch)});
   }
 }
 

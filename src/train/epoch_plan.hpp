@@ -12,11 +12,11 @@ namespace petaflow {
 /// of train.batch_epochs on (Smith et al., "Don't Decay the Learning Rate, Increase the Batch Size", ICLR 2018).
 class EpochPlan {
  public:
-  /// @param samples  of the training set
+  /// @param train    of one group of ranks, each of whose steps counts (group_options())
+  /// @param samples  of the training set, 1 or more
   EpochPlan(const TrainOptions& train, std::int64_t samples);
 
   std::int64_t batches_of(std::int64_t epoch) const { return phase_of(epoch).batches; }
-  /// ceil(samples / (batches x train.batch))
   std::int64_t steps_of(std::int64_t epoch) const { return phase_of(epoch).steps; }
   std::int64_t first_step_of(std::int64_t epoch) const;
   /// Where a step begins, in epochs.

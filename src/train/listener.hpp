@@ -30,7 +30,8 @@ class TrainingListener {
   /// Around all steps of this process; end() also where they fail.
   virtual void begin() {}
   virtual void end(bool /*reached_target*/) {}
-  virtual void begin_epoch(std::int64_t /*epoch*/) {}
+  /// @param batch  samples of each of its steps but the last, over all ranks that take it together
+  virtual void begin_epoch(std::int64_t /*epoch*/, std::int64_t /*batch*/) {}
   virtual void end_epoch(std::int64_t /*epoch*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}

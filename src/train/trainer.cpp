@@ -187,10 +187,9 @@ FitResult Trainer::fit(TrainingListener& listener) {
 
 // To the end of the epoch, of the run, or to a request to stop.
 StopRequest Trainer::train_epoch(Progress* progress) {
-  listener_->begin_epoch(state_.epoch);
+  listener_->begin_epoch(state_.epoch, samples_per_step());
   if (state_.epoch > 0 && state_.epoch_step == 0 && batches_per_step() != epochs_.batches_of(state_.epoch - 1)) {
-    log_info("epoch {}: steps of {} from now on", state_.epoch + 1,
-             format_count(batches_per_step() * options_.train.batch, "sample"));
+    log_info("epoch {}: steps of {} from now on", state_.epoch + 1, format_count(samples_per_step(), "sample"));
   }
   if (across_ != nullptr) {
     list_own_steps();

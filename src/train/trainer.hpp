@@ -1,6 +1,7 @@
 // The training loop: epochs of steps, validation between them, and when to stop.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,7 @@ class Trainer {
 
   std::int64_t steps() const { return state_.step; }  // done
   std::int64_t total_steps() const { return total_steps_; }
+  const EpochPlan& epochs() const { return epochs_; }
   const Schedule& schedule() const { return schedule_; }
   /// Batches of train.batch in all steps: more than these where a step takes several.
   std::int64_t total_batches() const { return epochs_.batches_in(total_steps_); }
@@ -104,6 +106,11 @@ class Trainer {
   /// Of the epoch of the next step.
   std::int64_t steps_per_epoch() const { return epochs_.steps_of(state_.epoch); }
   std::int64_t batches_per_step() const { return epochs_.batches_of(state_.epoch); }
+  std::int64_t samples_per_step() const { return batches_per_step() * options_.train.batch; }
+  /// The step behind the last one of that epoch.
+  std::int64_t end_of_epoch() const {
+    return std::min(total_steps_, epochs_.first_step_of(state_.epoch) + steps_per_epoch());
+  }
   bool averages_always() const;
   std::int64_t next_settling() const;
   void list_own_steps();

@@ -27,7 +27,7 @@ bool Trainer::averages_always() const {
 // where groups average and wait for it.
 std::int64_t Trainer::next_settling() const {
   const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
-  const std::int64_t end = std::min(total_steps_, first_of_epoch + steps_per_epoch());
+  const std::int64_t end = end_of_epoch();
   const auto next = [](std::int64_t from, std::int64_t after, std::int64_t interval) {
     return from + ((after - from) / interval + 1) * interval;
   };
@@ -99,9 +99,9 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
 // The loader reads on while groups average: which steps of the epoch a group takes is known from its start.
 void Trainer::list_own_steps() {
   const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
-  const std::int64_t end = std::min(total_steps_, first_of_epoch + steps_per_epoch());
   loader_.start_listed(state_.epoch, batches_per_step());
-  for (std::int64_t step = next_own_step(); step < end; step += across_->size()) loader_.list(step - first_of_epoch);
+  for (std::int64_t step = next_own_step(); step < end_of_epoch(); step += across_->size())
+    loader_.list(step - first_of_epoch);
 }
 
 // Of this group, from the next step of all on: groups take turns.
