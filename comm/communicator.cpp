@@ -13,8 +13,6 @@
 namespace petaflow {
 namespace {
 
-constexpr int kLastTag = 32767;  // of Transport
-
 template <class T, class F>
 void for_each_message(std::span<T> bytes, const F& call) {
   for (std::size_t first = 0; first < bytes.size(); first += kLargestMessage) {
@@ -31,9 +29,9 @@ int Communicator::node_size() const {
   return static_cast<int>(std::ranges::count(nodes, nodes[static_cast<std::size_t>(rank())]));
 }
 
-int Communicator::new_tag() {
-  PETAFLOW_REQUIRE(tags_ < kLastTag, "more than {} operations that go on beside others", kLastTag);
-  return ++tags_;
+Tag Communicator::new_tag() {
+  PETAFLOW_REQUIRE(tags_ < Tag::kMost, "more than {} operations that go on beside others", Tag::kMost);
+  return kWaitingTag + ++tags_;
 }
 
 std::unique_ptr<Reduction<double>> Communicator::make_sum(std::int64_t elements) {

@@ -52,9 +52,9 @@ class Communicator {
 
   Transport& transport() { return *transport_; }
   /// The tag of operations that wait; new_tag() gives those of others.
-  static constexpr int kWaitingTag = 0;
+  static constexpr Tag kWaitingTag{0};
   /// A tag for operations that go on beside others, the same on all ranks that ask for as many.
-  int new_tag();
+  Tag new_tag();
 
  private:
   template <class T>

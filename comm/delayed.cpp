@@ -41,7 +41,7 @@ class DelayedTransport final : public Transport {
   int size() const override { return inner_->size(); }
   std::span<const int> nodes() const override { return inner_->nodes(); }
 
-  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     const DelayOptions& options = link_->options;
     const double transfer_s =
         options.bandwidth_mb_s > 0 ? static_cast<double>(bytes.size()) / (1e6 * options.bandwidth_mb_s) : 0;
@@ -54,7 +54,7 @@ class DelayedTransport final : public Transport {
     return number;
   }
 
-  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override {
     const auto [number, pending] = add();
     pending->receives = true;
     pending->arrival = inner_->receive(bytes_of(pending->arrival_s), from, tag);

@@ -61,14 +61,14 @@ class MpiTransport final : public Transport {
   int size() const override { return size_; }
   std::span<const int> nodes() const override { return nodes_; }
 
-  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     return begin("MPI_Isend", [&](MPI_Request* request) {
-      return MPI_Isend(bytes.data(), count_of(bytes.size()), MPI_BYTE, to, tag, comm_.get(), request);
+      return MPI_Isend(bytes.data(), count_of(bytes.size()), MPI_BYTE, to, tag.number(), comm_.get(), request);
     });
   }
-  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override {
     return begin("MPI_Irecv", [&](MPI_Request* request) {
-      return MPI_Irecv(bytes.data(), count_of(bytes.size()), MPI_BYTE, from, tag, comm_.get(), request);
+      return MPI_Irecv(bytes.data(), count_of(bytes.size()), MPI_BYTE, from, tag.number(), comm_.get(), request);
     });
   }
   bool has_all_reduce() const override { return true; }

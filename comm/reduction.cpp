@@ -158,7 +158,7 @@ const ReductionImpl* find_reduction(const std::string& name) {
 }
 
 template <class T>
-Reduction<T>::Reduction(Transport& transport, const ReductionPlan& plan, int tag, ReduceOp operation, Wire wire)
+Reduction<T>::Reduction(Transport& transport, const ReductionPlan& plan, Tag tag, ReduceOp operation, Wire wire)
     : transport_(transport), plan_(in_messages(plan, sizeof(T))), tag_(tag), operation_(operation), wire_(wire) {
   PETAFLOW_REQUIRE(wire == Wire::kF32 || (std::is_same_v<T, float> && operation == ReduceOp::kSum),
                    "only sums of f32 have narrow messages");

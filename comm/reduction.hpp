@@ -37,7 +37,7 @@ class Reduction {
  public:
   /// Of a plan.
   /// @param tag  no other operation between these ranks that is under way has it
-  Reduction(Transport& transport, const ReductionPlan& plan, int tag, ReduceOp operation = ReduceOp::kSum,
+  Reduction(Transport& transport, const ReductionPlan& plan, Tag tag, ReduceOp operation = ReduceOp::kSum,
             Wire wire = Wire::kF32);
   /// The medium's own, of one piece.
   Reduction(Transport& transport, std::int64_t elements, ReduceOp operation = ReduceOp::kSum);
@@ -68,7 +68,7 @@ class Reduction {
 
   Transport& transport_;
   ReductionPlan plan_;
-  int tag_ = 0;
+  Tag tag_{0};
   ReduceOp operation_;
   Wire wire_ = Wire::kF32;
   bool native_ = false;

@@ -45,7 +45,7 @@ const ReductionImpl& choose_reduction(const std::string& name, Communicator& com
   return *find_reduction(one_node ? "two_level" : "halving");
 }
 
-Reduction<float> make_reduction(const ReductionImpl& impl, Communicator& comm, int tag, Wire wire,
+Reduction<float> make_reduction(const ReductionImpl& impl, Communicator& comm, Tag tag, Wire wire,
                                 std::int64_t elements) {
   Transport& transport = comm.transport();
   if (impl.plan == nullptr) return Reduction<float>(transport, elements);

@@ -15,7 +15,7 @@ const ReductionImpl& choose_reduction(const std::string& name, Communicator& com
 
 /// The reduction, ready to sum such vectors.
 /// @param tag  as in Reduction
-Reduction<float> make_reduction(const ReductionImpl& impl, Communicator& comm, int tag, Wire wire,
+Reduction<float> make_reduction(const ReductionImpl& impl, Communicator& comm, Tag tag, Wire wire,
                                 std::int64_t elements);
 
 /// Median seconds of a sum, of the slowest rank.  Collective.

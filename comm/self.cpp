@@ -13,10 +13,10 @@ class SelfTransport final : public Transport {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   std::span<const int> nodes() const override { return nodes_; }
-  Message send(std::span<const std::byte>, int to, int) override {
+  Message send(std::span<const std::byte>, int to, Tag) override {
     failure("rank 0 is alone and sends to rank {}", to);
   }
-  Message receive(std::span<std::byte>, int from, int) override {
+  Message receive(std::span<std::byte>, int from, Tag) override {
     failure("rank 0 is alone and waits for rank {}", from);
   }
   bool done(Message& message) override { return message == kNone; }

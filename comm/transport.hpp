@@ -39,10 +39,28 @@ enum class Element { kF32, kF64 };
 /// Largest message: MPI 3 counts in int.
 inline constexpr std::size_t kLargestMessage = std::size_t{1} << 30;
 
+/// Tells messages between the same two ranks apart: one that is sent with a tag is received with that tag, and those of
+/// one tag in the order in which they were sent.  A type of its own, because it stands beside the number of a rank.
+class Tag {
+ public:
+  static constexpr int kMost = 32767;  // that every MPI takes (standard 3.1, section 8.1.2, MPI_TAG_UB)
+
+  constexpr explicit Tag(int number) : number_(number) {
+    PETAFLOW_REQUIRE(0 <= number && number <= kMost, "a message's tag is {}, not 0 to {}", number, kMost);
+  }
+  constexpr int number() const { return number_; }
+  /// The one so many places behind.
+  constexpr Tag operator+(int places) const { return Tag(number_ + places); }
+  bool operator==(const Tag&) const = default;
+
+ private:
+  int number_;
+};
+
 /// One rank's access to a medium.  Every function throws a CommError naming the call where the medium reports an error.
 class Transport {
  public:
-  /// Number of a message that was started; kNone: over.
+  /// Number of a message that was started, on this rank alone, until done() says that it is over; kNone: over.
   using Message = std::uint32_t;
   static constexpr Message kNone = 0;
 
@@ -58,9 +76,10 @@ class Transport {
   virtual std::span<const int> nodes() const = 0;
 
   /// Start a message of up to kLargestMessage bytes and return at once.  The bytes must stay, and those sent keep their
-  /// values, until done().  Messages between two ranks with the same tag, up to 32,767, arrive in their order.
-  virtual Message send(std::span<const std::byte> bytes, int to, int tag) = 0;
-  virtual Message receive(std::span<std::byte> bytes, int from, int tag) = 0;
+  /// values, until done().
+  /// @param to, from  the other rank
+  virtual Message send(std::span<const std::byte> bytes, int to, Tag tag) = 0;
+  virtual Message receive(std::span<std::byte> bytes, int from, Tag tag) = 0;
   /// Whether the medium has an operation of its own for sums and maxima over all ranks: all_reduce().
   virtual bool has_all_reduce() const { return false; }
   /// Starts values = sum or maximum over ranks, the same bits on all of them.

@@ -66,8 +66,8 @@ class PacedTransport final : public Transport {
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::span<const int> nodes() const override { return inner_->nodes(); }
-  Message send(std::span<const std::byte> bytes, int to, int tag) override { return inner_->send(bytes, to, tag); }
-  Message receive(std::span<std::byte> bytes, int from, int tag) override { return inner_->receive(bytes, from, tag); }
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override { return inner_->send(bytes, to, tag); }
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override { return inner_->receive(bytes, from, tag); }
   bool done(Message& message) override { return inner_->done(message); }
   void wait(const std::function<bool()>& over, const char* call, double until_s) override {
     inner_->wait(over, call, until_s);

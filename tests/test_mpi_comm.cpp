@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -44,6 +46,24 @@ class AnyCommunicator : public testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(Transports, AnyCommunicator, testing::Values("mpi", "self", "auto"),
                          [](const auto& name) { return std::string(name.param); });
+
+// A rank and a tag in each other's place do not compile.
+template <class T>
+concept IsTag = requires(Transport& transport, std::span<const std::byte> sent, std::span<std::byte> received, T tag) {
+  transport.send(sent, 0, tag);
+  transport.receive(received, 0, tag);
+};
+static_assert(IsTag<Tag> && !IsTag<int> && !std::is_convertible_v<Tag, int>);
+
+TEST(Tag, IsOneThatEveryMpiTakes) {
+  EXPECT_EQ((Tag(3) + 4).number(), 7);
+  EXPECT_NO_THROW(Tag(0) + Tag::kMost);
+  EXPECT_THROW(Tag(1) + Tag::kMost, Error);
+  EXPECT_THROW(Tag(-1), Error);
+  Communicator comm;
+  std::set<int> numbers = {Communicator::kWaitingTag.number()};
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(numbers.insert(comm.new_tag().number()).second);
+}
 
 TEST_P(AnyCommunicator, ReducesToClosedForms) {
   std::vector<float> values(1000);

@@ -30,13 +30,13 @@ TEST(Delayed, MessagesArriveBehindEachOther) {
     std::vector<Transport::Message> sent;
     for (std::size_t m = 0; m < messages.size(); ++m) {
       std::ranges::fill(messages[m], static_cast<float>(m + 1));
-      sent.push_back(transport.send(std::as_bytes(std::span(messages[m])), 1, 7));
+      sent.push_back(transport.send(std::as_bytes(std::span(messages[m])), 1, Tag(7)));
     }
     for (Transport::Message& message : sent) transport.wait([&] { return transport.done(message); }, "sending");
   } else if (comm->rank() == 1) {
     std::vector<Transport::Message> coming;
     for (std::vector<float>& message : messages) {
-      coming.push_back(transport.receive(std::as_writable_bytes(std::span(message)), 0, 7));
+      coming.push_back(transport.receive(std::as_writable_bytes(std::span(message)), 0, Tag(7)));
     }
     for (std::size_t m = 0; m < messages.size(); ++m) {
       transport.wait([&] { return transport.done(coming[m]); }, "receiving");

@@ -354,7 +354,7 @@ TEST(VirtualRanks, ADeadlockNamesWhoWaits) {
       if (transport->rank() == 2) return;
       float value = 0;
       Transport::Message message =
-          transport->receive(std::as_writable_bytes(std::span(&value, 1)), 1 - transport->rank(), 7);
+          transport->receive(std::as_writable_bytes(std::span(&value, 1)), 1 - transport->rank(), Tag(7));
       transport->wait([&] { return transport->done(message); }, "a receive");
     });
     ADD_FAILURE() << "it ended";

@@ -37,16 +37,18 @@ class SmpiTransport final : public Transport {
   int size() const override { return size_; }
   std::span<const int> nodes() const override { return nodes_; }
 
-  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     const void* from = bytes.data() == nullptr ? nothing(bytes.size()) : bytes.data();
     const Message message = add();
-    MPI_Isend(from, static_cast<int>(bytes.size()), MPI_BYTE, to, tag, comm_, &requests_->under_way[message - 1]);
+    MPI_Isend(from, static_cast<int>(bytes.size()), MPI_BYTE, to, tag.number(), comm_,
+              &requests_->under_way[message - 1]);
     return message;
   }
-  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override {
     void* to = bytes.data() == nullptr ? nothing(bytes.size()) : bytes.data();
     const Message message = add();
-    MPI_Irecv(to, static_cast<int>(bytes.size()), MPI_BYTE, from, tag, comm_, &requests_->under_way[message - 1]);
+    MPI_Irecv(to, static_cast<int>(bytes.size()), MPI_BYTE, from, tag.number(), comm_,
+              &requests_->under_way[message - 1]);
     return message;
   }
   bool done(Message& message) override {

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "base/error.hpp"
+#include "comm/transport.hpp"
 
 namespace petaflow {
 
@@ -49,8 +50,11 @@ struct ServingOrder {
   static constexpr std::int64_t kUnbounded = 0;
 };
 
-// Tags of messages.
-inline constexpr int kControlTag = 0, kReportTag = 1, kAnswerTag = 2, kFirstLayerTag = 3;
+// Tags of messages: worker 0's to all servers; groups' reports, and the coordinator's answers.
+inline constexpr Tag kControlTag{0}, kReportTag{1}, kAnswerTag{2}, kFirstLayerTag{3};
+
+/// Of all about a layer, counted in the order of the parameters: headers, and the values behind them, both ways.
+inline Tag layer_tag(std::size_t layer) { return kFirstLayerTag + static_cast<int>(layer); }
 
 /// What comes before the values of a layer, both ways.
 struct LayerHeader {

@@ -18,7 +18,8 @@ struct LayerChannel {
   enum class State : std::uint8_t { kHeader, kValues, kHeld, kAnswer, kEnded };
   std::size_t layer = 0;  // number in the network
   ServedLayer* served = nullptr;
-  int group = 0, owner = 0, tag = 0;
+  int group = 0, owner = 0;
+  Tag tag{0};
   State state = State::kHeader;
   LayerHeader header;
   std::size_t elements = 0;
@@ -94,7 +95,7 @@ class Server {
         channel.served = served_.back().get();
         channel.group = group;
         channel.owner = group * layout_.members() + layout_.owner_of(layer);
-        channel.tag = kFirstLayerTag + static_cast<int>(layer);
+        channel.tag = layer_tag(layer);
         channel.elements = static_cast<std::size_t>(channel.served->store().elements());
         if (channel.served->store().has_values()) channel.values.resize(channel.elements);
       }

@@ -16,12 +16,12 @@ void ServerSession::wait_for(int server, const std::function<bool()>& over, cons
   waited_s_[static_cast<std::size_t>(server - layout_.workers)] += all_->now_s() - start_s;
 }
 
-void ServerSession::send(std::span<const std::byte> bytes, int to, int tag, const char* call) {
+void ServerSession::send(std::span<const std::byte> bytes, int to, Tag tag, const char* call) {
   Transport::Message message = all_->send(bytes, to, tag);
   wait_for(to, [&] { return all_->done(message); }, call);
 }
 
-void ServerSession::receive(std::span<std::byte> bytes, int from, int tag, const char* call) {
+void ServerSession::receive(std::span<std::byte> bytes, int from, Tag tag, const char* call) {
   Transport::Message message = all_->receive(bytes, from, tag);
   wait_for(from, [&] { return all_->done(message); }, call);
 }
@@ -60,8 +60,8 @@ void ServerSession::end(int exit_code) {
   if (connected_) {
     const LayerHeader over{.kind = LayerHeader::Kind::kEnd};
     for (const Layer& layer : layers_) {
-      send(std::as_bytes(std::span(&over, 1)), layout_.server_of(layer.number),
-           kFirstLayerTag + static_cast<int>(layer.number), "taking leave of servers");
+      send(std::as_bytes(std::span(&over, 1)), layout_.server_of(layer.number), layer_tag(layer.number),
+           "taking leave of servers");
     }
     const TicketReport last{.last = 1};
     if (leads()) send(std::as_bytes(std::span(&last, 1)), layout_.coordinator(), kReportTag, "taking leave of servers");
@@ -83,7 +83,8 @@ ServerSession::Layer& ServerSession::layer_at(std::int64_t begin) {
 void ServerSession::start(std::int64_t begin, const LayerHeader& header, const float* from, float* to) {
   Layer& layer = layer_at(begin);
   PETAFLOW_REQUIRE(!layer.started, "layer {} waits for an answer", layer.number);
-  const int server = layout_.server_of(layer.number), tag = kFirstLayerTag + static_cast<int>(layer.number);
+  const int server = layout_.server_of(layer.number);
+  const Tag tag = layer_tag(layer.number);
   layer.started = true;
   layer.answered = false;
   layer.sent = header;
@@ -103,8 +104,8 @@ bool ServerSession::advance(Layer& layer) {
     layer.answered = true;
     if (takes_values(layer.sent.kind)) {
       const std::span values(layer.to, static_cast<std::size_t>(layer.slice.size()));
-      layer.in = all_->receive(std::as_writable_bytes(values), layout_.server_of(layer.number),
-                               kFirstLayerTag + static_cast<int>(layer.number));
+      layer.in =
+          all_->receive(std::as_writable_bytes(values), layout_.server_of(layer.number), layer_tag(layer.number));
       if (!all_->done(layer.in)) return false;
     }
   }

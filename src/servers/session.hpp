@@ -95,8 +95,8 @@ class ServerSession {
   /// Whether its answer has come.
   bool advance(Layer& layer);
   bool leads() const { return group_.rank() == 0; }
-  void send(std::span<const std::byte> bytes, int to, int tag, const char* call);
-  void receive(std::span<std::byte> bytes, int from, int tag, const char* call);
+  void send(std::span<const std::byte> bytes, int to, Tag tag, const char* call);
+  void receive(std::span<std::byte> bytes, int from, Tag tag, const char* call);
   void wait_for(int server, const std::function<bool()>& over, const char* call);
 
   std::unique_ptr<Transport> all_;

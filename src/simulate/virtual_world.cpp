@@ -221,7 +221,7 @@ class VirtualTransport final : public Transport {
   int size() const override { return static_cast<int>(group_.members.size()); }
   std::span<const int> nodes() const override { return group_.nodes; }
 
-  Message send(std::span<const std::byte> bytes, int to, int tag) override {
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     const Channel channel{group_.number, member(to), rank_, tag};
     const Message message = world_.new_request();
     // What is sent is only read.
@@ -251,7 +251,7 @@ class VirtualTransport final : public Transport {
     return message;
   }
 
-  Message receive(std::span<std::byte> bytes, int from, int tag) override {
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override {
     const Channel channel{group_.number, member(rank_), from, tag};
     const Message message = world_.new_request();
     Side expected{bytes.data(), bytes.size(), message, channel.to, 0, nullptr, 0};

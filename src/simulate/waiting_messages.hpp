@@ -15,7 +15,8 @@ namespace petaflow {
 
 /// Messages between two ranks of a group with one tag, to be received in their order.
 struct Channel {
-  int group = 0, to = 0, from = 0, tag = 0;
+  int group = 0, to = 0, from = 0;
+  Tag tag{0};
   bool operator==(const Channel&) const = default;
 };
 struct HashOfChannel {
@@ -23,7 +24,7 @@ struct HashOfChannel {
     const auto words = [](int high, int low) {
       return (std::uint64_t{std::uint32_t(high)} << 32 | std::uint32_t(low)) * 0x9E3779B97F4A7C15U;
     };
-    const std::uint64_t word = words(c.to, c.from), other = words(c.tag, c.group);
+    const std::uint64_t word = words(c.to, c.from), other = words(c.tag.number(), c.group);
     return word ^ word >> 29 ^ (other << 7 | other >> 57);
   }
 };
