@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -19,6 +20,8 @@
 
 namespace petaflow {
 namespace {
+
+namespace tools = Kokkos::Tools::Experimental;
 
 // Builds with assertions compute the networks of half the edge: sanitizers take ten times as long.
 #ifdef NDEBUG
@@ -189,21 +192,80 @@ TEST(Networks, OfHepDropAveragesBeforeTheirLastLayer) {
   EXPECT_LT(kept, 128 / 2);
 }
 
+/// Labels of the parallel loops that run on the thread which launches, the innermost one last.
+class RunningLoops {
+ public:
+  RunningLoops() {
+    labels().clear();
+    tools::set_begin_parallel_for_callback([](const char* label, std::uint32_t, std::uint64_t*) {
+      if (std::this_thread::get_id() == launcher()) labels().emplace_back(label);
+    });
+    tools::set_end_parallel_for_callback([](std::uint64_t) {
+      if (std::this_thread::get_id() == launcher()) labels().pop_back();
+    });
+  }
+  ~RunningLoops() {
+    tools::set_begin_parallel_for_callback(nullptr);
+    tools::set_end_parallel_for_callback(nullptr);
+  }
+  RunningLoops(const RunningLoops&) = delete;
+  RunningLoops& operator=(const RunningLoops&) = delete;
+
+  static std::thread::id launcher() {
+    static const std::thread::id id = std::this_thread::get_id();
+    return id;
+  }
+  static std::vector<std::string>& labels() {
+    static std::vector<std::string> all;
+    return all;
+  }
+};
+
 // Sums over ranks wait where nobody looks after them, and MPI takes calls of one thread alone.
-TEST(Networks, PollBetweenTilesOnTheThreadThatLaunches) {
+TEST(Networks, PollBetweenStagesAndTilesOnTheThreadThatLaunches) {
   if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
-  const Case c = hep_case();
-  std::size_t polls = 0, strangers = 0;
-  const auto launcher = std::this_thread::get_id();
+  std::size_t between_stages = 0, strangers = 0;
+  std::map<std::string, int> in_loops;
   const std::function<void()> poll = [&] {
-    polls += 1;
-    strangers += std::this_thread::get_id() != launcher ? 1 : 0;
+    strangers += std::this_thread::get_id() != RunningLoops::launcher() ? 1 : 0;
+    if (RunningLoops::labels().empty()) {
+      between_stages += 1;
+    } else {
+      in_loops[RunningLoops::labels().back()] += 1;
+    }
   };
-  const OnePass polled(c, {.kernels = {}}, &poll), not_polled(c, {.kernels = {}});
-  const std::size_t stages = Network(c.graph, {.kernels = {}, .runs = false}, Context{}).report().size();
-  EXPECT_GE(polls, 4 * stages) << "between stages alone";
+  Graph equal({1, 8, 1, 16, 16});
+  for (int i = 0; i < 8; ++i) {
+    ConvOptions conv;
+    conv.filters = 8;
+    conv.kernel = {1, 3, 3};
+    conv.pad = {0, 1, 1};
+    equal.add<Conv>(fmt::format("conv{}", i), conv);
+  }
+  const Case again{"again", 2, std::move(equal)};
+  const Case hep = hep_case();
+  for (const auto& [which, segments] : {std::pair(&hep, 1), std::pair(&again, 4)}) {
+    const Case& c = *which;
+    const NetworkOptions options{.recompute = segments, .kernels = {}};
+    const OnePass not_polled(c, options);
+    between_stages = 0;
+    {
+      const RunningLoops loops;
+      const OnePass polled(c, options, &poll);
+      EXPECT_EQ(polled.gradients, not_polled.gradients);
+    }
+    const Network network(c.graph, {.recompute = segments, .kernels = {}, .runs = false}, Context{});
+    std::size_t moments = 2 * network.report().size();
+    for (const StageReport& stage : network.report()) moments += stage.again ? 1 : 0;
+    EXPECT_EQ(between_stages, moments) << c.name;
+    EXPECT_EQ(moments > 2 * network.report().size(), segments > 1);
+  }
   EXPECT_EQ(strangers, 0U);
-  EXPECT_EQ(polled.gradients, not_polled.gradients);
+  for (const char* pass : {"::forward[", "::backward_data[", "::backward_weights["}) {
+    EXPECT_TRUE(std::ranges::any_of(in_loops, [&](const auto& polled) {
+      return polled.first.find(pass) != std::string::npos && polled.second > 1;
+    })) << pass;
+  }
 }
 
 // The input has no gradient: the copy of it in bf16 has none either.

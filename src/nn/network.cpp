@@ -193,8 +193,11 @@ void Network::backward(const Context& context, float* gradient,
   for (std::size_t moment = stages_.size(); moment < timeline_.actions.size(); ++moment) {
     const auto [kind, s] = timeline_.actions[moment];
     if (kind == Action::Kind::kAgain) {
-      const Stopwatch watch(context, reports_[s].forward_s);
-      enter(moment).forward(context);
+      {
+        const Stopwatch watch(context, reports_[s].forward_s);
+        enter(moment).forward(context);
+      }
+      if (context.poll != nullptr) (*context.poll)();
       continue;
     }
     {
