@@ -47,6 +47,26 @@ void load_initial_weights(const std::string& from, Network& network, Communicato
   log_info("weights from {}{}", path, checkpoint.checked ? "" : " (a file of another tool, without checksums)");
 }
 
+struct DataSets {
+  std::unique_ptr<Dataset> train, validation;  // null: there is none
+};
+
+/// Opens what is trained on, and looks at the rest.  On all ranks.
+DataSets open_data_sets(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
+  DataSets sets;
+  agree(comm, [&] {
+    if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
+  });
+  check_source(options.data, comm);
+  sets.train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
+  if (!options.data.validation.empty()) {
+    sets.validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
+  }
+  check_test_set(line, options, task, comm);
+  agree(comm, [&] { check_batch(options.train, *sets.train); });
+  return sets;
+}
+
 /// Predictions are made by a network of its own where the trained one is in bf16 and there is something to predict.
 std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Task& task, const Context& context,
                                           Network& trained, ConvTuning* tuning) {
@@ -56,6 +76,41 @@ std::unique_ptr<Inference> make_inference(const CommonOptions& options, const Ta
   }
   return std::make_unique<Inference>(trained, task.model(task.sample_shape()),
                                      inference_options(options, trained.batch()), context, tuning);
+}
+
+/// What goes on from epoch to epoch: each part refers to those before it.
+struct Training {
+  std::unique_ptr<Inference> inference;
+  std::unique_ptr<Predictor> predictor;
+  std::unique_ptr<Validation> validation;
+  std::unique_ptr<Trainer> trainer;
+};
+
+Training make_training(const CommonOptions& options, Task& task, const Context& context, Communicator& comm,
+                       const DataSets& data, const Objective& objective, TrainStep& step, ConvTuning* tuning) {
+  Training training;
+  training.inference = make_inference(options, task, context, step.network(), tuning);
+  if (data.validation) {
+    const Dataset& set = *data.validation;
+    training.predictor = std::make_unique<Predictor>(comm, context, training.inference->network(), objective, set,
+                                                     options.data, task.views(set));
+    training.validation = std::make_unique<Validation>(Validation{*training.inference, *training.predictor, set.size(),
+                                                                  [&] { return task.evaluator(set, Depth::kQuick); }});
+  }
+  training.trainer =
+      std::make_unique<Trainer>(trainer_options(options, stop_metric(options.stop, task)), comm, context, step,
+                                *data.train, task.augmentation(*data.train), training.validation.get());
+  return training;
+}
+
+/// train --check: reads all data and takes a step.
+void check_training(const CommandLine& line, const CommonOptions& options, const std::string& folder,
+                    Communicator& comm, const DataSets& data, Training& training, TrainStep& step) {
+  check_all(comm, *data.train, "data.train");
+  if (data.validation) check_all(comm, *data.validation, "data.validation");
+  say_estimate(options, *training.trainer, step, *training.inference,
+               data.train->memory().size_bytes() + (data.validation ? data.validation->memory().size_bytes() : 0));
+  if (comm.rank() == 0) warn_of_run_folder(line, folder);
 }
 
 /// The listener that writes into the run folder while the training goes on: on rank 0, but for parts of the trace.
@@ -99,63 +154,38 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   say_binding(comm, context.threads);
   std::optional<ResumePoint> resumed;
   if (line.resume) resumed = find_resume_point(comm, folder);
-  std::unique_ptr<Dataset> train, validation;
   const Activity activity("opening data");
-  agree(comm, [&] {
-    if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
-  });
-  check_source(options.data, comm);
-  train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
-  if (!options.data.validation.empty()) {
-    validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
-  }
-  check_test_set(line, options, task, comm);
+  const DataSets data = open_data_sets(line, options, task, comm);
   std::unique_ptr<Objective> objective;
-  agree(comm, [&] {
-    check_batch(options.train, *train);
-    objective = std::make_unique<Objective>(task.objective());
-  });
+  agree(comm, [&] { objective = std::make_unique<Objective>(task.objective()); });
   const auto tuning = tune(line, config, task, comm, context, true);
   std::unique_ptr<TrainStep> step;
   agree(comm, [&] {
     step = std::make_unique<TrainStep>(groups.mine, context, step_options(options), task.model(task.sample_shape()),
                                        *objective, tuning.get());
-    check_metric(options.stop, task, comm, validation.get(), step->network());
+    check_metric(options.stop, task, comm, data.validation.get(), step->network());
   });
   agree(comm, [&] {
     if (comm.rank() == 0 && resumed) check_changes(config, *resumed);
     if (comm.rank() == 0) warn_of_common_files(options.data);
   });
   if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
-  say_what_runs(options, comm, context.threads, task.model(task.sample_shape()), *train, validation.get(), *step);
+  say_what_runs(options, comm, context.threads, task.model(task.sample_shape()), *data.train, data.validation.get(),
+                *step);
 
-  std::unique_ptr<Inference> inference;
-  std::unique_ptr<Predictor> predictor;
-  std::unique_ptr<Validation> between_epochs;
-  std::unique_ptr<Trainer> trainer;
+  Training training;
   agree(comm, [&] {
-    inference = make_inference(options, task, context, step->network(), tuning.get());
-    if (validation) {
-      predictor = std::make_unique<Predictor>(comm, context, inference->network(), *objective, *validation,
-                                              options.data, task.views(*validation));
-      between_epochs = std::make_unique<Validation>(Validation{
-          *inference, *predictor, validation->size(), [&] { return task.evaluator(*validation, Depth::kQuick); }});
-    }
-    trainer = std::make_unique<Trainer>(trainer_options(options, stop_metric(options.stop, task)), comm, context, *step,
-                                        *train, task.augmentation(*train), between_epochs.get());
-    if (resumed) trainer->restore(resumed->checkpoint, resumed->path);
+    training = make_training(options, task, context, comm, data, *objective, *step, tuning.get());
+    if (resumed) training.trainer->restore(resumed->checkpoint, resumed->path);
   });
+  Trainer* const trainer = training.trainer.get();
   if (comm.rank() == 0) {
     warn_of_rate(options, trainer->schedule(), trainer->total_steps());
     warn_of_noise_scale(options, groups.mine.size());
   }
   if (resumed) log_info("going on from {}", resumed->path);
   if (line.check) {
-    check_all(comm, *train, "data.train");
-    if (validation) check_all(comm, *validation, "data.validation");
-    say_estimate(options, *trainer, *step, *inference,
-                 train->memory().size_bytes() + (validation ? validation->memory().size_bytes() : 0));
-    if (comm.rank() == 0) warn_of_run_folder(line, folder);
+    check_training(line, options, folder, comm, data, training, *step);
     return kDone;
   }
   if (resumed && trainer->finished() && has_report(comm, folder)) {
@@ -174,7 +204,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   });
   write_manifest(comm, context.threads, identity, options.data, folder);
   write_mllog_settings(mllog.get(), folder + "/" + kMllogFile, task.mlperf_benchmark().name, options, comm,
-                       context.threads, train->size(), *trainer, validation.get());
+                       context.threads, data.train->size(), *trainer, data.validation.get());
   const auto listener =
       make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
   if (groups.servers != nullptr) trainer->connect(*groups.servers);
@@ -190,11 +220,11 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
     if (comm.rank() != 0 || result.rates.steps == 0) return;  // no step: all were done before a resume
     write_performance(folder, result, *step, {comm.size(), context.threads, options.train.batch, peak});
   });
-  inference->update(context);
+  training.inference->update(context);
   std::optional<AgreedError> failed;  // the report is written all the same
   try {
-    const StopRequest request =
-        evaluate_at_end(config, task, reporter, comm, context, inference->network(), *objective, validation.get());
+    const StopRequest request = evaluate_at_end(config, task, reporter, comm, context, training.inference->network(),
+                                                *objective, data.validation.get());
     if (request != StopRequest::kNone) return stopped(request, result.steps);
   } catch (const AgreedError& error) {
     failed = error;

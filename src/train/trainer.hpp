@@ -103,6 +103,11 @@ class Trainer {
   StopRequest train_epoch(Progress* progress);
   StopRequest train_with_servers(Progress* progress);
   StopRequest train_between_averages(Progress* progress);
+  struct AveragedSteps;
+  void take_own_step(AveragedSteps& steps, std::int64_t step);
+  void start_late_average(AveragedSteps& steps, std::int64_t behind);
+  bool use_late_average(AveragedSteps& steps, Progress* progress);
+  void count_losses(AveragedSteps& steps, std::span<const double> losses, Progress* progress);
   /// Of the epoch of the next step.
   std::int64_t steps_per_epoch() const { return epochs_.steps_of(state_.epoch); }
   std::int64_t batches_per_step() const { return epochs_.batches_of(state_.epoch); }

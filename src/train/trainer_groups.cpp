@@ -110,73 +110,100 @@ std::int64_t Trainer::next_own_step() const {
   return state_.step + (across_->rank() - state_.step % groups + groups) % groups;
 }
 
-// Each group's own steps up to the next average that it waits for, and that.  With update.average_late the sums of
-// others start and end in between.  They tell all groups which losses, failures and requests to stop there were before
-// them, so that all stop after the same step: that in which such a sum is used.
+/// The steps from one average that all groups wait for to the next.  With update.average_late the sums of others start
+/// and end in between.  They tell all groups which losses, failures and requests to stop there were before them, so
+/// that all stop after the same step: that in which such a sum is used.
+struct Trainer::AveragedSteps {
+  static constexpr double kFailed = -1;  // as the state of a group
+
+  std::span<double> losses_of(std::int64_t from, std::int64_t to) {
+    return std::span(losses).subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from));
+  }
+
+  std::int64_t begin = 0, until = 0;
+  std::int64_t late = 0;         // of each group, between a sum's start and its use; 0: there are no such sums
+  std::vector<double> losses;    // of all steps; 0 where another group took them and has not told yet
+  std::array<double, 1> stop{};  // StopRequest of this group
+  std::exception_ptr failed;     // this group, which takes no step any more
+  /// What a late sum tells: losses of the steps behind those that are counted, then the state of each group.
+  std::vector<double> told;
+  std::int64_t told_until = 0;  // step before which it knows them; 0: no sum is under way
+  Kokkos::Timer since_counted;
+};
+
+// Up to the next average that groups wait for, and that.
 StopRequest Trainer::train_between_averages(Progress* progress) {
   const Activity activity("training between averages", state_.step);
-  Kokkos::Timer timer;
-  const std::int64_t begin = state_.step, first_of_epoch = begin - state_.epoch_step, own = next_own_step() - begin;
-  const std::int64_t groups = across_->size(), group = across_->rank();
-  const std::int64_t every = options_.update.average_every;
-  const std::int64_t late = averages_always() ? 0 : options_.update.average_late;
-  const bool leads = comm_.rank() % (comm_.size() / groups) == 0;
-  std::int64_t until = next_settling();
-  std::vector<double> losses(static_cast<std::size_t>(until - begin));
-  std::array<double, 1> stop{};
-  std::exception_ptr failed;
-  const auto losses_of = [&](std::int64_t from, std::int64_t to) {
-    return std::span(losses).subspan(static_cast<std::size_t>(from - begin), static_cast<std::size_t>(to - from));
-  };
-  const auto count = [&](std::span<const double> known) {
-    const double seconds = timer.seconds() / static_cast<double>(known.size());
-    for (const double loss : known) {
-      after_step({loss, loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
+  const std::int64_t groups = across_->size(), every = options_.update.average_every;
+  const std::int64_t first_of_epoch = state_.step - state_.epoch_step, own = next_own_step() - state_.step;
+  AveragedSteps steps;
+  steps.begin = state_.step;
+  steps.until = next_settling();
+  steps.late = averages_always() ? 0 : options_.update.average_late;
+  steps.losses.resize(static_cast<std::size_t>(steps.until - steps.begin));
+  if (steps.late > 0) steps.told.resize(static_cast<std::size_t>((every + 1) * groups));
+  const std::int64_t later = steps.late * groups;
+  for (std::int64_t round = steps.begin; round < steps.until; round += groups) {  // in which each group takes a step
+    const std::int64_t behind = round + groups;
+    if (round + own < steps.until && !steps.failed) take_own_step(steps, round + own);
+    if (steps.told_until > 0 && behind == steps.told_until + later && use_late_average(steps, progress)) {
+      steps.until = behind;
     }
-    timer.reset();
-    show(progress);
-  };
-  // What a late sum tells: losses of the steps behind those that are counted, then the state of each group.
-  constexpr double kFailed = -1;
-  std::vector<double> told(static_cast<std::size_t>(late > 0 ? (every + 1) * groups : 0));
-  std::int64_t told_until = 0;                                        // step; 0: no sum is under way
-  for (std::int64_t round = begin; round < until; round += groups) {  // in which each group takes a step
-    const std::int64_t step = round + own, behind = round + groups;
-    if (step < until && !failed) {
-      listener_->begin_step(step);
-      step_.go_on_at(step);
-      try {
-        const StepResult result = run_step(step);
-        losses_of(step, step + 1)[0] = result.loss.value();
-        stop[0] = std::max(stop[0], static_cast<double>(result.stop));
-      } catch (const AgreedError& error) {
-        failed = std::make_exception_ptr(AgreedError(error.kind(), fmt::format("group {}: {}", group, error.what())));
-      }
-      listener_->end_step();
-      result_.rates.own_steps += 1;
-    }
-    if (told_until > 0 && behind - told_until == late * groups) {
-      const std::span<const double> all = step_.finish_average(late);
-      count(all.first(static_cast<std::size_t>(std::exchange(told_until, 0) - state_.step)));
-      const bool over =
-          std::ranges::any_of(all.last(static_cast<std::size_t>(groups)), [](double s) { return s != 0; });
-      if (over) until = behind;
-    }
-    if (late == 0 || (behind - first_of_epoch) / groups % every != 0 || behind + late * groups >= until) continue;
-    told_until = behind;
-    std::ranges::fill(told, 0.0);
-    std::ranges::copy(losses_of(state_.step, behind), told.begin());
-    told[told.size() - static_cast<std::size_t>(groups - group)] = failed ? kFailed : stop[0];
-    step_.start_average(*across_, told);
+    const bool is_due = (behind - first_of_epoch) / groups % every == 0;
+    if (steps.late > 0 && is_due && behind + later < steps.until) start_late_average(steps, behind);
   }
-  throw_agreed(comm_, failed);
-  const std::span<double> rest = losses_of(state_.step, until);
+  throw_agreed(comm_, steps.failed);
+  const std::span<double> rest = steps.losses_of(state_.step, steps.until);
+  const bool leads = comm_.rank() % (comm_.size() / static_cast<int>(groups)) == 0;
   if (!leads) std::ranges::fill(rest, 0.0);
   comm_.all_reduce_sum(rest);
-  comm_.all_reduce_max(stop);
+  comm_.all_reduce_max(steps.stop);
   step_.average_over(*across_);
-  count(rest);
-  return static_cast<StopRequest>(stop[0]);
+  count_losses(steps, rest, progress);
+  return static_cast<StopRequest>(steps.stop[0]);
+}
+
+void Trainer::take_own_step(AveragedSteps& steps, std::int64_t step) {
+  listener_->begin_step(step);
+  step_.go_on_at(step);
+  try {
+    const StepResult result = run_step(step);
+    steps.losses_of(step, step + 1)[0] = result.loss.value();
+    steps.stop[0] = std::max(steps.stop[0], static_cast<double>(result.stop));
+  } catch (const AgreedError& error) {
+    steps.failed =
+        std::make_exception_ptr(AgreedError(error.kind(), fmt::format("group {}: {}", across_->rank(), error.what())));
+  }
+  listener_->end_step();
+  result_.rates.own_steps += 1;
+}
+
+// Of the weights after the steps before `behind`.
+void Trainer::start_late_average(AveragedSteps& steps, std::int64_t behind) {
+  steps.told_until = behind;
+  std::ranges::fill(steps.told, 0.0);
+  std::ranges::copy(steps.losses_of(state_.step, behind), steps.told.begin());
+  const auto state = std::span(steps.told).last(static_cast<std::size_t>(across_->size()));
+  state[static_cast<std::size_t>(across_->rank())] = steps.failed ? AveragedSteps::kFailed : steps.stop[0];
+  step_.start_average(*across_, steps.told);
+}
+
+// Whether a group has failed or is to stop.
+bool Trainer::use_late_average(AveragedSteps& steps, Progress* progress) {
+  const std::span<const double> told = step_.finish_average(steps.late);
+  count_losses(steps, told.first(static_cast<std::size_t>(std::exchange(steps.told_until, 0) - state_.step)), progress);
+  return std::ranges::any_of(told.last(static_cast<std::size_t>(across_->size())),
+                             [](double state) { return state != 0; });
+}
+
+// Of the next steps, whichever group took them.
+void Trainer::count_losses(AveragedSteps& steps, std::span<const double> losses, Progress* progress) {
+  const double seconds = steps.since_counted.seconds() / static_cast<double>(losses.size());
+  for (const double loss : losses) {
+    after_step({loss, loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
+  }
+  steps.since_counted.reset();
+  show(progress);
 }
 
 }  // namespace petaflow
