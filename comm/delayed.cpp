@@ -5,9 +5,9 @@
 #include <csignal>
 #include <deque>
 #include <utility>
-#include <vector>
 
 #include "base/random.hpp"
+#include "comm/numbered.hpp"
 
 namespace petaflow {
 namespace {
@@ -67,7 +67,7 @@ class DelayedTransport final : public Transport {
     Pending& pending = pending_[message - 1];
     const bool here = inner_->done(pending.arrival) && inner_->done(pending.content);
     if (!here || (pending.receives && now_s() < pending.arrival_s)) return false;
-    free_.push_back(message);
+    pending_.remove(message - 1);
     message = kNone;
     return true;
   }
@@ -106,20 +106,13 @@ class DelayedTransport final : public Transport {
   static std::span<std::byte> bytes_of(double& value) { return std::as_writable_bytes(std::span(&value, 1)); }
 
   std::pair<Message, Pending*> add() {
-    if (free_.empty()) {
-      pending_.emplace_back();
-      free_.push_back(static_cast<Message>(pending_.size()));
-    }
-    const Message number = free_.back();
-    free_.pop_back();
-    pending_[number - 1] = {};
-    return {number, &pending_[number - 1]};
+    const std::size_t number = pending_.add();
+    return {static_cast<Message>(number + 1), &pending_[number]};
   }
 
   std::unique_ptr<Transport> inner_;
   std::shared_ptr<Link> link_;
-  std::deque<Pending> pending_;  // by number - 1; stay where they are
-  std::vector<Message> free_;
+  Numbered<Pending, std::deque<Pending>> pending_;  // of message number + 1; the content comes there
 };
 
 }  // namespace

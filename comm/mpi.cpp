@@ -1,6 +1,5 @@
 #include "comm/mpi.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "comm/hang_watch.hpp"
+#include "comm/numbered.hpp"
 
 namespace petaflow {
 namespace {
@@ -44,7 +44,6 @@ class MpiTransport final : public Transport {
     // How many messages are under way at a time depends on the others: room for all of a step, so that none allocates.
     constexpr std::size_t kUsual = 1024;
     requests_.reserve(kUsual);
-    free_.reserve(kUsual);
     find_nodes();
     watch_ = std::make_unique<HangWatch>(comm_.get());
   }
@@ -52,8 +51,8 @@ class MpiTransport final : public Transport {
   /// Messages that are still under way would be written into memory of others.
   ~MpiTransport() override {
     if (!mpi_is_running() || std::uncaught_exceptions() > 0) return;
-    const auto left = std::ranges::count_if(requests_, [](MPI_Request r) { return r != MPI_REQUEST_NULL; });
-    if (left > 0) std::fprintf(stderr, "petaflow: rank %d ends with %td messages under way\n", rank_, left);
+    const std::size_t left = requests_.count();
+    if (left > 0) std::fprintf(stderr, "petaflow: rank %d ends with %zu messages under way\n", rank_, left);
   }
 
   std::string name() const override { return "mpi"; }
@@ -85,7 +84,7 @@ class MpiTransport final : public Transport {
     int flag = 0;
     check_mpi(MPI_Test(&requests_[message - 1], &flag, MPI_STATUS_IGNORE), "MPI_Test");
     if (flag == 0) return false;
-    free_.push_back(message);
+    requests_.remove(message - 1);
     message = kNone;
     return true;
   }
@@ -133,23 +132,15 @@ class MpiTransport final : public Transport {
 
   template <class Start>
   Message begin(const char* call, const Start& start) {
-    Message message = static_cast<Message>(requests_.size()) + 1;
-    if (free_.empty()) {
-      requests_.push_back(MPI_REQUEST_NULL);
-      free_.reserve(requests_.capacity());
-    } else {
-      message = free_.back();
-      free_.pop_back();
-    }
-    check_mpi(start(&requests_[message - 1]), call);
-    return message;
+    const std::size_t number = requests_.add(MPI_REQUEST_NULL);
+    check_mpi(start(&requests_[number]), call);
+    return static_cast<Message>(number + 1);
   }
 
   MpiComm comm_;
   int rank_ = 0, size_ = 1;
   std::vector<int> nodes_;
-  std::vector<MPI_Request> requests_;  // by number - 1
-  std::vector<Message> free_;          // numbers that are over
+  Numbered<MPI_Request> requests_;  // of message number + 1
   std::unique_ptr<HangWatch> watch_;
 };
 

@@ -19,6 +19,7 @@
 #include "base/activity.hpp"
 #include "base/error.hpp"
 #include "base/random.hpp"
+#include "comm/numbered.hpp"
 #include "simulate/waiting_messages.hpp"
 
 namespace petaflow {
@@ -101,26 +102,9 @@ struct VirtualWorld::State {
     sleeper.turn += 1;
     events.push({time_s, std::uint64_t{random.bits()} << 32 | random.bits(), rank, sleeper.turn});
   }
-  Transport::Message new_request() {
-    std::size_t number = requests.size();
-    if (free.empty()) {
-      requests.emplace_back();
-    } else {
-      number = free.back();
-      free.pop_back();
-    }
-    requests[number] = {false, true, 0};
-    return static_cast<Transport::Message>(number + 1);
-  }
+  Transport::Message new_request() { return static_cast<Transport::Message>(requests.add({false, true, 0}) + 1); }
   Flight& launch(int from, int to, std::size_t bytes, NetworkModel::Number& number) {
-    if (free_flights.empty()) {
-      number = static_cast<NetworkModel::Number>(flights.size());
-      flights.emplace_back();
-    } else {
-      number = free_flights.back();
-      free_flights.pop_back();
-    }
-    flights[number] = {from, to};
+    number = static_cast<NetworkModel::Number>(flights.add({from, to}));
     network.send(number, from, to, bytes, now_s);
     return flights[number];
   }
@@ -148,7 +132,7 @@ struct VirtualWorld::State {
       flight.sent = sent.message;
       flight.expected = expected.message;
     } else if (flights[sent.flight].arrived) {
-      free_flights.push_back(sent.flight);
+      flights.remove(sent.flight);
       end(expected.message, expected.rank);
     } else {
       flights[sent.flight].expected = expected.message;
@@ -165,7 +149,7 @@ struct VirtualWorld::State {
     if (flight.expected == Transport::kNone) return;
     end(flight.expected, flight.to);
     if (flight.sent != Transport::kNone) end(flight.sent, flight.from);
-    free_flights.push_back(*number);
+    flights.remove(*number);
   }
   /// The running rank asks for its messages: those that have ended by now are seen.
   void look_at_messages() {
@@ -193,13 +177,11 @@ struct VirtualWorld::State {
   VirtualOptions options;
   RandomSequence random;
   std::vector<Rank> ranks;
-  int running = -1;        // rank
-  std::uint64_t look = 1;  // number of look_at_messages()
-  int unseen = 0;          // messages of the running rank that ended at once since then, and were not asked for
-  std::vector<Request> requests;
-  std::vector<std::size_t> free;
-  std::vector<Flight> flights;  // by number of the network's
-  std::vector<NetworkModel::Number> free_flights;
+  int running = -1;            // rank
+  std::uint64_t look = 1;      // number of look_at_messages()
+  int unseen = 0;              // messages of the running rank that ended at once since then, and were not asked for
+  Numbered<Request> requests;  // of message number + 1
+  Numbered<Flight> flights;    // by number of the network's
   Waiting waiting;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   std::deque<Group> groups;  // the first: all ranks
@@ -274,7 +256,7 @@ class VirtualTransport final : public Transport {
     if (!request.over) return false;
     if (request.look == world_.look) world_.unseen -= 1;
     request.used = false;
-    world_.free.push_back(message - 1);
+    world_.requests.remove(message - 1);
     message = kNone;
     return true;
   }

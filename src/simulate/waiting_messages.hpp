@@ -6,8 +6,8 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "comm/numbered.hpp"
 #include "comm/transport.hpp"
 #include "simulate/network_model.hpp"
 
@@ -50,15 +50,7 @@ class Waiting {
     return &sides_[found->second.first];
   }
   void add(const Channel& channel, bool of_sender, Side side) {
-    std::uint32_t place = 0;
-    if (free_.empty()) {
-      place = static_cast<std::uint32_t>(sides_.size());
-      sides_.emplace_back();
-    } else {
-      place = free_.back();
-      free_.pop_back();
-    }
-    sides_[place] = std::move(side);
+    const auto place = static_cast<std::uint32_t>(sides_.add(std::move(side)));
     const auto [queue, is_new] = queues_.try_emplace(channel, Queue{of_sender, place, place});
     if (is_new) return;
     sides_[queue->second.last].next = place;
@@ -73,7 +65,7 @@ class Waiting {
       found->second.first = sides_[place].next;
     }
     sides_[place].copy.reset();
-    free_.push_back(place);
+    sides_.remove(place);
   }
 
  private:
@@ -82,8 +74,7 @@ class Waiting {
     std::uint32_t first = 0, last = 0;
   };
   std::unordered_map<Channel, Queue, HashOfChannel> queues_;
-  std::vector<Side> sides_;
-  std::vector<std::uint32_t> free_;
+  Numbered<Side> sides_;
 };
 
 }  // namespace petaflow
