@@ -111,7 +111,7 @@ class Transport {
   [[noreturn]] virtual void abort(int exit_code) = 0;
 };
 
-/// This rank alone: nobody to send to.
+/// This rank alone, which can send to itself.
 std::unique_ptr<Transport> make_self_transport();
 
 }  // namespace petaflow

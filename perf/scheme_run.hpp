@@ -16,8 +16,7 @@
 #include "modelled_time.hpp"
 #include "program/options.hpp"
 #include "servers/optimized_layer.hpp"
-#include "servers/serve.hpp"
-#include "servers/session.hpp"
+#include "servers/served_rank.hpp"
 #include "simulate/virtual_world.hpp"
 #include "train/inference.hpp"
 #include "train/predictor.hpp"
@@ -135,25 +134,21 @@ inline void train_worker(const Problem& problem, const CommonOptions& options, c
   }
 }
 
-/// A rank's part: with update.servers the last ranks are these.
+/// A rank's part: with update.servers the last ranks are these, or have them inside.
 inline void train_rank(const Problem& problem, const CommonOptions& options, const Goal& goal,
                        std::unique_ptr<Transport> transport, Outcome& outcome) {
   Communicator comm(std::move(transport));
   const ServerLayout layout = server_layout(options, comm.size());
   if (layout.servers == 0) return train_worker(problem, options, goal, comm, comm, nullptr, outcome);
-  const bool serves = comm.rank() >= layout.workers;
-  std::unique_ptr<Transport> all = comm.transport().split(0);
-  const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
-  const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
-  if (serves) {
-    OptimizerOptions optimizer = options.optimizer;
-    optimizer.ranks = layout.members();
-    serve(*all, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)});
+  OptimizerOptions optimizer = options.optimizer;
+  optimizer.ranks = layout.members();
+  ServedRank rank(comm, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)});
+  if (!rank.works()) {
+    rank.serve();
     return;
   }
-  ServerSession session(std::move(all), layout, *group);
-  train_worker(problem, options, goal, *workers, *group, &session, outcome);
-  session.end(0);
+  train_worker(problem, options, goal, rank.workers(), rank.group(), &rank.session(), outcome);
+  rank.session().end(0);
 }
 
 /// Every rank sends one message after the other, at a bandwidth; each arrives a latency later.

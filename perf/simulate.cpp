@@ -77,8 +77,8 @@ void run(Arguments& given) {
       "a rank computes %.2f ms of it, the slowest one %.2f; %.2f updates/s, %.0f samples/s\n%.1f s of virtual time and "
       "%.1f million messages in %.1f s (%.2f us a message), %.0f MiB resident\n",
       1e3 * outcome.compute_s, 1e3 * outcome.slowest_s, outcome.updates_per_s,
-      workload.samples * outcome.updates_per_s * (given.ranks - given.scheme.servers) / given.scheme.groups,
-      outcome.virtual_s, 1e-6 * static_cast<double>(outcome.messages), outcome.real_s,
+      workload.samples * outcome.updates_per_s * layout_of(given.ranks, given.scheme).members(), outcome.virtual_s,
+      1e-6 * static_cast<double>(outcome.messages), outcome.real_s,
       1e6 * outcome.real_s / static_cast<double>(outcome.messages), outcome.resident_mb);
   if (given.terms) print_terms(given, machine, workload.workload);
 }
@@ -100,6 +100,7 @@ int main(int argc, char** argv) {
   run->add_option("--ranks", given.ranks, "workers and servers")->capture_default_str();
   run->add_option("--groups", given.scheme.groups, "of workers")->capture_default_str();
   run->add_option("--servers", given.scheme.servers, "0: one group without")->capture_default_str();
+  run->add_flag("--colocate-servers", given.scheme.colocate_servers, "servers are inside workers");
   run->add_option("--steps", given.scheme.steps, "of all groups together")->capture_default_str();
   run->add_option("--lag", given.scheme.lag, "steps")->capture_default_str();
   run->add_option("--bucket-mb", given.scheme.bucket_mb, "smallest bucket, MiB")->capture_default_str();

@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <numeric>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include <nlohmann/json.hpp>
 
+#include "io/checkpoint.hpp"
+#include "kept_checkpoints.hpp"
 #include "program.hpp"
 
 namespace petaflow {
@@ -40,9 +43,47 @@ TEST_F(Groups, WithServersTrainAndGoOn) {
   EXPECT_NE(checked.out.find("2 at a time"), std::string::npos) << checked.out;
 }
 
+TEST_F(Groups, WithServersInsideHaveTheBitsOfThoseOnRanksOfTheirOwn) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string inside = " train.deterministic=true update.colocate_servers=true update.groups=2 update.servers=";
+  const Outcome first = run("train small.toml train.steps=5" + inside + "3", 4);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_NE(first.out.find("4 ranks in 2 groups with 3 parameter servers among them"), std::string::npos) << first.out;
+  ASSERT_EQ(run("train small.toml --resume train.steps=15" + inside + "1", 2).code, 0);
+  // All settle where a run ends.
+  const std::string apart = " train.deterministic=true update.groups=2 update.servers=2 run.name=apart";
+  ASSERT_EQ(run("train small.toml train.steps=5" + apart, 4).code, 0);
+  ASSERT_EQ(run("train small.toml --resume train.steps=15" + apart, 4).code, 0);
+  const auto checkpoint = [&](const std::string& name) {
+    return load_checkpoint((folder_ / "runs" / name / "checkpoint.h5").string());
+  };
+  testing_support::expect_same(checkpoint("small"), checkpoint("apart"));
+  // One group, which is synchronous training, on ranks and alone.
+  const std::string one = " train.deterministic=true train.steps=5 run.name=";
+  ASSERT_EQ(run("train small.toml" + one + "plain").code, 0);
+  for (const int ranks : {1, 4}) {
+    const std::string name = "served" + std::to_string(ranks);
+    ASSERT_EQ(run("train small.toml update.servers=1 update.colocate_servers=true" + one + name, ranks).code, 0);
+    testing_support::expect_same(checkpoint(name), checkpoint("plain"));
+  }
+}
+
+TEST_F(Groups, WithServersInsideSayOnceThatOneDiverged) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome outcome =
+      run("train small.toml --overwrite optimizer.lr=1e30 optimizer.name=sgd update.groups=2 update.servers=2 "
+          "update.colocate_servers=true",
+          4, "timeout 60");
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
+  EXPECT_NE(outcome.err.find("hep: group "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("the loss is"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Groups, EndInOrderAfterASignal) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   for (const auto& [how, ranks] : {std::pair("servers=1", 3), std::pair("average_every=3", 2),
+                                   std::pair("servers=2 update.colocate_servers=true", 6),
                                    std::pair("average_every=3 update.average_late=2", 4)}) {
     const std::string name = "grouped" + std::to_string(ranks) + "_" + std::to_string(getpid());  // of no other test
     std::thread batch_system([&] {
@@ -127,6 +168,13 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
                  "4 layers with weights, each of which one server keeps; set it to 4 or less, or update.cut_layers to",
                  {7});
   expect_refused(train + "update.cut_layers=true", "while update.servers is 0", {1});
+  expect_refused(train + "update.colocate_servers=true", "while update.servers is 0");
+  const std::string inside = train + "update.colocate_servers=true update.servers=3 ";
+  expect_refused(inside, "one in each, but there are 2 ranks; set update.servers to 2 or less, or start more", {2});
+  expect_refused(inside + "update.groups=2", "update.servers takes 0, and 3 are left for update.groups = 2; start 4",
+                 {3});
+  expect_refused(inside + "update.lag=1", "update.lag = 1", {4});
+  expect_refused(inside + "optimizer.ema=0.9", "optimizer.ema = 0.9", {4});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.larc=0.1", "optimizer.larc = 0.1", {1});
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.name=lamb", "optimizer.name = \"lamb\"",
                  {1});
@@ -161,7 +209,10 @@ TEST_F(Groups, EndWhereMessagesAreLost) {
   const std::string train =
       "train small.toml run.name=lost train.steps=100000000 run.hang_timeout=2 inject.drop=0.001 ";
   const std::vector<std::pair<std::string, int>> schemes = {
-      {"comm.overlap=false", 2}, {"update.sharded=true", 2}, {"update.groups=2 update.servers=1", 3}};
+      {"comm.overlap=false", 2},
+      {"update.sharded=true", 2},
+      {"update.groups=2 update.servers=1", 3},
+      {"update.groups=2 update.servers=1 update.colocate_servers=true", 2}};
   for (const auto& [options, ranks] : schemes) {
     const auto start = std::chrono::steady_clock::now();
     const Outcome outcome = run(train + options + " --overwrite", ranks, "timeout -s KILL 60");
@@ -209,19 +260,28 @@ TEST_F(Groups, OrNoneTakeCommAndInjectFromTheInputFile) {
 
 TEST_F(Groups, NameAStoppedServer) {
   ASSERT_EQ(run("generate small.toml").code, 0);
-  const auto start = std::chrono::steady_clock::now();
-  // bash becomes timeout, whose child is mpirun, whose children are the ranks; the last one serves.
-  const Outcome outcome = run(
-      "train small.toml run.name=hang train.validate_epochs=0 train.steps=100000000 run.hang_timeout=2 update.groups=2 "
-      "update.servers=1",
-      3,
-      "bash -c '(until [ -s runs/hang/metrics.jsonl ]; do kill -0 $$ || exit; sleep 0.01; done; kill -STOP $(pgrep -x "
-      "hep -P \"$(pgrep -d, -P $$)\" | tail -n 1)) & exec timeout -s KILL 60 \"$@\"' bash");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-  EXPECT_EQ(outcome.code, 2) << outcome.err;
-  // In a step, or where all settle.
-  EXPECT_TRUE(outcome.err.find("server 0") != std::string::npos || outcome.err.find("coordinator") != std::string::npos)
-      << outcome.err;
+  // Of two ranks the first one leads group 0, which has the server inside; the others wait for it.
+  for (const auto& [keys, ranks, victim] :
+       {std::tuple("", 3, "tail"), std::tuple("update.colocate_servers=true", 2, "head")}) {
+    const auto start = std::chrono::steady_clock::now();
+    // bash becomes timeout, whose child is mpirun, whose children are the ranks; the last one serves.
+    const Outcome outcome = run(
+        "train small.toml --overwrite run.name=hang train.validate_epochs=0 train.steps=100000000 run.hang_timeout=2 "
+        "update.groups=2 update.servers=1 " +
+            std::string(keys),
+        ranks,
+        "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/metrics.jsonl ]; do kill -0 $$ || exit; sleep 0.01; done; "
+        "kill -STOP $(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " +
+            std::string(victim) + " -n 1)) & exec timeout -s KILL 60 \"$@\"' bash");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    // In a step, or where all settle.
+    const std::string peer = "(rank " + std::string(ranks == 3 ? "2" : "0") + ")";
+    EXPECT_TRUE(outcome.err.find("server 0 " + peer) != std::string::npos ||
+                outcome.err.find("coordinator " + peer) != std::string::npos ||
+                outcome.err.find("missing: rank 0 (") != std::string::npos)
+        << outcome.err;
+  }
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ struct OnePass {
   std::vector<std::string> names;
 
   /// @param poll  Context::poll
-  OnePass(const Case& c, const NetworkOptions& given, const std::function<void()>* poll = nullptr) {
+  OnePass(const Case& c, const NetworkOptions& given, const std::function<void(bool)>* poll = nullptr) {
     NetworkOptions options = given;
     options.batch = c.batch;
     options.fills_dead = true;
@@ -226,7 +226,8 @@ TEST(Networks, PollBetweenStagesAndTilesOnTheThreadThatLaunches) {
   if (!kOnHost) GTEST_SKIP() << "tiles are for the host";
   std::size_t between_stages = 0, strangers = 0;
   std::map<std::string, int> in_loops;
-  const std::function<void()> poll = [&] {
+  const std::function<void(bool)> poll = [&](bool in_loop) {
+    EXPECT_EQ(in_loop, !RunningLoops::labels().empty());
     strangers += std::this_thread::get_id() != RunningLoops::launcher() ? 1 : 0;
     if (RunningLoops::labels().empty()) {
       between_stages += 1;

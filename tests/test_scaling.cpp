@@ -280,6 +280,29 @@ TEST(Steps, WithServersTakeTheSumOfTheirParts) {
   }
 }
 
+// A rank with a server inside does the updates of all groups, also while it computes, which takes that much longer.
+TEST(Steps, WithAServerInsideAWorkerTakeItsUpdatesToo) {
+  constexpr std::int64_t kElements = 1000;
+  constexpr double kCompute = 5e-3, kUpdate = 2e-3;
+  Workload workload = workload_of(1, kElements, kCompute);
+  workload.server_element_s = kUpdate / kElements;
+  Scheme scheme;
+  scheme.servers = 1;
+  scheme.colocate_servers = true;
+  scheme.steps = 20;
+  const double alone_s = simulate(1, machine_of(4096), workload, scheme).step_s;
+  EXPECT_NEAR(alone_s, kCompute + kUpdate, 0.01 * alone_s);
+  scheme.groups = 2;
+  scheme.steps = 400;
+  scheme.poll_s = 10e-6;
+  const double other_s = kCompute + kUpdate;  // of the group that has no server, if nothing but its own update is done
+  const double host_s = (kCompute + kUpdate) / (1 - kUpdate / other_s);
+  const double rate = 1 / host_s + 1 / other_s;
+  const double simulated = simulate(2, machine_of(4096), workload, scheme).updates_per_s;
+  EXPECT_LT(simulated, rate);
+  EXPECT_GT(simulated, 0.88 * rate);  // now and then one's update waits for the other one's
+}
+
 // Backward of the first layer hides the messages of the second one's sum, not its additions; nothing hides the sum of
 // the first layer, but for the second one's update.
 TEST(Steps, HideSumsBehindTheBackwardPass) {

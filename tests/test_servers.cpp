@@ -1,6 +1,8 @@
 // Groups of workers and parameter servers on virtual ranks: against synchronous training and against a serial replay of
 // what the servers recorded.
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <set>
 #include <utility>
 
@@ -46,6 +48,7 @@ Result train(const CommonOptions& given, const Servers& servers, const Checkpoin
   options.update.groups = layout.groups;
   options.update.servers = layout.servers;
   options.update.cut_layers = layout.cut_layers;
+  options.update.colocate_servers = layout.colocated;
   Noisy network(servers.seed);
   const auto world = world_of(layout, network, servers.seed);
   Result result;
@@ -120,9 +123,12 @@ TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
       const auto expected = train_synchronously(options);
       for (const auto& [workers, servers] : {std::pair(1, 1), std::pair(2, 1), std::pair(3, 2), std::pair(4, 3)}) {
         SCOPED_TRACE(fmt::format("{} larc {}, {} workers, {} servers", rule, larc, workers, servers));
-        const Result result = train(options, {{workers, 1, servers}});
-        ASSERT_EQ(result.saved.size(), expected.size());
-        for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
+        for (const bool colocated : {false, true}) {
+          if (colocated && larc > 0 && workers != 3) continue;
+          const Result result = train(options, {{workers, 1, servers, false, colocated}});
+          ASSERT_EQ(result.saved.size(), expected.size());
+          for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
+        }
       }
     }
   }
@@ -178,7 +184,7 @@ TEST(Servers, ByTicketTheOrderOfEventsChangesNoBit) {
   options.update.order = UpdateOrder::kTicket;
   const Result expected = train(options, {{6, 3, 2}, 0});
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-    const Result result = train(options, {{6, 3, 2}, seed});
+    const Result result = train(options, {{6, 3, 2, false, seed % 2 == 0}, seed});  // some inside workers
     EXPECT_EQ(result.weights, expected.weights);
     ASSERT_EQ(result.saved.size(), expected.saved.size());
     for (std::size_t i = 0; i < expected.saved.size(); ++i) {
@@ -254,7 +260,7 @@ void expect_replay(const CommonOptions& options, const ServerLayout& layout, con
 }
 
 TEST(Servers, RunsByArrivalAreReplayedToTheBit) {
-  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     CommonOptions options = options_of(3);
     options.train.steps = 200;
     options.train.deterministic = true;
@@ -262,7 +268,7 @@ TEST(Servers, RunsByArrivalAreReplayedToTheBit) {
     options.optimizer.name = seed % 2 == 0 ? "adam" : "sgd";
     options.optimizer.larc = seed > 2 ? 0.02 : 0;
     options.optimizer.weight_decay = 0.01;
-    const ServerLayout layout{6, 3, seed == 2 ? 4 : 2, seed == 2};
+    const ServerLayout layout{6, 3, seed == 2 ? 4 : 2, seed == 2, seed > 4};
     const std::size_t layers = layout.cut_layers ? kParts : kLayers;
     const Result result = train(options, {layout, seed, nullptr, true});
     expect_replay(options, layout, result);
@@ -278,6 +284,65 @@ TEST(Servers, RunsByArrivalAreReplayedToTheBit) {
   }
 }
 
+/// Messages of another transport; knows when this rank waits for them, and computes for as long as a test wants.
+class Watched final : public Transport {
+ public:
+  Watched(std::unique_ptr<Transport> inner, int& waits) : inner_(std::move(inner)), waits_(waits) {}
+  std::string name() const override { return inner_->name(); }
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  std::span<const int> nodes() const override { return inner_->nodes(); }
+  Message send(std::span<const std::byte> bytes, int to, Tag tag) override { return inner_->send(bytes, to, tag); }
+  Message receive(std::span<std::byte> bytes, int from, Tag tag) override { return inner_->receive(bytes, from, tag); }
+  bool done(Message& message) override { return inner_->done(message); }
+  void wait(const std::function<bool()>& over, const char* call, double until_s) override {
+    waits_ += 1;
+    inner_->wait(over, call, until_s);
+    waits_ -= 1;
+  }
+  double now_s() const override { return inner_->now_s(); }
+  void work(double) override { inner_->work(0.05); }
+  std::unique_ptr<Transport> split(int group) override {
+    return std::make_unique<Watched>(inner_->split(group), waits_);
+  }
+  [[noreturn]] void abort(int exit_code) override {
+    inner_->abort(exit_code);
+    std::abort();
+  }
+
+ private:
+  std::unique_ptr<Transport> inner_;
+  int& waits_;
+};
+
+TEST(Servers, InsideAWorkerUpdateBetweenItsStages) {
+  CommonOptions options = options_of(2);
+  options.update.groups = 2;
+  options.update.servers = 1;
+  options.update.colocate_servers = true;
+  const ServerLayout layout = server_layout(options, 2);
+  Noisy network(3);
+  const auto world = world_of(layout, network, 3);
+  std::array<int, 2> waits{};
+  int in_waits = 0, between_stages = 0;
+  world->run([&](std::unique_ptr<Transport> transport) {
+    int& mine = waits.at(static_cast<std::size_t>(transport->rank()));
+    Communicator all(std::make_unique<Watched>(std::move(transport), mine));
+    ServeOptions serving{optimized_layers(options.optimizer, 2), serving_order(options)};
+    serving.updated = [&](std::size_t, int, const LayerHeader&) { (mine > 0 ? in_waits : between_stages) += 1; };
+    ServedRank rank(all, layout, serving);
+    tiny::Training training(rank.group(), options, 91, 0.5F, true);
+    Trainer trainer(trainer_options(options, "loss"), rank.workers(), Context(), training.step, training.data,
+                    DetectorAugment(training.data.sample_dims(), AugmentOptions{}), nullptr);
+    trainer.connect(rank.session());
+    Keeper keeper;
+    trainer.fit(keeper);
+    rank.session().end(0);
+  });
+  EXPECT_EQ(in_waits + between_stages, 30 * static_cast<int>(kLayers));
+  EXPECT_GT(between_stages, 10);
+}
+
 TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
   CommonOptions options = options_of(2);
   options.train.deterministic = true;
@@ -285,7 +350,8 @@ TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
   const Result whole = train(options, {{4, 2, 1}, 3});
   ASSERT_EQ(whole.saved.size(), 30U);
   for (std::size_t i = 0; i + 1 < whole.saved.size(); ++i) {
-    const Result rest = train(options, {{2, 2, 2}, 5}, &whole.saved[i].second);
+    const ServerLayout layout{2, 2, 2, false, i % 2 == 0};  // inside workers at every second one
+    const Result rest = train(options, {layout, 5}, &whole.saved[i].second);
     expect_same(rest.saved.back().second, whole.saved.back().second);
   }
 }
@@ -296,7 +362,7 @@ TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
       CommonOptions options = options_of(3);
       options.update.order = order;
-      const Result result = train(options, {{6, 3, 2}, seed, &bad});
+      const Result result = train(options, {{6, 3, 2, false, seed > 3}, seed, &bad});
       for (const std::string& error : result.errors) {
         EXPECT_NE(error.find("sample 17 is broken"), std::string::npos) << error;
         EXPECT_TRUE(error.starts_with("group ")) << error;

@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
-#include "servers/serve.hpp"
-#include "servers/session.hpp"
+#include "servers/served_rank.hpp"
 #include "simulate/virtual_world.hpp"
 
 namespace petaflow::virtual_servers {
@@ -39,28 +38,24 @@ inline std::unique_ptr<VirtualWorld> world_of(const ServerLayout& layout, Networ
   VirtualOptions options;
   options.stack_bytes = 4 << 20;
   options.seed = seed;
-  return std::make_unique<VirtualWorld>(layout.workers + layout.servers, network, options);
+  return std::make_unique<VirtualWorld>(layout.ranks(), network, options);
 }
 
 /// What a rank does in a training: `work` on the workers, with its session.
-/// @param server  becomes the messages of the first server; may be null
+/// @param server  becomes the messages of the first server's rank; may be null
 template <class Work>
 void on_ranks(VirtualWorld& world, const ServerLayout& layout, const ServeOptions& serving, const Work& work,
               Transport** server = nullptr) {
   world.run([&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
-    const bool serves = comm.rank() >= layout.workers;
-    std::unique_ptr<Transport> all = comm.transport().split(0);
-    const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
-    const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
-    if (serves) {
-      if (server != nullptr && comm.rank() == layout.workers) *server = all.get();
-      EXPECT_EQ(serve(*all, layout, serving), 3);
+    if (server != nullptr && layout.server_at(comm.rank()) == 0) *server = &comm.transport();
+    ServedRank rank(comm, layout, serving);
+    if (!rank.works()) {
+      EXPECT_EQ(rank.serve(), 3);
       return;
     }
-    ServerSession session(std::move(all), layout, *group);
-    work(*workers, *group, session);
-    session.end(3);
+    work(rank.workers(), rank.group(), rank.session());
+    rank.session().end(3);
   });
   EXPECT_EQ(world.messages_left(), 0);
 }

@@ -9,8 +9,7 @@
 
 #include "kept_checkpoints.hpp"
 #include "servers/optimized_layer.hpp"
-#include "servers/serve.hpp"
-#include "servers/session.hpp"
+#include "servers/served_rank.hpp"
 #include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
 #include "train/trainer.hpp"
@@ -25,39 +24,36 @@ struct VirtualRun {
 };
 
 /// Trains the small network on 91 samples, or on those of `data`.
-/// @param ranks  servers are more
+/// @param ranks  servers are more, where they are not inside these
 inline VirtualRun train_virtually(const CommonOptions& options, int ranks, const Checkpoint* from = nullptr,
                                   const Dataset* data = nullptr) {
-  const int all_ranks = ranks + static_cast<int>(options.update.servers);
-  const ServerLayout layout = server_layout(options, all_ranks);
+  const UpdateOptions& update = options.update;
+  const ServerLayout layout =
+      server_layout(options, ranks + static_cast<int>(update.colocate_servers ? 0 : update.servers));
   UniformNetwork network;
   VirtualOptions virtual_options;
   virtual_options.stack_bytes = 4 << 20;
-  VirtualWorld world(all_ranks, network, virtual_options);
+  VirtualWorld world(layout.ranks(), network, virtual_options);
   VirtualRun result;
   std::vector<std::vector<float>> weights(static_cast<std::size_t>(ranks));
   world.run([&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
-    const bool serves = comm.rank() >= layout.workers;
-    std::unique_ptr<Transport> all = comm.transport().split(0);
-    const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
-    const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
-    const std::unique_ptr<Communicator> across = workers->split(serves ? 0 : comm.rank() % layout.members());
-    if (serves) {
-      EXPECT_EQ(serve(*all, layout, {optimized_layers(options.optimizer, layout.groups), serving_order(options)}), 3);
+    ServedRank rank(comm, layout, {optimized_layers(options.optimizer, layout.groups), serving_order(options)});
+    if (!rank.works()) {
+      EXPECT_EQ(rank.serve(), 3);
       return;
     }
-    ServerSession session(std::move(all), layout, *group);
-    tiny::Training training(*group, options, 91, 0.5F, true);
+    const std::unique_ptr<Communicator> across = rank.workers().split(comm.rank() % layout.members());
+    tiny::Training training(rank.group(), options, 91, 0.5F, true);
     const Dataset& samples = data != nullptr ? *data : training.data;
-    Trainer trainer(trainer_options(options, "loss"), *workers, Context(), training.step, samples,
+    Trainer trainer(trainer_options(options, "loss"), rank.workers(), Context(), training.step, samples,
                     DetectorAugment(samples.sample_dims(), AugmentOptions{}), nullptr);
     if (from != nullptr) trainer.restore(*from, "the checkpoint");
-    if (layout.servers > 0) trainer.connect(session);
+    if (layout.servers > 0) trainer.connect(rank.session());
     if (options.update.average_every > 0) trainer.average_over(*across);
     Keeper keeper;
     FitResult fit = trainer.fit(keeper);
-    if (layout.servers > 0) session.end(3);
+    if (layout.servers > 0) rank.session().end(3);
     weights[static_cast<std::size_t>(comm.rank())] = training.weights();
     if (comm.rank() != 0) return;
     result.kept = std::move(keeper);

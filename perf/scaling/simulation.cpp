@@ -39,10 +39,14 @@ double simulate_case(int ranks, const Machine& machine, const RefereeCase& given
 
 Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme, std::uint64_t seed,
                  std::int64_t skip) {
-  const int workers = ranks - scheme.servers;
+  const int workers = layout_of(ranks, scheme).workers;
   if (workers < scheme.groups || workers % scheme.groups != 0) {
     user_error("{} workers cannot be divided into {} groups of the same size; set --ranks to {}", workers,
-               scheme.groups, workers / scheme.groups * scheme.groups + scheme.servers);
+               scheme.groups, workers / scheme.groups * scheme.groups + ranks - workers);
+  }
+  if (scheme.colocate_servers && (scheme.servers == 0 || scheme.servers > workers)) {
+    user_error("{} servers are to be inside {} workers, one in each; set --servers to 1 to {}", scheme.servers, workers,
+               workers);
   }
   const auto start = std::chrono::steady_clock::now();
   LogGpNetwork network(ranks, machine.network);

@@ -8,8 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "servers/serve.hpp"
-#include "servers/session.hpp"
+#include "servers/served_rank.hpp"
 
 namespace petaflow::scaling {
 namespace {
@@ -35,8 +34,17 @@ class TimedLayer final : public LayerStore {
 /// The step of TrainStep::run(), whose order of calls this is.
 class Step {
  public:
-  Step(Communicator& group, const Workload& workload, const Scheme& scheme, const Noise& noise, RandomSequence random)
-      : group_(group), workload_(workload), scheme_(scheme), noise_(noise), random_(random) {
+  /// @param clock    by which time passes
+  /// @param servers  null: updates are this rank's own
+  Step(Transport& clock, Communicator& group, ServerSession* servers, const Workload& workload, const Scheme& scheme,
+       const Noise& noise, RandomSequence random)
+      : clock_(clock),
+        group_(group),
+        servers_(servers),
+        workload_(workload),
+        scheme_(scheme),
+        noise_(noise),
+        random_(random) {
     std::int64_t end = 0;
     for (const StageTimes& stage : workload.stages) {
       begins_.push_back(end);
@@ -65,8 +73,7 @@ class Step {
     rank_factor_ = factor(noise.rank_sigma);
   }
 
-  /// @param servers  null: the update is this rank's own
-  void run(ServerSession* servers, std::int64_t ticket) {
+  void run(std::int64_t ticket) {
     computed_s_ = 0;
     factor_ = rank_factor_ * factor(noise_.step_sigma);
     Flight& flight = flight_of(step_);
@@ -74,12 +81,12 @@ class Step {
     compute(workload_.other_s + pauses());
     for (const StageTimes& stage : workload_.stages) {
       compute(stage.forward_s);
-      if (flights_.size() > 1) progress();
+      progress_between_stages();
     }
     for (std::size_t s = workload_.stages.size(); s-- > 0;) {
       compute(workload_.stages[s].backward_s);
       flight.sum->ready_from(begins_[s]);
-      if (flights_.size() > 1) progress();
+      progress_between_stages();
     }
     flight.sum->end_micro_batch();
     flight.parts.fill(0);
@@ -89,14 +96,14 @@ class Step {
     Flight& due = flight_of(step_ - 1 - scheme_.lag);
     agree_on(due);
     const double element_s = workload_.optimizer_s / static_cast<double>(workload_.elements());
-    if (servers == nullptr) {
+    if (servers_ == nullptr) {
       due.sum->finish(
           [&](std::int64_t begin, std::int64_t end) { compute(element_s * static_cast<double>(end - begin)); });
       return;
     }
-    due.sum->finish([&](std::int64_t begin, std::int64_t) { servers->push(begin, ticket, 1e-3F, nullptr, nullptr); },
+    due.sum->finish([&](std::int64_t begin, std::int64_t) { servers_->push(begin, ticket, 1e-3F, nullptr, nullptr); },
                     nullptr,
-                    [&](std::int64_t begin, std::int64_t) { servers->wait(begin, [&] { due.sum->advance(); }); });
+                    [&](std::int64_t begin, std::int64_t) { servers_->wait(begin, [&] { due.sum->advance(); }); });
   }
 
   /// Gradients that are under way are summed to their end.
@@ -137,39 +144,44 @@ class Step {
   }
   void progress() {
     for (Flight& flight : flights_) flight.sum->advance();
+    if (servers_ != nullptr) servers_->serve(Server::kUpdates);
+  }
+  void progress_between_stages() {
+    if (flights_.size() > 1 || scheme_.colocate_servers) progress();
   }
   /// Computes, and looks after the sums at the beginning and at every multiple of poll_s.  Nothing moves between two
   /// messages: multiples without one before them are left out, which are nearly all (27,360 ranks: 600 million).
   void compute(double seconds) {
     seconds *= factor_;
     computed_s_ += seconds;
-    Transport& transport = group_.transport();
     while (scheme_.poll_s > 0 && seconds > scheme_.poll_s) {
       // Additions take time, in which messages come.  wait() wakes for those that come after it has looked itself,
       // which is why it looks, too.
       progress();
-      double from_s = transport.now_s();
+      double from_s = clock_.now_s();
       bool looked = false;
       const auto message_came = [&] {
         if (looked) return true;
         looked = true;
         progress();
-        from_s = transport.now_s();
+        from_s = clock_.now_s();
         return false;
       };
-      transport.wait(message_came, "work", from_s + seconds);
-      const double passed_s = transport.now_s() - from_s;
+      clock_.wait(message_came, "work", from_s + seconds);
+      const double passed_s = clock_.now_s() - from_s;
       const double polled_s = std::min(seconds, (std::floor(passed_s / scheme_.poll_s) + 1) * scheme_.poll_s);
-      if (passed_s < polled_s) transport.work(polled_s - passed_s);
+      if (passed_s < polled_s) clock_.work(polled_s - passed_s);
       seconds -= std::max(passed_s, polled_s);
     }
-    if (seconds > 0) transport.work(seconds);
+    if (seconds > 0) clock_.work(seconds);
   }
   void agree_on(Flight& flight) {
     group_.transport().wait([&] { return flight.agreement->advance(); }, "all-reduce");
   }
 
+  Transport& clock_;
   Communicator& group_;
+  ServerSession* servers_;
   const Workload& workload_;
   const Scheme& scheme_;
   const Noise& noise_;
@@ -201,7 +213,7 @@ void run_with_servers(Communicator& workers, ServerSession& session, const Schem
   while (!lease.settled) {
     report.done = tickets.front();
     tickets.pop_front();
-    step.run(&session, report.done);
+    step.run(report.done);
     exchange();
     if (lease.settled) break;  // that waited for the other groups
     times.end_s.push_back(workers.transport().now_s());
@@ -233,37 +245,35 @@ MakeLayerStore timed_layers(Transport& server, std::function<double(std::int64_t
   };
 }
 
+ServerLayout layout_of(int ranks, const Scheme& scheme) {
+  return {scheme.colocate_servers ? ranks : ranks - scheme.servers, scheme.groups, scheme.servers, false,
+          scheme.colocate_servers};
+}
+
 RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& scheme, const Noise& noise,
                    std::uint64_t seed) {
   RankTimes times;
   const RandomSequence random(random_stream(seed, RandomPurpose::kGenerate, 1), static_cast<std::uint64_t>(all.rank()));
   if (scheme.servers == 0) {
-    Step step(all, workload, scheme, noise, random);
+    Step step(all.transport(), all, nullptr, workload, scheme, noise, random);
     all.barrier();
     times.start_s = all.transport().now_s();
     for (std::int64_t s = 0; s < scheme.steps; ++s) {
-      step.run(nullptr, s);
+      step.run(s);
       times.end_s.push_back(all.transport().now_s());
       times.compute_s.push_back(step.computed_s());
     }
     step.settle();
     return times;
   }
-  const ServerLayout layout{all.size() - scheme.servers, scheme.groups, scheme.servers};
-  const bool serves = all.rank() >= layout.workers;
-  std::unique_ptr<Transport> messages = all.transport().split(0);
-  const std::unique_ptr<Communicator> workers = all.split(serves ? 1 : 0);
-  const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(all.rank()));
-  if (serves) {
-    const auto seconds = [&](std::int64_t elements) {
-      return workload.server_element_s * static_cast<double>(elements);
-    };
-    serve(*messages, layout, {timed_layers(*messages, seconds), {scheme.order}});
+  const auto seconds = [&](std::int64_t elements) { return workload.server_element_s * static_cast<double>(elements); };
+  ServedRank rank(all, layout_of(all.size(), scheme), {timed_layers(all.transport(), seconds), {scheme.order}});
+  if (!rank.works()) {
+    rank.serve();
     return times;
   }
-  ServerSession session(std::move(messages), layout, *group);
-  Step step(*group, workload, scheme, noise, random);
-  run_with_servers(*workers, session, scheme, step, times);
+  Step step(all.transport(), rank.group(), &rank.session(), workload, scheme, noise, random);
+  run_with_servers(rank.workers(), rank.session(), scheme, step, times);
   return times;
 }
 

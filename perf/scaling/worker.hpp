@@ -44,6 +44,7 @@ struct Noise {
 struct Scheme {
   std::int64_t steps = 10;  // of all groups together, beside groups of `settle`
   int groups = 1, servers = 0;
+  bool colocate_servers = false;  // inside ranks that train, instead of on ranks of their own
   UpdateOrder order = UpdateOrder::kArrival;
   std::int64_t lag = 0;  // without servers
   double bucket_mb = 1;
@@ -60,7 +61,10 @@ struct RankTimes {
   double start_s = 0;             // of the first
 };
 
-/// A rank of all: workers, then servers.
+/// Who is who among so many ranks.
+ServerLayout layout_of(int ranks, const Scheme& scheme);
+
+/// A rank of all: workers, then servers where they are ranks of their own.
 /// @param seed  of its noise
 RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& scheme, const Noise& noise,
                    std::uint64_t seed);

@@ -50,9 +50,10 @@ struct Context {
   /// values (host memory) = sum over the ranks that share the global batch, or over a group of them; null: this rank is
   /// alone.  Every rank calls it as often and with as many values.
   const std::function<void(std::span<double>)>* sum_over_ranks = nullptr;
-  /// Lets messages move on: called by the thread that launches kernels, between stages and between tiles of
-  /// convolutions, where a message would else wait for tens of milliseconds; null: there are none.
-  const std::function<void()>* poll = nullptr;
+  /// Lets messages move on: called by the thread that launches kernels, between stages and (in_loop) between tiles of
+  /// convolutions, where a message would else wait for tens of milliseconds, but no kernel can be launched; null: there
+  /// are none.
+  const std::function<void(bool in_loop)>* poll = nullptr;
 };
 
 }  // namespace petaflow

@@ -182,7 +182,7 @@ void Network::forward(const Context& context) {
       const Stopwatch watch(context, context.training ? reports_[s].forward_s : other_s);
       enter(s).forward(context);
     }
-    if (context.poll != nullptr) (*context.poll)();
+    if (context.poll != nullptr) (*context.poll)(false);
   }
 }
 
@@ -197,7 +197,7 @@ void Network::backward(const Context& context, float* gradient,
         const Stopwatch watch(context, reports_[s].forward_s);
         enter(moment).forward(context);
       }
-      if (context.poll != nullptr) (*context.poll)();
+      if (context.poll != nullptr) (*context.poll)(false);
       continue;
     }
     {
@@ -215,7 +215,7 @@ void Network::backward(const Context& context, float* gradient,
     }
     if (ready && gradient_begin_[s] < end) ready(gradient_begin_[s], end);
     end = gradient_begin_[s];
-    if (context.poll != nullptr) (*context.poll)();
+    if (context.poll != nullptr) (*context.poll)(false);
   }
 }
 

@@ -41,11 +41,11 @@ class Poll {
  public:
   explicit Poll(const Context& context) : poll_(context.poll) {}
   void operator()() const {
-    if (poll_ != nullptr && std::this_thread::get_id() == caller_) (*poll_)();
+    if (poll_ != nullptr && std::this_thread::get_id() == caller_) (*poll_)(true);
   }
 
  private:
-  const std::function<void()>* poll_;
+  const std::function<void(bool)>* poll_;
   std::thread::id caller_ = std::this_thread::get_id();
 };
 

@@ -1,4 +1,4 @@
-// train INPUT: what each rank is, a worker of a group or a server.
+// train INPUT: what each rank is, a worker of a group, a server, or both.
 #include <memory>
 #include <optional>
 
@@ -6,7 +6,7 @@
 #include "program/commands.hpp"
 #include "program/train_on.hpp"
 #include "servers/optimized_layer.hpp"
-#include "servers/serve.hpp"
+#include "servers/served_rank.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow {
@@ -30,34 +30,27 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     const std::unique_ptr<Communicator> across = comm.split(comm.rank() % layout.members());
     return train_on(line, config, task, reporter, comm, {*group, nullptr, across.get()});
   }
-  const bool serves = comm.rank() >= layout.workers;
-  std::unique_ptr<Transport> all = comm.transport().split(0);  // for messages between workers and servers
-  const std::unique_ptr<Communicator> workers = comm.split(serves ? 1 : 0);
-  const std::unique_ptr<Communicator> group = workers->split(serves ? 0 : layout.group_of(comm.rank()));
-  HangOptions hangs = config.hang_options();
-  hangs.one_peer = true;
-  if (serves) hangs = {};  // they serve as long as workers work
-  all->watch_hangs(hangs);
-  if (serves) {
+  OptimizerOptions optimizer = options.optimizer;
+  optimizer.ranks = layout.members();
+  ServedRank rank(comm, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)},
+                  config.hang_options());
+  if (!rank.works()) {
     watch_stop_signals();  // so that one does not end them before the workers have stopped
-    OptimizerOptions optimizer = options.optimizer;
-    optimizer.ranks = layout.members();
-    const int code = serve(*all, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)});
+    const int code = rank.serve();
     if (code == kUserErrorCode || code == kFailureCode) {  // rank 0 says which
       throw AgreedError(code == kUserErrorCode ? ErrorKind::kUser : ErrorKind::kFailure, "the workers failed");
     }
     return code;
   }
-  ServerSession session(std::move(all), layout, *group);
   int code = kFailureCode;
   std::optional<AgreedError> failed;
   try {
-    code = train_on(line, config, task, reporter, *workers, {*group, &session});
+    code = train_on(line, config, task, reporter, rank.workers(), {rank.group(), &rank.session()});
   } catch (const AgreedError& error) {
     failed = error;
     code = exit_code(error);
   }
-  session.end(code);
+  rank.session().end(code);
   if (failed) throw AgreedError(*failed);
   return code;
 }

@@ -108,6 +108,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.sharded", options.update.sharded);
   schema.add("update.groups", options.update.groups, in_range(1, 1e6));
   schema.add("update.servers", options.update.servers, in_range(0, 1e6));
+  schema.add("update.colocate_servers", options.update.colocate_servers);
   schema.add("update.cut_layers", options.update.cut_layers);
   schema.add("update.average_every", options.update.average_every, in_range(0, 1e9));
   schema.add("update.average_late", options.update.average_late, in_range(0, 1e9));
@@ -163,7 +164,8 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "data.validation");
   schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "train.validate_epochs");
   schema.add_use({"stop.metric"}, {UsedBy{"stop.target"}, UsedBy{"stop.patience"}, UsedBy{"stop.keep_best"}});
-  schema.add_use({"update.order", "update.max_staleness", "update.cut_layers"}, "update.servers");
+  schema.add_use({"update.order", "update.max_staleness", "update.cut_layers", "update.colocate_servers"},
+                 "update.servers");
   schema.add_use({"update.max_staleness", "update.average_every"}, "update.groups");
   schema.add_use({"update.average_late", "update.average_warmup_epochs", "update.average_cooldown_epochs"},
                  "update.average_every");
@@ -234,16 +236,23 @@ ServingOrder serving_order(const CommonOptions& options) {
 ServerLayout server_layout(const CommonOptions& options, int ranks) {
   const int groups = static_cast<int>(options.update.groups), servers = static_cast<int>(options.update.servers);
   if (servers == 0 && options.update.average_every == 0) return {ranks, 1, 0};
-  const int workers = ranks - servers;
+  const bool colocated = options.update.colocate_servers;
+  const int apart = colocated ? 0 : servers, workers = ranks - apart;
   if (workers < groups || workers % groups != 0) {
     const int fewest = groups * std::max(1, (workers + groups - 1) / groups);
     user_error(
         "{} can form no groups of equal size: update.servers takes {}, and {} are left for update.groups = {}; start "
         "{}, "
         "or change one of the two",
-        format_count(ranks, "rank"), servers, std::max(workers, 0), groups, format_count(fewest + servers, "rank"));
+        format_count(ranks, "rank"), apart, std::max(workers, 0), groups, format_count(fewest + apart, "rank"));
   }
-  return {workers, groups, servers, options.update.cut_layers};
+  if (colocated && servers > ranks) {
+    user_error(
+        "update.servers = {} servers are inside ranks that train (update.colocate_servers), one in each, but there are "
+        "{}; set update.servers to {} or less, or start more ranks",
+        servers, format_count(ranks, "rank"), ranks);
+  }
+  return {workers, groups, servers, options.update.cut_layers, colocated};
 }
 
 namespace {
@@ -253,7 +262,7 @@ void check_servers(const CommonOptions& options) {
   const bool averages = update.average_every > 0;
   if (update.servers == 0 && !averages && update.groups > 1) {
     user_error(
-        "update.groups = {} groups share their weights by servers, which are ranks of their own, or by averages: set "
+        "update.groups = {} groups share their weights by servers or by averages: set "
         "update.servers or update.average_every to 1 or more, or update.groups to 1",
         update.groups);
   }

@@ -52,6 +52,7 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
   std::string groups;
   if (update.groups > 1 || update.servers > 0) groups = " in " + format_count(update.groups, "group");
   if (update.servers > 0) groups += " with " + format_count(update.servers, "parameter server");
+  if (update.colocate_servers) groups += " among them";
   log_info("{}: {}{} x {} ({}), {}{}, batch {}{}", options.run.name, format_count(comm.size(), "rank"), groups,
            format_count(threads, "thread"), comm.name(), format_count(train.size(), "training sample"),
            validation == nullptr ? "" : fmt::format(", {} for validation", validation->size()), batches(options.train),

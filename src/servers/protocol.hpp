@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -18,20 +19,32 @@
 
 namespace petaflow {
 
-/// Who is who: ranks [0, workers) in groups of neighbours, then the servers.
+/// Who is who: ranks [0, workers) in groups of neighbours, then the servers, where these are not inside workers.
 struct ServerLayout {
   int workers = 1, groups = 1, servers = 0;
   bool cut_layers = false;  // into parts, each of which is a layer to all below: layers_of()
+  bool colocated = false;   // servers are inside workers, at most one in each
 
+  int ranks() const { return colocated ? workers : workers + servers; }
   int members() const { return workers / groups; }
   int group_of(int worker) const { return worker / members(); }
-  /// The rank that keeps a layer; layers are counted in the order of the parameters.
-  int server_of(std::size_t layer) const {
-    return workers + static_cast<int>(layer % static_cast<std::size_t>(servers));
+  /// The server that keeps a layer; layers are counted in the order of the parameters.
+  int server_of(std::size_t layer) const { return static_cast<int>(layer % static_cast<std::size_t>(servers)); }
+  /// Colocated ones are spread evenly over the groups, as each makes its group slower.  The last members come first:
+  /// the first one leads its group and owns the most layers.
+  int rank_of(int server) const {
+    if (!colocated) return workers + server;
+    return (server % groups + 1) * members() - 1 - server / groups;
   }
+  /// The server of a rank; none: it is a worker alone.
+  std::optional<int> server_at(int rank) const {
+    const int server = colocated ? (members() - 1 - rank % members()) * groups + group_of(rank) : rank - workers;
+    return 0 <= server && server < servers ? std::optional(server) : std::nullopt;
+  }
+  bool works(int rank) const { return rank < workers; }
   /// The member of each group that sends a layer's gradient and spreads its weights.
   int owner_of(std::size_t layer) const { return static_cast<int>(layer % static_cast<std::size_t>(members())); }
-  int coordinator() const { return workers; }
+  static constexpr int kCoordinator = 0;  // the server that deals out the steps
   bool operator==(const ServerLayout&) const = default;
 };
 
@@ -53,8 +66,10 @@ struct ServingOrder {
 // Tags of messages: worker 0's to all servers; groups' reports, and the coordinator's answers.
 inline constexpr Tag kControlTag{0}, kReportTag{1}, kAnswerTag{2}, kFirstLayerTag{3};
 
-/// Of all about a layer, counted in the order of the parameters: headers, and the values behind them, both ways.
-inline Tag layer_tag(std::size_t layer) { return kFirstLayerTag + static_cast<int>(layer); }
+/// Of all about a layer, counted in the order of the parameters: headers, and the values behind them.  Answers have
+/// tags of their own: a rank may be worker and server, and send both to itself.
+inline Tag layer_tag(std::size_t layer) { return kFirstLayerTag + 2 * static_cast<int>(layer); }
+inline Tag layer_answer_tag(std::size_t layer) { return layer_tag(layer) + 1; }
 
 /// What comes before the values of a layer, both ways.
 struct LayerHeader {

@@ -7,30 +7,39 @@
 #include "base/error.hpp"
 
 namespace petaflow {
-ServerSession::ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group)
-    : all_(std::move(all)), layout_(layout), group_(group), waited_s_(static_cast<std::size_t>(layout.servers)) {}
+
+ServerSession::ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group,
+                             const ServeOptions& serving)
+    : all_(std::move(all)),
+      layout_(layout),
+      group_(group),
+      coordinator_call_(
+          fmt::format("asking the coordinator (rank {}) for a step", layout.rank_of(ServerLayout::kCoordinator))),
+      waited_s_(static_cast<std::size_t>(layout.servers)) {
+  if (layout.server_at(all_->rank())) colocated_ = std::make_unique<Server>(*all_, layout, serving);
+}
 
 void ServerSession::wait_for(int server, const std::function<bool()>& over, const char* call) {
   const double start_s = all_->now_s();
   all_->wait(over, call);
-  waited_s_[static_cast<std::size_t>(server - layout_.workers)] += all_->now_s() - start_s;
+  waited_s_[static_cast<std::size_t>(server)] += all_->now_s() - start_s;
 }
 
-void ServerSession::send(std::span<const std::byte> bytes, int to, Tag tag, const char* call) {
-  Transport::Message message = all_->send(bytes, to, tag);
-  wait_for(to, [&] { return all_->done(message); }, call);
+void ServerSession::send(std::span<const std::byte> bytes, int server, Tag tag, const char* call) {
+  Transport::Message message = all_->send(bytes, layout_.rank_of(server), tag);
+  wait_for(server, [&] { return all_->done(message); }, call);
 }
 
-void ServerSession::receive(std::span<std::byte> bytes, int from, Tag tag, const char* call) {
-  Transport::Message message = all_->receive(bytes, from, tag);
-  wait_for(from, [&] { return all_->done(message); }, call);
+void ServerSession::receive(std::span<std::byte> bytes, int server, Tag tag, const char* call) {
+  Transport::Message message = all_->receive(bytes, layout_.rank_of(server), tag);
+  wait_for(server, [&] { return all_->done(message); }, call);
 }
 
 void ServerSession::connect(std::span<const ServedParameter> parameters, std::vector<std::string> names) {
   PETAFLOW_REQUIRE(!connected_, "servers are connected twice");
   if (all_->rank() == 0) {
     const Control control{std::ssize(parameters), 0};
-    for (int server = layout_.workers; server < layout_.workers + layout_.servers; ++server) {
+    for (int server = 0; server < layout_.servers; ++server) {
       send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "connecting with servers");
       send(std::as_bytes(parameters), server, kControlTag, "connecting with servers");
     }
@@ -49,9 +58,9 @@ void ServerSession::connect(std::span<const ServedParameter> parameters, std::ve
     Layer& layer = layers_.emplace_back();
     layer.number = i;
     layer.slice = layers[i];
-    const int server = layout_.server_of(i) - layout_.workers;
-    layer.calls[0] = fmt::format("push of {} to server {}", names_[i], server);
-    layer.calls[1] = fmt::format("asking server {} for {}", server, names_[i]);
+    const int server = layout_.server_of(i), rank = layout_.rank_of(server);
+    layer.calls[0] = fmt::format("push of {} to server {} (rank {})", names_[i], server, rank);
+    layer.calls[1] = fmt::format("asking server {} (rank {}) for {}", server, rank, names_[i]);
   }
   connected_ = true;
 }
@@ -64,12 +73,19 @@ void ServerSession::end(int exit_code) {
            "taking leave of servers");
     }
     const TicketReport last{.last = 1};
-    if (leads()) send(std::as_bytes(std::span(&last, 1)), layout_.coordinator(), kReportTag, "taking leave of servers");
+    if (leads())
+      send(std::as_bytes(std::span(&last, 1)), ServerLayout::kCoordinator, kReportTag, "taking leave of servers");
   }
   const Control control{-1, exit_code};
-  for (int server = layout_.workers; all_->rank() == 0 && server < layout_.workers + layout_.servers; ++server) {
+  for (int server = 0; all_->rank() == 0 && server < layout_.servers; ++server) {
     send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "taking leave of servers");
   }
+  if (!colocated_) return;
+  all_->wait([this] { return colocated_->serve(Server::kUpdates); }, "serving until all workers have taken leave");
+}
+
+void ServerSession::serve(Server::May may) {
+  if (colocated_) colocated_->serve(may);
 }
 
 // ---- Layers ----
@@ -83,13 +99,13 @@ ServerSession::Layer& ServerSession::layer_at(std::int64_t begin) {
 void ServerSession::start(std::int64_t begin, const LayerHeader& header, const float* from, float* to) {
   Layer& layer = layer_at(begin);
   PETAFLOW_REQUIRE(!layer.started, "layer {} waits for an answer", layer.number);
-  const int server = layout_.server_of(layer.number);
+  const int server = layout_.rank_of(layout_.server_of(layer.number));
   const Tag tag = layer_tag(layer.number);
   layer.started = true;
   layer.answered = false;
   layer.sent = header;
   layer.to = to;
-  layer.in = all_->receive(bytes_of(layer.answer), server, tag);
+  layer.in = all_->receive(bytes_of(layer.answer), server, layer_answer_tag(layer.number));
   layer.out_header = all_->send(bytes_of(layer.sent), server, tag);
   if (!brings_values(header.kind)) return;
   layer.out_values =
@@ -104,8 +120,8 @@ bool ServerSession::advance(Layer& layer) {
     layer.answered = true;
     if (takes_values(layer.sent.kind)) {
       const std::span values(layer.to, static_cast<std::size_t>(layer.slice.size()));
-      layer.in =
-          all_->receive(std::as_writable_bytes(values), layout_.server_of(layer.number), layer_tag(layer.number));
+      layer.in = all_->receive(std::as_writable_bytes(values), layout_.rank_of(layout_.server_of(layer.number)),
+                               layer_answer_tag(layer.number));
       if (!all_->done(layer.in)) return false;
     }
   }
@@ -174,13 +190,13 @@ std::vector<LayerService> ServerSession::service(Communicator& workers) const {
 TicketAnswer ServerSession::ask(const TicketReport& report, std::vector<double>& losses) {
   TicketAnswer answer;
   if (leads()) {
-    send(std::as_bytes(std::span(&report, 1)), layout_.coordinator(), kReportTag, "reporting to the coordinator");
-    receive(bytes_of(answer), layout_.coordinator(), kAnswerTag, "asking the coordinator for a step");
+    send(std::as_bytes(std::span(&report, 1)), ServerLayout::kCoordinator, kReportTag, coordinator_call_.c_str());
+    receive(bytes_of(answer), ServerLayout::kCoordinator, kAnswerTag, coordinator_call_.c_str());
     const std::size_t told = losses.size();
     losses.resize(told + static_cast<std::size_t>(answer.losses));
     if (answer.losses > 0) {
-      receive(std::as_writable_bytes(std::span(losses).subspan(told)), layout_.coordinator(), kAnswerTag,
-              "asking the coordinator for losses");
+      receive(std::as_writable_bytes(std::span(losses).subspan(told)), ServerLayout::kCoordinator, kAnswerTag,
+              coordinator_call_.c_str());
     }
   }
   group_.broadcast(bytes_of(answer), 0);
@@ -215,7 +231,7 @@ void ServerSession::fail(const AgreedError& error) {
     TicketReport report;
     report.failed = 1 + static_cast<std::int32_t>(error.kind());
     report.text.set(text);
-    send(std::as_bytes(std::span(&report, 1)), layout_.coordinator(), kReportTag, "reporting to the coordinator");
+    send(std::as_bytes(std::span(&report, 1)), ServerLayout::kCoordinator, kReportTag, coordinator_call_.c_str());
   }
   for (const Layer& layer : layers_) {
     start(layer.slice.begin, {.kind = LayerHeader::Kind::kRelease}, nullptr, nullptr);

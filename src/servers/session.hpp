@@ -14,6 +14,7 @@
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "servers/protocol.hpp"
+#include "servers/serve.hpp"
 
 namespace petaflow {
 
@@ -33,9 +34,11 @@ struct LayerService {
 
 class ServerSession {
  public:
-  /// @param all    workers, then servers
-  /// @param group  the members of this worker's group
-  ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group);
+  /// @param all      workers, then servers
+  /// @param group    the members of this worker's group
+  /// @param serving  of a server inside this worker, which serve() moves on
+  ServerSession(std::unique_ptr<Transport> all, const ServerLayout& layout, Communicator& group,
+                const ServeOptions& serving = {});
 
   const ServerLayout& layout() const { return layout_; }
   int group() const { return layout_.group_of(all_->rank()); }
@@ -44,8 +47,11 @@ class ServerSession {
   void connect(const std::vector<Parameter>& parameters);
   /// @param names  of the layers
   void connect(std::span<const ServedParameter> parameters, std::vector<std::string> names);
-  /// Takes leave: servers end with this code.  On all workers, once, with nothing under way.
+  /// Takes leave: servers end with this code.  On all workers, once, with nothing under way.  A worker with a server
+  /// inside waits until all have taken leave of that.
   void end(int exit_code);
+  /// Lets a server inside this worker go on with what has come; elsewhere nothing happens.
+  void serve(Server::May may);
 
   // ---- Layers of this member: those of ServerLayout::owner_of() ----
 
@@ -84,7 +90,7 @@ class ServerSession {
     std::size_t number = 0;
     Slice slice;
     LayerService service;  // to this group
-    std::string calls[2];  // "push of conv4 to server 2", "asking server 2 for conv4"
+    std::string calls[2];  // "push of conv4 to server 2 (rank 6)", "asking server 2 (rank 6) for conv4"
     LayerHeader sent, answer;
     float* to = nullptr;
     bool started = false, answered = false;  // answered: its header has come
@@ -95,13 +101,15 @@ class ServerSession {
   /// Whether its answer has come.
   bool advance(Layer& layer);
   bool leads() const { return group_.rank() == 0; }
-  void send(std::span<const std::byte> bytes, int to, Tag tag, const char* call);
-  void receive(std::span<std::byte> bytes, int from, Tag tag, const char* call);
+  void send(std::span<const std::byte> bytes, int server, Tag tag, const char* call);
+  void receive(std::span<std::byte> bytes, int server, Tag tag, const char* call);
   void wait_for(int server, const std::function<bool()>& over, const char* call);
 
   std::unique_ptr<Transport> all_;
   ServerLayout layout_;
   Communicator& group_;
+  std::unique_ptr<Server> colocated_;  // of this rank; null: there is none
+  std::string coordinator_call_;       // "asking the coordinator (rank 8) for a step"
   bool connected_ = false;
   std::int64_t tickets_ = 0;  // that the group has
   std::vector<double> waited_s_;

@@ -39,7 +39,7 @@ class MicroBatchRunner {
   void finish_rank_sums(GradientExchange& exchange, StepTimes& times);
 
   /// What run() calls while it computes, as Context::poll.  It must live on.
-  void poll_by(const std::function<void()>& poll) { context_.poll = &poll; }
+  void poll_by(const std::function<void(bool)>& poll) { context_.poll = &poll; }
 
   Network& network() { return *network_; }
   const Network& network() const { return *network_; }

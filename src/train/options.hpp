@@ -65,7 +65,8 @@ struct UpdateOptions {
   std::int64_t lag = 0;                       // steps between a gradient and its update
   bool sharded = false;                       // ranks update slices of their own, and keep the state of these alone
   std::int64_t groups = 1;                    // of ranks; each works through steps of its own
-  std::int64_t servers = 0;                   // ranks that keep and update the weights for all groups
+  std::int64_t servers = 0;                   // that keep and update the weights for all groups
+  bool colocate_servers = false;              // inside ranks that train, instead of on ranks of their own
   bool cut_layers = false;                    // over servers
   std::int64_t average_every = 0;             // steps of each group between averages over groups; 0: none
   std::int64_t average_late = 0;              // steps of each group between an average's start and its use; 0: it waits

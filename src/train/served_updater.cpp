@@ -66,6 +66,10 @@ void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::
   workers.barrier();
 }
 
+void ServedUpdater::serve(Server::May may) {
+  if (servers_ != nullptr) servers_->serve(may);
+}
+
 void ServedUpdater::update(GradientExchange& exchange, bool /*summed*/, std::int64_t step, float learning_rate,
                            StepTimes& /*times*/) {
   if (servers_ != nullptr) {

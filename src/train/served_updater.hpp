@@ -16,6 +16,9 @@ class ServedUpdater final : public Updater {
   /// go there.  On all workers.
   void connect(ServerSession& servers, Communicator& workers, std::int64_t step);
 
+  /// Lets a server inside this worker go on.
+  void serve(Server::May may);
+
   void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
               StepTimes& times) override;
   /// All ranks get the newest weights, too.

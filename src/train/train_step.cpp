@@ -53,11 +53,12 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     if (measures_noise_) flight.exchange->measure(runner_.context(), parameters);
   }
   const bool sums = comm.size() > 1 && (options.comm.overlap || flights_.size() > 1);
-  if (sums || options.update.average_late > 0) {
-    poll_ = [this] {
+  if (sums || options.update.average_late > 0 || options.update.colocate_servers) {
+    poll_ = [this](bool in_loop) {
       const Kokkos::Timer timer;
       for (Flight& flight : flights_) flight.exchange->progress();
       if (late_) late_->progress();
+      if (served_ != nullptr) served_->serve(in_loop ? Server::kMessages : Server::kUpdates);
       times_.communication += timer.seconds();
     };
     runner_.poll_by(poll_);

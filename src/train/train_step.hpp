@@ -154,7 +154,7 @@ class TrainStep {
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;    // the same, with update.servers
   std::unique_ptr<LateAverage> late_;  // from start_average() on
-  std::function<void()> poll_;         // Context::poll, where sums are under way during micro-batches
+  std::function<void(bool)> poll_;     // Context::poll, where messages are under way during micro-batches
   std::size_t used_ = 0;               // the flight whose gradient was used last
   std::exception_ptr error_;           // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;

@@ -93,6 +93,7 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
   }
   count(lease.until - state_.step, [](std::int64_t) { return std::optional<double>(); });
   step_.settle();
+  if (servers_->layout().colocated) comm_.barrier();  // those who have servers inside answer until all have the weights
   return static_cast<StopRequest>(lease.stop);
 }
 

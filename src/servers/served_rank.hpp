@@ -1,0 +1,45 @@
+// A rank's part in a run with parameter servers: worker, server, or both.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "comm/communicator.hpp"
+#include "servers/protocol.hpp"
+#include "servers/serve.hpp"
+#include "servers/session.hpp"
+
+namespace petaflow {
+
+class ServedRank {
+ public:
+  /// Collective.
+  /// @param all   as many as the layout has; must outlive this
+  /// @param hangs  of messages between workers and servers.  A server on a rank of its own waits for as long as workers
+  ///               work
+  ServedRank(Communicator& all, const ServerLayout& layout, const ServeOptions& serving, HangOptions hangs = {});
+  ServedRank(const ServedRank&) = delete;
+  ServedRank& operator=(const ServedRank&) = delete;
+
+  /// Whether it trains.  Where it does not it serves until the workers end; the exit code that they end with.
+  bool works() const { return layout_.works(rank_); }
+  int serve();
+
+  // ---- Of a worker.  Whatever waits in these lets a server inside go on. ----
+
+  Communicator& workers() { return *workers_; }
+  Communicator& group() { return *group_; }
+  ServerSession& session() { return *session_; }
+
+ private:
+  int rank_;
+  ServerLayout layout_;
+  ServeOptions serving_;
+  std::shared_ptr<std::function<void()>> poll_;  // by all that waits
+  std::unique_ptr<Transport> messages_;          // of a rank that only serves
+  std::unique_ptr<Communicator> workers_, group_;
+  std::optional<ServerSession> session_;
+};
+
+}  // namespace petaflow
