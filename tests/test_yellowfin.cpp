@@ -1,4 +1,5 @@
 // YellowFin against its published algorithm in f64, on the gradients of a training and on problems with known answers.
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -6,6 +7,7 @@
 
 #include "op_support.hpp"
 #include "tiny_training.hpp"
+#include "virtual_trainer.hpp"
 #include "yellowfin_replay.hpp"
 
 namespace petaflow {
@@ -45,6 +47,74 @@ TEST(YellowFin, FollowsThePublishedAlgorithmOnRecordedGradients) {
     EXPECT_LE(largest_error(doubles(training.weights()), published.x, 1), 5e-6) << "clip " << clip;
     EXPECT_GT(published.momentum, 0);
   }
+}
+
+struct Scheme {
+  const char* name;
+  UpdateOptions update;
+  int ranks;
+};
+
+CommonOptions options_of(const Scheme& scheme) {
+  CommonOptions options;
+  options.optimizer.name = "yellowfin";
+  options.optimizer.lr = 0.5;
+  options.train.batch = 24;
+  options.train.seed = 5;
+  options.train.steps = 36;
+  options.comm.fixed_order = true;
+  options.log.interval = 1000;
+  options.update = scheme.update;
+  options.update.order = UpdateOrder::kTicket;
+  return options;
+}
+
+TEST(YellowFin, GoesOnFromEveryCheckpointOfEveryScheme) {
+  for (const Scheme& scheme : std::vector<Scheme>{{"synchronous", {}, 2},
+                                                  {"lag", {.lag = 2}, 2},
+                                                  {"sharded", {.sharded = true}, 3},
+                                                  {"sharded with lag", {.lag = 1, .sharded = true}, 2},
+                                                  {"one group with servers", {.groups = 1, .servers = 2}, 3},
+                                                  {"hybrid", {.groups = 3, .servers = 2}, 6},
+                                                  {"asynchronous", {.groups = 4, .servers = 1}, 4},
+                                                  {"averages", {.groups = 2, .average_every = 2}, 4},
+                                                  {"late averages",
+                                                   {.groups = 2, .average_every = 2, .average_late = 1},
+                                                   2}}) {
+    for (const std::int64_t interval : {1, 8}) {  // of settling, too: in between gradients are of older weights
+      CommonOptions options = options_of(scheme);
+      options.checkpoint.interval = interval;
+      const auto whole = testing_support::train_virtually(options, scheme.ranks).kept.saved;
+      ASSERT_GT(whole.size(), 3U);
+      for (std::size_t i = 0; i + 1 < whole.size(); ++i) {
+        SCOPED_TRACE(fmt::format("{}, from step {} of checkpoints every {}", scheme.name, whole[i].first, interval));
+        const auto rest = testing_support::train_virtually(options, scheme.ranks, &whole[i].second).kept.saved;
+        testing_support::expect_same(rest.back().second, whole.back().second);
+      }
+    }
+  }
+}
+
+TEST(YellowFin, OnServersKeepsTheNumbersOfEveryLayerOnAnyRanks) {
+  CommonOptions options = options_of({"hybrid", {.groups = 3, .servers = 2}, 6});
+  options.checkpoint.interval = 8;
+  const auto whole = testing_support::train_virtually(options, 6).kept.saved;
+  const auto& arrays = whole.back().second.training_arrays;
+  const auto tuner = std::ranges::find(arrays, "optimizer/tuner", &NamedArray::name);
+  ASSERT_NE(tuner, arrays.end());
+  EXPECT_EQ(tuner->dims, (std::vector<std::int64_t>{3, YellowFin::kNumbers}));
+  for (std::size_t layer = 1; layer <= 3; ++layer) {  // the momentum that the loop of each has come to
+    EXPECT_NE(tuner->values.at(layer * YellowFin::kNumbers - 1), 0) << layer;
+  }
+  options.train.deterministic = true;
+  const auto expected = testing_support::train_virtually(options, 6).kept.saved;
+  options.update.servers = 1;
+  testing_support::expect_same(testing_support::train_virtually(options, 3, &expected[1].second).kept.saved.back().second,
+                               expected.back().second);
+  // Numbers of layers are none of the whole gradient.
+  options.update = {};
+  options.train.batch = 8;
+  EXPECT_THROW(testing_support::train_virtually(options, 2, &expected[1].second), Error);
 }
 
 }  // namespace

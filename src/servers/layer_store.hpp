@@ -30,6 +30,9 @@ class LayerStore {
   virtual void set_weights(const float* values) = 0;
   virtual void read_state(std::int32_t state, float* values) const = 0;
   virtual void set_state(std::int32_t state, const float* values) = 0;
+  /// Numbers that the optimizer's tuner goes on with, where it has one.
+  virtual void read_tuner(std::span<float> /*numbers*/) const {}
+  virtual void set_tuner(std::span<const float> /*numbers*/) {}
 };
 
 /// Makes the store of a layer of these parameters.

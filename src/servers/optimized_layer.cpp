@@ -5,6 +5,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/error.hpp"
 #include "kernels/launch.hpp"
 #include "update/optimizer.hpp"
 
@@ -74,6 +75,12 @@ class OptimizedLayer final : public LayerStore {
   void set_weights(const float* values) override { copy_in(values, weights_.data()); }
   void read_state(std::int32_t state, float* values) const override { copy_out(state_at(state), values); }
   void set_state(std::int32_t state, const float* values) override { copy_in(values, state_at(state)); }
+  void read_tuner(std::span<float> numbers) const override {
+    copy_out(tuner(numbers.size()), numbers.data(), numbers.size());
+  }
+  void set_tuner(std::span<const float> numbers) override {
+    copy_in(numbers.data(), tuner(numbers.size()), numbers.size());
+  }
 
  private:
   /// Weights after so many updates, where that is one of the last past_versions_.
@@ -88,12 +95,18 @@ class OptimizedLayer final : public LayerStore {
   }
 
   float* state_at(std::int32_t state) const { return optimizer_.states().at(static_cast<std::size_t>(state)).values; }
-  void copy_in(const float* from, float* to) const {
-    const auto size = static_cast<std::size_t>(elements_);
+  /// @param numbers  that a worker thinks it has
+  float* tuner(std::size_t numbers) const {
+    const std::span<float> all = optimizer_.tuner_numbers();
+    PETAFLOW_REQUIRE(all.size() == numbers, "{} numbers of a tuner that has {}", numbers, all.size());
+    return all.data();
+  }
+  void copy_in(const float* from, float* to) const { copy_in(from, to, static_cast<std::size_t>(elements_)); }
+  void copy_out(const float* from, float* to) const { copy_out(from, to, static_cast<std::size_t>(elements_)); }
+  static void copy_in(const float* from, float* to, std::size_t size) {
     Kokkos::deep_copy(Device(to, size), ConstHost(from, size));
   }
-  void copy_out(const float* from, float* to) const {
-    const auto size = static_cast<std::size_t>(elements_);
+  static void copy_out(const float* from, float* to, std::size_t size) {
     Kokkos::deep_copy(Host(to, size), Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>(from, size));
   }
 

@@ -79,6 +79,8 @@ struct LayerHeader {
     kState,       // a state of the optimizer comes back
     kSetWeights,  // weights after `version` pushes
     kSetState,    // a state of the optimizer
+    kTuner,       // the numbers of the optimizer's tuner come back
+    kSetTuner,    // these numbers
     kIdle,        // the group has no ticket and sends no gradient before all settle
     kRelease,     // a group failed: gradients change nothing any more, so that none waits for another
     kEnd          // nothing follows, no answer
@@ -90,15 +92,24 @@ struct LayerHeader {
   std::int64_t staleness = 0;  // answer to kPush: those of other groups since the weights that the gradient is of
   std::int64_t queue = 0;      // answer to kPush: gradients that were at the server when it was applied, itself too
   float learning_rate = 0;     // kPush
+  std::int32_t numbers = 0;    // kTuner, kSetTuner: so many
 };
 
 /// Whether values of the layer follow, from a worker and from a server.
 inline bool brings_values(LayerHeader::Kind kind) {
-  return kind == LayerHeader::Kind::kPush || kind == LayerHeader::Kind::kSetWeights ||
-         kind == LayerHeader::Kind::kSetState;
+  using Kind = LayerHeader::Kind;
+  return kind == Kind::kPush || kind == Kind::kSetWeights || kind == Kind::kSetState || kind == Kind::kSetTuner;
 }
 inline bool takes_values(LayerHeader::Kind kind) {
-  return kind == LayerHeader::Kind::kPush || kind == LayerHeader::Kind::kWeights || kind == LayerHeader::Kind::kState;
+  using Kind = LayerHeader::Kind;
+  return kind == Kind::kPush || kind == Kind::kWeights || kind == Kind::kState || kind == Kind::kTuner;
+}
+/// How many.
+/// @param elements  of the layer
+inline std::size_t values_with(const LayerHeader& header, std::size_t elements) {
+  using Kind = LayerHeader::Kind;
+  const bool of_tuner = header.kind == Kind::kTuner || header.kind == Kind::kSetTuner;
+  return of_tuner ? static_cast<std::size_t>(header.numbers) : elements;
 }
 
 /// A struct as a message.

@@ -97,6 +97,12 @@ void Server::expect(ReportChannel& channel) {
   channel.messages[0] = all_.receive(bytes_of(channel.report), channel.leader, kReportTag);
 }
 
+std::span<float> Server::values_of(LayerChannel& channel) {
+  const std::size_t count = values_with(channel.header, channel.elements);
+  if (!channel.values.empty() && channel.values.size() < count) channel.values.resize(count);
+  return {channel.values.data(), count};
+}
+
 template <class Channel>
 bool Server::done(Channel& channel) {
   bool over = true;
@@ -109,7 +115,6 @@ bool Server::advance(LayerChannel& channel, May may) {
   if (channel.state == State::kHeld || channel.state == State::kEnded) return false;
   if (channel.state == State::kHeader && channel.taken_in == calls_) return false;
   if (!done(channel)) return false;
-  const auto values = std::as_writable_bytes(std::span(channel.values.data(), channel.elements));
   switch (channel.state) {
     case State::kHeader:
       if (channel.header.kind == LayerHeader::Kind::kEnd) {
@@ -118,7 +123,8 @@ bool Server::advance(LayerChannel& channel, May may) {
       }
       if (brings_values(channel.header.kind)) {
         channel.state = State::kValues;
-        channel.messages[1] = all_.receive(values, channel.owner, layer_tag(channel.layer));
+        channel.messages[1] =
+            all_.receive(std::as_writable_bytes(values_of(channel)), channel.owner, layer_tag(channel.layer));
         break;
       }
       [[fallthrough]];
@@ -149,7 +155,7 @@ void Server::take(LayerChannel& channel) {
   if (channel.header.kind == LayerHeader::Kind::kPush) channel.header.queue = gradients_here();
   // The channels of a layer's groups are neighbours.
   LayerChannel* const of_layer = &channel - channel.group;
-  for (const int group : channel.served->take(channel.group, channel.header, channel.values.data())) {
+  for (const int group : channel.served->take(channel.group, channel.header, values_of(channel).data())) {
     LayerChannel& answered = of_layer[group];
     const LayerHeader::Kind kind = answered.header.kind;
     if (kind == LayerHeader::Kind::kPush && options_.updated) options_.updated(answered.layer, group, answered.header);
@@ -157,8 +163,7 @@ void Server::take(LayerChannel& channel) {
     const Tag tag = layer_answer_tag(answered.layer);
     answered.messages[0] = all_.send(bytes_of(answered.header), answered.owner, tag);
     if (takes_values(kind)) {
-      answered.messages[1] =
-          all_.send(std::as_bytes(std::span(answered.values.data(), answered.elements)), answered.owner, tag);
+      answered.messages[1] = all_.send(std::as_bytes(values_of(answered)), answered.owner, tag);
     }
   }
 }

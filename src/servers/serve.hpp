@@ -68,6 +68,8 @@ class Server {
   bool all_ended() const;
   void expect(LayerChannel& channel);
   void expect(ReportChannel& channel);
+  /// That go with its header.
+  static std::span<float> values_of(LayerChannel& channel);
   template <class Channel>
   bool done(Channel& channel);
   /// Whether it went on.

@@ -123,6 +123,14 @@ std::span<const int> ServedLayer::take(int group, LayerHeader& header, float* va
       store_->set_state(header.state, values);
       answer(group);
       break;
+    case LayerHeader::Kind::kTuner:
+      store_->read_tuner({values, values_with(header, 0)});
+      answer(group);
+      break;
+    case LayerHeader::Kind::kSetTuner:
+      store_->set_tuner({values, values_with(header, 0)});
+      answer(group);
+      break;
     case LayerHeader::Kind::kRelease:
       released_ = true;
       apply_what_is_due();

@@ -19,7 +19,7 @@ class ServedLayer {
   /// Takes a message of a group, which has sent no other one that is not answered.  Gives the groups whose messages are
   /// answers now: this one, none, or those that waited for it too; valid until the next call.
   /// Throws where the learning rate or a ticket is none that can be.
-  /// @param values  (store().elements()) in host memory; these and the header stay until they are an answer
+  /// @param values  in host memory, as many as values_with() says; these and the header stay until they are an answer
   std::span<const int> take(int group, LayerHeader& header, float* values);
 
  private:

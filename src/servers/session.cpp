@@ -108,8 +108,7 @@ void ServerSession::start(std::int64_t begin, const LayerHeader& header, const f
   layer.in = all_->receive(bytes_of(layer.answer), server, layer_answer_tag(layer.number));
   layer.out_header = all_->send(bytes_of(layer.sent), server, tag);
   if (!brings_values(header.kind)) return;
-  layer.out_values =
-      all_->send(std::as_bytes(std::span(from, static_cast<std::size_t>(layer.slice.size()))), server, tag);
+  layer.out_values = all_->send(std::as_bytes(std::span(from, layer.values())), server, tag);
 }
 
 bool ServerSession::advance(Layer& layer) {
@@ -119,9 +118,8 @@ bool ServerSession::advance(Layer& layer) {
   if (!layer.answered) {
     layer.answered = true;
     if (takes_values(layer.sent.kind)) {
-      const std::span values(layer.to, static_cast<std::size_t>(layer.slice.size()));
-      layer.in = all_->receive(std::as_writable_bytes(values), layout_.rank_of(layout_.server_of(layer.number)),
-                               layer_answer_tag(layer.number));
+      layer.in = all_->receive(std::as_writable_bytes(std::span(layer.to, layer.values())),
+                               layout_.rank_of(layout_.server_of(layer.number)), layer_answer_tag(layer.number));
       if (!all_->done(layer.in)) return false;
     }
   }

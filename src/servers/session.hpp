@@ -56,8 +56,8 @@ class ServerSession {
   // ---- Layers of this member: those of ServerLayout::owner_of() ----
 
   /// Starts a message about the layer that begins there; values come and go in host memory.
-  /// @param from  (elements) where the message brings values
-  /// @param to    (elements) where it takes some, may be `from`
+  /// @param from  where the message brings values, as many as values_with() says
+  /// @param to    where it takes some, may be `from`
   void start(std::int64_t begin, const LayerHeader& header, const float* from, float* to);
   /// Waits for its answer, while all others move on.
   /// @param progress  called while it waits; may be empty
@@ -94,6 +94,7 @@ class ServerSession {
     LayerHeader sent, answer;
     float* to = nullptr;
     bool started = false, answered = false;  // answered: its header has come
+    std::size_t values() const { return values_with(sent, static_cast<std::size_t>(slice.size())); }
     Transport::Message out_header = Transport::kNone, out_values = Transport::kNone, in = Transport::kNone;
   };
   Layer& layer_at(std::int64_t begin);

@@ -1,5 +1,6 @@
 #include "train/served_updater.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <Kokkos_Core.hpp>
@@ -13,17 +14,18 @@ namespace petaflow {
 ServedUpdater::ServedUpdater(Communicator& comm, const Context& context, Network& network,
                              const GradientExchange& exchange, const OptimizerOptions& optimizer,
                              const UpdateOptions& update)
-    : Updater(comm, context, network, exchange, optimizer, update) {
-  const std::vector<Slice> layers =
-      layers_of(network.parameters(), {.servers = static_cast<int>(update.servers), .cut_layers = update.cut_layers});
-  if (std::cmp_greater(update.servers, layers.size())) {
-    const auto count = std::ssize(layers);
+    : Updater(comm, context, network, exchange, optimizer, update),
+      layers_(layers_of(network.parameters(),
+                        {.servers = static_cast<int>(update.servers), .cut_layers = update.cut_layers})),
+      tuner_(layers_.size() * optimizer_->tuner_numbers().size()) {
+  if (std::cmp_greater(update.servers, layers_.size())) {
+    const auto count = std::ssize(layers_);
     user_error("update.servers is {}, but the network has {}, each of which one server keeps; set it to {} or less{}",
                update.servers,
                update.cut_layers ? format_count(count, "weight") : format_count(count, "layer") + " with weights",
                count, update.cut_layers || needs_whole_tensors(optimizer) ? "" : ", or update.cut_layers to true");
   }
-  for (const Slice& layer : layers) {
+  for (const Slice& layer : layers_) {
     if (static_cast<std::size_t>(layer.size()) * sizeof(float) <= kLargestMessage) continue;
     user_error(
         "a layer has {} weights, more than the {} that one message to its server holds; set update.servers to 0, or "
@@ -53,6 +55,25 @@ void ServedUpdater::transfer(LayerHeader header, float* values) {
   }
 }
 
+// The numbers of each own layer's tuner; kTuner: then those of all.
+void ServedUpdater::transfer_tuner(LayerHeader::Kind kind) {
+  const std::size_t each = optimizer_->tuner_numbers().size();
+  if (each == 0) return;
+  std::vector<double> all(tuner_.size());
+  for (const Slice& slice : optimizer_->own()) {
+    const auto layer = std::ranges::find(layers_, slice.begin, &Slice::begin);
+    const std::size_t place = each * static_cast<std::size_t>(layer - layers_.begin());
+    const std::span<float> numbers = std::span(tuner_).subspan(place, each);
+    servers_->start(slice.begin, {.kind = kind, .numbers = static_cast<std::int32_t>(each)}, numbers.data(),
+                    numbers.data());
+    servers_->wait(slice.begin);
+    std::ranges::copy(numbers, all.begin() + static_cast<std::ptrdiff_t>(place));
+  }
+  if (kind != LayerHeader::Kind::kTuner) return;
+  comm_.all_reduce_sum(std::span(all));  // a layer is one member's; the others add zero
+  std::ranges::transform(all, tuner_.begin(), [](double number) { return static_cast<float>(number); });
+}
+
 void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::int64_t step) {
   servers_ = &servers;
   servers.connect(network_.parameters());
@@ -62,6 +83,7 @@ void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::
     for (std::size_t i = 0; i < states.size(); ++i) {
       transfer({.kind = LayerHeader::Kind::kSetState, .state = static_cast<std::int32_t>(i)}, states[i].values);
     }
+    transfer_tuner(LayerHeader::Kind::kSetTuner);
   }
   workers.barrier();
 }
@@ -90,6 +112,7 @@ void ServedUpdater::settle(GradientExchange& exchange) {
     for (std::size_t i = 0; i < states.size(); ++i) {
       transfer({.kind = LayerHeader::Kind::kState, .state = static_cast<std::int32_t>(i)}, states[i].values);
     }
+    transfer_tuner(LayerHeader::Kind::kTuner);
   }
   gather_states();
 }

@@ -27,8 +27,13 @@ class ServedUpdater final : public Updater {
 
  private:
   void transfer(LayerHeader header, float* values);
+  void transfer_tuner(LayerHeader::Kind kind);
+  std::vector<float> tuner() const override { return tuner_; }
+  void set_tuner(std::span<const float> numbers) override { tuner_.assign(numbers.begin(), numbers.end()); }
 
   ServerSession* servers_ = nullptr;
+  std::vector<Slice> layers_;
+  std::vector<float> tuner_;  // of each layer, one after the other; newest in the first group after settle()
 };
 
 }  // namespace petaflow

@@ -120,6 +120,20 @@ void Updater::gather_states() {
   }
 }
 
+std::vector<float> Updater::tuner() const {
+  const std::span<float> numbers = optimizer_->tuner_numbers();
+  const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(numbers.data(), numbers.size());
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+  return {host.data(), host.data() + host.size()};
+}
+
+void Updater::set_tuner(std::span<const float> numbers) {
+  const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(numbers.data(), numbers.size());
+  Kokkos::deep_copy(
+      Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(optimizer_->tuner_numbers().data(), numbers.size()),
+      host);
+}
+
 std::vector<NamedArray> Updater::arrays() const {
   std::vector<NamedArray> all;
   const std::vector<OptimizerState> states = optimizer_->states();
@@ -130,10 +144,11 @@ std::vector<NamedArray> Updater::arrays() const {
                                : arrays_of(parameters, states[i].values, prefix),
                       std::back_inserter(all));
   }
-  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty() && !served_) {
-    const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(tuner.data(), tuner.size());
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
-    all.push_back({kTuner, {std::ssize(tuner)}, {host.data(), host.data() + host.size()}});
+  if (std::vector<float> numbers = tuner(); !numbers.empty()) {
+    const std::int64_t each = std::ssize(optimizer_->tuner_numbers());
+    std::vector<std::int64_t> dims = {each};
+    if (served_) dims.insert(dims.begin(), std::ssize(numbers) / each);
+    all.push_back({kTuner, std::move(dims), std::move(numbers)});
   }
   return all;
 }
@@ -156,21 +171,16 @@ std::size_t Updater::restore(const std::vector<NamedArray>& arrays, const std::s
       to += size;
     }
   }
-  if (const std::span<float> tuner = optimizer_->tuner_numbers(); !tuner.empty()) {
-    if (served_) {
-      user_error(
-          "{}: a run with optimizer.name = \"yellowfin\" and update.servers does not go on, because no checkpoint "
-          "keeps "
-          "what its servers measured; start a new one from its weights (train.init)",
-          path);
-    }
+  if (const std::size_t numbers = tuner().size(); numbers > 0) {
     const auto kept = std::ranges::find(arrays, kTuner, &NamedArray::name);
-    if (kept == arrays.end() || kept->values.size() != tuner.size()) {
-      user_error("{} has no {} of {} numbers: it is of a run with another optimizer", path, kTuner, tuner.size());
+    if (kept == arrays.end()) user_error("{} has no {}: it is of a run with another optimizer", path, kTuner);
+    if (kept->values.size() != numbers) {
+      user_error(
+          "{} keeps {} numbers that yellowfin measured, here are {}: servers measure every layer by itself, ranks "
+          "without them the whole gradient; go on {} update.servers, or start a new run from its weights (train.init)",
+          path, kept->values.size(), numbers, served_ ? "without" : "with");
     }
-    const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(kept->values.data(),
-                                                                                      tuner.size());
-    Kokkos::deep_copy(Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(tuner.data(), tuner.size()), host);
+    set_tuner(kept->values);
     used += 1;
   }
   return used;

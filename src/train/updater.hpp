@@ -42,7 +42,8 @@ class Updater {
   /// @param across  ranks that have the same slices
   void average_over(Communicator& across);
 
-  /// After settle(), on rank 0: "optimizer/<state>/<layer>/<name>", and "optimizer/tuner" of a rule with one.
+  /// After settle(), on rank 0: "optimizer/<state>/<layer>/<name>", and of a rule with a tuner its numbers,
+  /// "optimizer/tuner", with update.servers a row for each layer.
   std::vector<NamedArray> arrays() const;
   /// Takes the states from among these arrays; how many it took.  Throws a user error naming `path` where one is
   /// missing.
@@ -60,6 +61,10 @@ class Updater {
   bool divided_;  // states are of own slices
   bool served_;   // and on servers
   void gather_states();
+  /// Numbers of the tuner that a checkpoint keeps, in host memory; none with most rules.
+  virtual std::vector<float> tuner() const;
+  /// @param numbers  as many
+  virtual void set_tuner(std::span<const float> numbers);
 
  private:
   void update_at_once(GradientExchange& exchange, StepTimes& times);
