@@ -78,8 +78,8 @@ function(petaflow_fast_path module name found)
   endif()
 endfunction()
 
-# petaflow_application(name): executable <name> = <name>/main.cpp in the current folder (apps, tests/apps); the other .cpp there
-# form library petaflow_app_<name>, which the tests link too (#include "<name>/model.hpp").
+# petaflow_application(name [libraries...]): executable <name> = <name>/main.cpp in the current folder (apps, tests/apps), if there
+# is one; the other .cpp there form library petaflow_app_<name>, which the tests link too (#include "<name>/model.hpp").
 function(petaflow_application name)
   set(folder ${CMAKE_CURRENT_SOURCE_DIR}/${name})
   petaflow_include_dir(${name} ${folder} include)
@@ -89,12 +89,12 @@ function(petaflow_application name)
   if(sources)
     add_library(${library} STATIC ${sources})
     target_include_directories(${library} PUBLIC ${include})
-    target_link_libraries(${library} PUBLIC petaflow_program)
+    target_link_libraries(${library} PUBLIC petaflow_program ${ARGN})
     target_compile_options(${library} PUBLIC "-fmacro-prefix-map=${include}/=" PRIVATE "-fmacro-prefix-map=${folder}/=${name}/")
   else()
     add_library(${library} INTERFACE)
     target_include_directories(${library} INTERFACE ${include})
-    target_link_libraries(${library} INTERFACE petaflow_program)
+    target_link_libraries(${library} INTERFACE petaflow_program ${ARGN})
   endif()
   set_property(GLOBAL APPEND PROPERTY PETAFLOW_APPLICATIONS ${name})
   set_property(GLOBAL PROPERTY PETAFLOW_app_${name}_FOLDER ${folder})

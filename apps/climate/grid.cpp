@@ -1,0 +1,31 @@
+#include "climate/grid.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.hpp"
+
+namespace petaflow::climate {
+
+Grid cam5_grid(std::int64_t height, std::int64_t width) {
+  if (height < 2 || width < 1) user_error("a grid of {} x {} has no two poles; at least 2 x 1", height, width);
+  Grid grid;
+  for (std::int64_t row = 0; row < height; ++row) {  // mirror images of each other about the equator, to the last bit
+    const auto from_south = static_cast<double>(2 * row - (height - 1));
+    grid.latitude.push_back(90 * from_south / static_cast<double>(height - 1));
+  }
+  for (std::int64_t column = 0; column < width; ++column) {
+    grid.longitude.push_back(360 * static_cast<double>(column) / static_cast<double>(width));
+  }
+  return grid;
+}
+
+double distance_km(double lat1, double lon1, double lat2, double lon2) {
+  constexpr double kRadians = std::numbers::pi / 180;
+  const double across = std::sin(kRadians * (lat2 - lat1) / 2), along = std::sin(kRadians * (lon2 - lon1) / 2);
+  const double h = across * across + std::cos(kRadians * lat1) * std::cos(kRadians * lat2) * along * along;
+  return 2 * kEarthRadiusKm * std::asin(std::sqrt(std::min(1.0, h)));
+}
+
+}  // namespace petaflow::climate
