@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "data/cosmo.hpp"
 #include "data/files.hpp"
 #include "io/hdf5.hpp"
+#include "npy_file.hpp"
 
 namespace petaflow::test {
 
@@ -58,11 +58,6 @@ inline std::vector<std::int16_t> cube_of_places() {
 
 inline const std::vector<float> kLabels = {0.1F, -0.2F, 0.3F, -0.4F};
 
-template <class T>
-std::string bytes_of(const std::vector<T>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
-}
-
 /// @param labels  name of their data set; empty: none
 inline void write_cosmo_hdf5(const std::string& path, const Hdf5Storage& storage,
                              const std::vector<std::int16_t>& counts, const std::string& cube = "x",
@@ -72,15 +67,6 @@ inline void write_cosmo_hdf5(const std::string& path, const Hdf5Storage& storage
   file.write<std::int32_t>(cube, {8, 8, 8, 4}, wide, storage);
   if (!labels.empty()) file.write<float>(labels, {4}, kLabels);
   file.close();
-}
-
-inline void write_npy(const std::string& path, const std::string& type, const std::string& shape,
-                      const std::string& elements, bool fortran = false) {
-  std::string header =
-      "{'descr': '" + type + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }";
-  header.resize(118, ' ');
-  std::ofstream(path, std::ios::binary) << "\x93NUMPY" << '\x01' << '\0' << static_cast<char>(header.size()) << '\0'
-                                        << header << elements;
 }
 
 }  // namespace petaflow::test

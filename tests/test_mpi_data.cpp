@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
-#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -15,30 +14,12 @@
 #include "program/open_data.hpp"
 #include "program/options.hpp"
 #include "read_sample.hpp"
-#include "scratch_folder.hpp"
+#include "shared_folder.hpp"
 
 namespace petaflow {
 namespace {
 
 using namespace test;
-
-/// A folder of rank 0 that all ranks see.
-class SharedFolder {
- public:
-  explicit SharedFolder(Communicator& comm) : comm_(comm) {
-    if (comm.rank() == 0) mine_ = std::make_unique<ScratchFolder>();
-    path_ = broadcast_text(comm, mine_ ? mine_->path() : "");
-  }
-  ~SharedFolder() { comm_.barrier(); }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  Communicator& comm_;
-  std::unique_ptr<ScratchFolder> mine_;
-  std::string path_;
-};
 
 /// The application with keys of the small files.
 struct Hep {

@@ -150,6 +150,8 @@ Handle parent_groups() {
 
 }  // namespace
 
+std::unique_lock<std::recursive_mutex> lock_hdf5() { return std::unique_lock(Lock::mutex()); }
+
 void set_hdf5_locking(bool on) {
 #ifdef PETAFLOW_HDF5_LOCKING_IS_A_PROPERTY
   locking = on;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,6 +77,9 @@ class Hdf5Dataset {
   explicit Hdf5Dataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   std::shared_ptr<Impl> impl_;
 };
+
+/// HDF5's mutex of the process, held: for calls of other libraries that call HDF5 themselves, as netCDF does.
+std::unique_lock<std::recursive_mutex> lock_hdf5();
 
 /// Whether HDF5 locks the files that are opened from now on (flock), as it does by default.  The environment variable
 /// HDF5_USE_FILE_LOCKING has the last word.

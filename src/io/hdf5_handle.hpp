@@ -22,12 +22,12 @@ class Lock {
     static_cast<void>(once);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
-
- private:
   static std::recursive_mutex& mutex() {
     static auto* const mutex = new std::recursive_mutex;  // never destroyed: files may be closed by static destructors
     return *mutex;
   }
+
+ private:
   std::lock_guard<std::recursive_mutex> lock_;
 };
 

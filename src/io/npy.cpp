@@ -55,7 +55,7 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
       refuse("the array lies in Fortran's order", "numpy.ascontiguousarray(array)");
     }
     type_ = found_type[1];
-    static const std::regex known("[<>](i2|f4|f8)");
+    static const std::regex known("[<>](i2|i4|i8|f4|f8)|[|<>][iu]1");
     if (!std::regex_match(type_, known)) {
       refuse(fmt::format("the numbers are {}; counts of particles are signed integers of 16 bits, labels f32 or f64",
                          type_),
@@ -95,7 +95,7 @@ void NpyFile::refuse(const std::string& what, const char* save_as) const {
 template <class T>
 void NpyFile::to_native(std::span<T> values) const {
   static_assert(std::endian::native == std::endian::little);
-  if (type_[0] == '<') return;
+  if (type_[0] != '>') return;
   for (T& value : values) {
     const auto bytes = std::as_writable_bytes(std::span(&value, 1));
     std::ranges::reverse(bytes);
@@ -132,17 +132,26 @@ void NpyFile::read_box(std::span<const std::int64_t> first, std::span<const std:
   to_native(values);
 }
 
-std::vector<float> NpyFile::read_floats() const {
+std::vector<float> NpyFile::read_numbers() const {
   const auto read = [&]<class T>(std::vector<T> values) {
     read_bytes(0, values.data(), values.size() * sizeof(T), sizeof(T));
     to_native(std::span(values));
     return std::vector<float>(values.begin(), values.end());
   };
   const auto size = static_cast<std::size_t>(product(dims_));
-  if (is("i2")) {
+  if (is("i1")) return read(std::vector<std::int8_t>(size));
+  if (is("u1")) return read(std::vector<std::uint8_t>(size));
+  if (is("i2")) return read(std::vector<std::int16_t>(size));
+  if (is("i4")) return read(std::vector<std::int32_t>(size));
+  if (is("i8")) return read(std::vector<std::int64_t>(size));
+  return is("f4") ? read(std::vector<float>(size)) : read(std::vector<double>(size));
+}
+
+std::vector<float> NpyFile::read_floats() const {
+  if (!is("f4") && !is("f8")) {
     refuse(fmt::format("the numbers are {}; labels are f32 or f64", type_), "array.astype('<f4')");
   }
-  return is("f4") ? read(std::vector<float>(size)) : read(std::vector<double>(size));
+  return read_numbers();
 }
 
 }  // namespace petaflow

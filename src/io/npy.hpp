@@ -1,5 +1,5 @@
-// NumPy's file format, versions 1 to 3 (numpy.lib.format): arrays of 16-bit integers, f32 and f64, of either byte
-// order, in C order.
+// NumPy's file format, versions 1 to 3 (numpy.lib.format): arrays of bytes, integers of 16 to 64 bits, f32 and f64, of
+// either byte order, in C order.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,8 @@ class NpyFile {
                 std::span<std::int16_t> values) const;
   /// The whole of an array of f32 or f64.
   std::vector<float> read_floats() const;
+  /// The whole of an array of any of the types.
+  std::vector<float> read_numbers() const;
 
  private:
   bool is(const char* type) const { return type_.ends_with(type); }
