@@ -46,7 +46,8 @@ flock -n 8 || { say "Waiting for another installation in this checkout"; flock 8
 
 # ---- 1. Distribution packages -----------------------------------------------------------------------------------------------
 required=(g++ cmake ninja-build git ca-certificates libopenmpi-dev openmpi-bin libhdf5-dev libgtest-dev libtomlplusplus-dev
-          libcli11-dev libboost-context-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libisal-dev libfftw3-dev)
+          libcli11-dev libboost-context-dev libfmt-dev nlohmann-json3-dev zlib1g-dev libisal-dev libfftw3-dev
+          libnetcdf-dev)
 [ $packages = 0 ] || install_packages "${required[@]}"
 
 # ---- Is everything done already? ----------------------------------------------------------------------------------------------

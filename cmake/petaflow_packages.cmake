@@ -134,6 +134,15 @@ add_library(fftw3::fftw3f UNKNOWN IMPORTED)
 set_target_properties(fftw3::fftw3f PROPERTIES IMPORTED_LOCATION ${FFTW3F_LIBRARY})
 target_include_directories(fftw3::fftw3f SYSTEM INTERFACE ${FFTW3_INCLUDE_DIR})
 
+find_path(NETCDF_INCLUDE_DIR netcdf.h DOC "Folder that holds netcdf.h")  # its CMake file names folders that not all packages have
+find_library(NETCDF_LIBRARY netcdf DOC "The C library of netCDF")
+if(NOT NETCDF_INCLUDE_DIR OR NOT NETCDF_LIBRARY)
+  message(FATAL_ERROR "netCDF-C was not found. ${how_to_install}")
+endif()
+add_library(netcdf::netcdf UNKNOWN IMPORTED)
+set_target_properties(netcdf::netcdf PROPERTIES IMPORTED_LOCATION ${NETCDF_LIBRARY})
+target_include_directories(netcdf::netcdf SYSTEM INTERFACE ${NETCDF_INCLUDE_DIR})
+
 # Ranks as fibers of one process: for tests of what ranks say to each other, and for simulations of many.
 find_package(Boost 1.70 CONFIG QUIET COMPONENTS context)
 

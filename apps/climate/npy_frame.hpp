@@ -1,0 +1,29 @@
+// A frame in files of NumPy: data-NAME.npy with all 16 variables, channels first or last, and label-NAME.npy.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "climate/frame_file.hpp"
+#include "io/npy.hpp"
+
+namespace petaflow::climate {
+
+class NpyFrame final : public FrameFile {
+ public:
+  explicit NpyFrame(const std::string& path);
+
+  std::string format() const override { return "npy"; }
+  bool has_labels() const override { return !label_path_.empty(); }
+  std::vector<std::uint8_t> read_labels(std::int64_t frame) const override;
+
+ protected:
+  void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const override;
+
+ private:
+  NpyFile data_;
+  std::string label_path_;  // empty: there is none
+  bool channels_last_ = true;
+};
+
+}  // namespace petaflow::climate

@@ -1,0 +1,236 @@
+// netCDF files: ClimateNet's layout, packed and turned fields of CF, real files where they are there, and refusals.
+#include <netcdf.h>
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "climate/cf_grid.hpp"
+#include "climate/frame_file.hpp"
+#include "climate_frames.hpp"
+#include "scratch_folder.hpp"
+
+namespace petaflow::climate {
+namespace {
+
+using test::error_of;
+using test::made_frame;
+
+constexpr std::int64_t kHeight = 5, kWidth = 8, kPixels = kHeight * kWidth;
+
+/// A netCDF file that a test fills.
+class Writer {
+ public:
+  explicit Writer(const std::string& path, int mode = NC_NETCDF4) {
+    require(nc_create(path.c_str(), NC_CLOBBER | mode, &id_));
+  }
+  ~Writer() { nc_close(id_); }
+  int dimension(const char* name, std::int64_t size) {
+    int id = 0;
+    require(nc_def_dim(id_, name, static_cast<std::size_t>(size), &id));
+    return id;
+  }
+  int variable(const char* name, nc_type type, const std::vector<int>& dimensions) {
+    int id = 0;
+    require(nc_def_var(id_, name, type, static_cast<int>(dimensions.size()), dimensions.data(), &id));
+    return id;
+  }
+  void text(int variable, const char* name, const std::string& value) {
+    require(nc_put_att_text(id_, variable, name, value.size(), value.c_str()));
+  }
+  void number(int variable, const char* name, nc_type type, double value) {
+    require(nc_put_att_double(id_, variable, name, type, 1, &value));
+  }
+  void data(int variable, const std::vector<double>& values) {
+    nc_enddef(id_);
+    require(nc_put_var_double(id_, variable, values.data()));
+  }
+  void data(int variable, const std::vector<float>& values) {
+    nc_enddef(id_);
+    require(nc_put_var_float(id_, variable, values.data()));
+  }
+  void strings(int variable, std::vector<const char*> values) {
+    require(nc_put_var_string(id_, variable, values.data()));
+  }
+  /// Dimensions lat and lon with their coordinates.
+  std::vector<int> grid(const std::vector<double>& lat, const std::vector<double>& lon) {
+    const int y = dimension("lat", std::ssize(lat)), x = dimension("lon", std::ssize(lon));
+    const int latitude = variable("lat", NC_DOUBLE, {y}), longitude = variable("lon", NC_DOUBLE, {x});
+    text(latitude, "units", "degrees_north");
+    text(longitude, "units", "degrees_east");
+    data(latitude, lat);
+    data(longitude, lon);
+    nc_redef(id_);
+    return {y, x};
+  }
+
+ private:
+  static void require(int status) { ASSERT_EQ(status, NC_NOERR) << nc_strerror(status); }
+  int id_ = -1;
+};
+
+class ClimateNetcdf : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name = "data-1996-06-05-02-1.nc") const { return folder_ / name; }
+  std::string refusal() const {
+    return error_of([&] { read_frame(*open_frames(path())); });
+  }
+
+  const test::ScratchFolder folder_;
+  const Frame frame_ = made_frame(kHeight, kWidth, 1);
+};
+
+TEST_F(ClimateNetcdf, ClimateNetIsReadAsItIsPublished) {
+  {
+    Writer file(path());
+    const auto grid = file.grid(frame_.grid.latitude, frame_.grid.longitude);
+    const int time = file.dimension("time", 1);
+    file.strings(file.variable("time", NC_STRING, {time}), {"data-2010-02-03-04-1.nc"});
+    for (std::size_t f = 0; f < kFields.size(); ++f) {
+      const int variable = file.variable(kFields[f].name.data(), NC_FLOAT, {time, grid[0], grid[1]});
+      const auto first = frame_.fields.begin() + static_cast<std::int64_t>(f) * kPixels;
+      file.data(variable, std::vector<float>(first, first + kPixels));
+    }
+    file.data(file.variable("LABELS", NC_INT64, grid), std::vector<double>(frame_.labels.begin(), frame_.labels.end()));
+  }
+  const auto file = open_frames(path());
+  EXPECT_EQ(file->format(), "climatenet");
+  const Frame read = read_frame(*file);
+  EXPECT_EQ(read.grid, frame_.grid);
+  EXPECT_EQ(read.fields, frame_.fields);
+  EXPECT_EQ(read.labels, frame_.labels);
+  EXPECT_EQ(read.time, "2010-02-03T12:00:00");
+}
+
+/// Longitudes from -180, latitudes from north, shorts with gaps, two moments, a name of its own, netCDF 3.
+TEST_F(ClimateNetcdf, FieldsAreUnpackedAndTurned) {
+  {
+    Writer file(path(), 0);
+    const int time = file.dimension("time", 2), level = file.dimension("level", 1);
+    const auto grid = file.grid({60, 0, -60}, {-180, -90, 0, 90});
+    const int when = file.variable("time", NC_INT, {time});
+    file.text(when, "units", "hours since 2000-01-01");
+    file.text(when, "calendar", "noleap");
+    const int variable = file.variable("msl", NC_SHORT, {time, level, grid[0], grid[1]});
+    file.number(variable, "scale_factor", NC_DOUBLE, 0.5);
+    file.number(variable, "add_offset", NC_DOUBLE, 100000);
+    file.number(variable, "_FillValue", NC_SHORT, -32767);
+    file.data(when, std::vector<double>{0, 24 * 59});
+    std::vector<double> values;
+    for (int i = 0; i < 24; ++i) values.push_back(i == 13 ? -32767 : i);
+    file.data(variable, values);
+  }
+  const auto file = open_frames(path(), {.variable_names = {"PSL=msl"}});
+  EXPECT_EQ(file->format(), "cf");
+  EXPECT_EQ(file->frames(), 2);
+  EXPECT_EQ(file->grid(), (Grid{{-60, 0, 60}, {0, 90, 180, 270}}));
+  EXPECT_EQ(file->time(1), "2000-03-01T00:00:00");
+  RawFields raw;
+  file->read_fields(1, std::array<int, 1>{kPsl}, raw);
+  const std::vector<int> expected = {22, 23, 20, 21, 18, 19, 16, 17, 14, 15, 12, -1};
+  for (std::size_t p = 0; p < 12; ++p) {
+    if (expected[p] < 0) {
+      EXPECT_TRUE(std::isnan(raw.values[p]));
+    } else {
+      EXPECT_EQ(raw.values[p], 100000 + 0.5F * static_cast<float>(expected[p]));
+    }
+  }
+  EXPECT_HOLDS(error_of([&] { file->read_fields(0, std::array<int, 1>{kTs}, raw); }), "has no variable TS; it has PSL");
+  EXPECT_HOLDS(error_of([&] { file->read_fields(2, std::array<int, 1>{kPsl}, raw); }), "has no frame 2; it has 2");
+}
+
+TEST_F(ClimateNetcdf, WhatDoesNotFitIsRefused) {
+  const auto written = [&](const std::vector<double>& lat, const std::vector<double>& lon,
+                           const std::function<void(Writer&, const std::vector<int>&)>& more) {
+    Writer file(path());
+    const auto grid = file.grid(lat, lon);
+    more(file, grid);
+  };
+  const std::vector<double> lat = {-60, 0, 60}, lon = {0, 90, 180, 270};
+  const auto field = [](Writer& file, const std::vector<int>& grid) { file.variable("TS", NC_FLOAT, grid); };
+  written(lat, lon, [](Writer&, const std::vector<int>&) {});
+  EXPECT_HOLDS(refusal(), "none of the variables TMQ, U850");
+  EXPECT_HOLDS(refusal(), "it has lat, lon");
+  written(lat, lon, field);
+  EXPECT_HOLDS(refusal(), "has no variable TMQ; it has TS");
+  EXPECT_HOLDS(error_of([&] { open_frames(path(), {.variable_names = {"SST=TS"}}); }), "no variable \"SST\"");
+  EXPECT_HOLDS(error_of([&] { open_frames(path(), {.variable_names = {"TS"}}); }), "such as TMQ=IWV");
+  written(lat, {0, 10, 20, 30}, field);
+  EXPECT_HOLDS(refusal(), "the longitudes lon from 0 to 30 do not go round the Earth");
+  written(lat, {0, 120, 240, 360}, field);
+  EXPECT_HOLDS(refusal(), "the coordinates lon from 0 to 360 do not run in one direction without repeating");
+  written({-60, 60, 0}, lon, field);
+  EXPECT_HOLDS(refusal(), "the coordinates lat from -60 to 0 do not run");
+  written(lat, lon,
+          [](Writer& file, const std::vector<int>& grid) { file.variable("TS", NC_FLOAT, {grid[1], grid[0]}); });
+  EXPECT_HOLDS(refusal(), "lon of TS has the units \"degrees_east\"; degrees of latitude were expected");
+  written(lat, lon, [](Writer& file, const std::vector<int>& grid) { file.variable("TS", NC_FLOAT, {grid[1]}); });
+  EXPECT_HOLDS(refusal(), "TS (lon = 4) is no field");
+  written(lat, lon, [](Writer& file, const std::vector<int>& grid) {
+    file.variable("TS", NC_FLOAT, grid);
+    file.variable("PSL", NC_FLOAT, {file.dimension("y", 3), grid[1]});
+  });
+  EXPECT_HOLDS(refusal(), "y of PSL has no coordinates");
+  written(lat, lon, [](Writer& file, const std::vector<int>& grid) {
+    file.variable("TS", NC_FLOAT, grid);
+    const int y = file.dimension("lat2", 3), other = file.variable("lat2", NC_DOUBLE, {y});
+    file.variable("PSL", NC_FLOAT, {y, grid[1]});
+    file.data(other, std::vector<double>{-60, 1, 60});
+  });
+  EXPECT_HOLDS(refusal(), "PSL (lat2 = 3, lon = 4) and TS (lat = 3, lon = 4) have different coordinates");
+  written(lat, lon, [](Writer& file, const std::vector<int>& grid) {
+    const int time = file.dimension("time", 1), when = file.variable("time", NC_DOUBLE, {time});
+    file.text(when, "units", "days since 2000-01-01");
+    file.text(when, "calendar", "lunar");
+    file.variable("TS", NC_FLOAT, {time, grid[0], grid[1]});
+  });
+  EXPECT_HOLDS(refusal(), "data-1996-06-05-02-1.nc: time has the calendar \"lunar\"");
+  test::write_bytes(path(), "no file of data");
+  EXPECT_HOLDS(refusal(), "is not a readable netCDF file");
+}
+
+/// MERRA-2, 2017-02-28: 361 x 576 from -180.
+TEST(ClimateSamples, MerraIsReadAndTurned) {
+  const auto path = test::samples_folder() / "climate/IWV_IVT_MERRA_20170228_00.nc";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample " << path;
+  const CfVariables fields(path.string(), {"IWV", "IVT"});
+  EXPECT_EQ(fields.frames(), 1);
+  EXPECT_EQ(fields.time(0), "2017-02-28T00:00:00");
+  ASSERT_EQ(fields.grid().height(), 361);
+  ASSERT_EQ(fields.grid().width(), 576);
+  EXPECT_EQ(fields.grid().latitude.front(), -90);
+  EXPECT_EQ(fields.grid().longitude.front(), 0);
+  EXPECT_NEAR(fields.grid().longitude.back(), 359.375, 1e-9);
+  std::vector<float> water(361 * 576);
+  fields.read(0, 0, water);
+  // Moist tropics, dry poles: the turned rows and columns lie where they should.
+  const auto mean = [&](std::int64_t row) {
+    double sum = 0;
+    for (std::int64_t x = 0; x < 576; ++x) sum += water[static_cast<std::size_t>(row * 576 + x)];
+    return sum / 576;
+  };
+  EXPECT_GT(mean(180), 30);
+  EXPECT_LT(mean(0), 5);
+  EXPECT_LT(mean(360), 5);
+}
+
+/// ECMWF, 4 moments of 451 x 900 from north, packed.
+TEST(ClimateSamples, EcmwfIsUnpacked) {
+  const auto path = test::samples_folder() / "climate/ecmwf_mslp_20220817.nc";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample " << path;
+  const auto file = open_frames(path.string(), {.variable_names = {"PSL=msl"}});
+  EXPECT_EQ(file->frames(), 4);
+  EXPECT_EQ(file->time(0).substr(0, 10), "2022-08-17");
+  EXPECT_EQ(file->grid().latitude.front(), -90);
+  EXPECT_EQ(file->grid().longitude.back(), 359.6F);
+  RawFields raw;
+  for (std::int64_t frame = 0; frame < 4; ++frame) {
+    file->read_fields(frame, std::array<int, 1>{kPsl}, raw);
+    const auto [low, high] = std::ranges::minmax(raw.values);
+    EXPECT_GT(low, 92000);
+    EXPECT_LT(high, 108000);
+  }
+}
+
+}  // namespace
+}  // namespace petaflow::climate
