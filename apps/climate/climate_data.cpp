@@ -1,0 +1,200 @@
+#include "climate/climate_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "climate/frame_check.hpp"
+#include "climate/frame_time.hpp"
+
+namespace petaflow::climate {
+namespace {
+
+constexpr std::size_t kOpenFiles = 64;  // at a time, of files with several frames
+constexpr std::int64_t kBoxFields = 5;
+
+void check_grid(const FrameFile& file, const ClimateDataOptions& options) {
+  const Grid& grid = file.grid();
+  if (grid.height() == options.height && grid.width() == options.width) return;
+  user_error("{}: frames are of {} x {} pixels, but data.height = {} and data.width = {}", file.path(), grid.height(),
+             grid.width(), options.height, options.width);
+}
+
+/// Refuses a file without a target that every frame must have.
+void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
+  if (options.targets_optional) return;
+  if (options.map && !file.has_labels()) user_error("{} ({}) has no labels", file.path(), file.format());
+  if (options.boxes && !file.has_boxes()) user_error("{} ({}) has no boxes", file.path(), file.format());
+}
+
+/// Scaling by the options' own numbers, or by statistics, whose odd ones are noted.
+ChannelScaling find_scaling(const ClimateDataOptions& options, ClimateIndex& index, const std::vector<int>& fields) {
+  if (!options.offsets.empty() || !options.factors.empty()) {
+    if (options.offsets.size() != fields.size() || options.factors.size() != fields.size()) {
+      user_error("data.offsets has {} and data.factors has {} numbers for {} channels", options.offsets.size(),
+                 options.factors.size(), fields.size());
+    }
+    return {options.offsets, options.factors};
+  }
+  Statistics statistics;
+  const std::string source = options.stats.empty() ? "the training set" : options.stats;
+  if (!options.stats.empty()) {
+    statistics = read_statistics(options.stats);
+  } else if (options.normalise != Normalise::kNone) {
+    Communicator alone;
+    statistics = compute_statistics(alone, index.files, options.file, fields);
+  }
+  if (options.normalise == Normalise::kZScore) index.notes = deviation_warnings(statistics, fields, source);
+  return make_scaling(options.normalise, statistics, fields, source);
+}
+
+}  // namespace
+
+std::vector<int> channel_fields(const ClimateDataOptions& options) {
+  std::vector<int> fields;
+  for (int f = 0; f < kFieldCount && options.channels.empty(); ++f) fields.push_back(f);
+  for (const std::string& name : options.channels) {
+    const int field = field_index(name);
+    if (std::ranges::find(fields, field) != fields.end()) user_error("data.channels names {} twice", name);
+    fields.push_back(field);
+  }
+  return fields;
+}
+
+ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<std::string>& files) {
+  ClimateIndex index;
+  index.files = files_between(files, options.from, options.to);
+  if (index.files.empty()) user_error("no file of frames was given");
+  const std::vector<int> fields = channel_fields(options);
+  for (const std::string& path : index.files) {
+    const bool first = index.frames.empty();
+    if (!first && index.frames.front() == 1) break;
+    const auto file = open_frames(path, options.file);
+    if (first) {
+      check_grid(*file, options);
+      check_targets(*file, options);
+      file->require(fields);
+      index.format = file->format();
+      index.grid = file->grid();
+    }
+    index.frames.push_back(file->frames());
+  }
+  index.frames.resize(index.files.size(), 1);
+  index.scaling = find_scaling(options, index, fields);
+  return index;
+}
+
+ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
+    : options_(options),
+      index_(std::move(index)),
+      fields_(channel_fields(options)),
+      open_(std::make_unique<RecentlyUsed<std::unique_ptr<FrameFile>>>(kOpenFiles)) {
+  for (std::size_t f = 0; f < index_.files.size(); ++f) {
+    for (std::int64_t i = 0; i < index_.frames[f]; ++i) samples_.push_back({static_cast<std::int32_t>(f), i});
+  }
+  std::size_t bytes = sample_bytes();
+  for (const TargetSpec& target : targets()) bytes += target.bytes();
+  if (size() * static_cast<std::int64_t>(bytes) <= options_.cache_bytes) {
+    kept_ = std::make_unique<Kept[]>(samples_.size());
+  }
+}
+
+std::vector<TargetSpec> ClimateData::targets() const {
+  std::vector<TargetSpec> targets;
+  if (options_.map) {
+    targets.push_back(TargetSpec::class_map("map", std::ssize(kTagNames), {1, options_.height, options_.width}));
+  }
+  if (options_.boxes) targets.push_back(TargetSpec::boxes("boxes", options_.most_boxes, kBoxFields));
+  return targets;
+}
+
+std::shared_ptr<const FrameFile> ClimateData::open(std::int64_t index) const {
+  const auto f = static_cast<std::size_t>(origin(index).file);
+  const std::string& path = index_.files[f];
+  if (index_.frames[f] == 1) return open_frames(path, options_.file);
+  const auto file = open_->get(origin(index).file, [&] { return open_frames(path, options_.file); });
+  return {file, file->get()};
+}
+
+float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
+  PETAFLOW_REQUIRE(index >= 0 && index < size() && sample.input.size() == sample_bytes(), "sample {} of {}, {} bytes",
+                   index, size(), sample.input.size());
+  if (!kept_) return read_file(index, sample);
+  Kept& kept = kept_[static_cast<std::size_t>(index)];
+  const std::size_t targets = (options_.map ? 1 : 0) + (options_.boxes ? 1 : 0);
+  std::call_once(kept.once, [&] {
+    kept.weight = read_file(index, sample);
+    kept.input.assign(sample.input.begin(), sample.input.end());
+    for (std::size_t t = 0; t < targets; ++t) {
+      kept.targets.emplace_back(sample.targets[t].begin(), sample.targets[t].end());
+    }
+  });
+  std::ranges::copy(kept.input, sample.input.begin());
+  for (std::size_t t = 0; t < targets; ++t) std::ranges::copy(kept.targets[t], sample.targets[t].begin());
+  return kept.weight;
+}
+
+float ClimateData::read_file(std::int64_t index, const SampleBytes& sample) const {
+  thread_local RawFields raw;
+  const auto file = open(index);
+  const std::int64_t frame = origin(index).index;
+  check_grid(*file, options_);
+  file->read_fields(frame, fields_, raw);
+  convert(*file, frame, raw, numbers<float>(sample.input));
+  return read_targets(*file, frame, sample);
+}
+
+float ClimateData::read_targets(const FrameFile& file, std::int64_t frame, const SampleBytes& sample) const {
+  check_targets(file, options_);
+  std::size_t target = 0;
+  bool known = true;
+  if (options_.map) {
+    const auto map = sample.target<std::uint8_t>(target++);
+    if (file.has_labels()) {
+      std::ranges::copy(file.read_labels(frame), map.begin());
+    } else {
+      std::ranges::fill(map, std::uint8_t{0});
+      known = false;
+    }
+  }
+  if (options_.boxes) {
+    BoxTarget target_boxes(sample.targets[target++], kBoxFields);
+    const std::vector<Box> boxes = file.has_boxes() ? file.read_boxes(frame) : std::vector<Box>();
+    known = known && file.has_boxes();
+    if (boxes.size() > target_boxes.room()) {
+      user_error("{}: frame {} has {} boxes; data.most_boxes = {}", file.path(), frame, boxes.size(),
+                 options_.most_boxes);
+    }
+    target_boxes.resize(boxes.size());
+    for (std::size_t i = 0; i < boxes.size(); ++i) {
+      const Box& box = boxes[i];
+      std::ranges::copy(std::array{box.ymin, box.xmin, box.ymax, box.xmax, static_cast<float>(box.kind)},
+                        target_boxes[i].begin());
+    }
+  }
+  return known ? 1.0F : 0.0F;
+}
+
+void ClimateData::convert(const FrameFile& file, std::int64_t frame, const RawFields& raw,
+                          std::span<float> sample) const {
+  const std::size_t channels = fields_.size();
+  const std::int64_t pixels = options_.height * options_.width;
+  const bool scales = options_.normalise != Normalise::kNone;
+  const float highest =
+      scales && options_.clip > 0 ? static_cast<float>(options_.clip) : std::numeric_limits<float>::infinity();
+  std::vector<float> offset(channels), factor(channels);
+  for (std::size_t c = 0; c < channels; ++c) {
+    offset[c] = static_cast<float>(index_.scaling.offsets[c]);
+    factor[c] = static_cast<float>(index_.scaling.factors[c]);
+  }
+  check_values(file, frame, fields_, raw);
+  float* to = sample.data();
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    const float* const from = raw.values.data() + p * raw.step;
+    for (std::size_t c = 0; c < channels; ++c) {
+      *to++ = std::clamp((from[raw.first[c]] - offset[c]) * factor[c], -highest, highest);
+    }
+  }
+}
+
+}  // namespace petaflow::climate
