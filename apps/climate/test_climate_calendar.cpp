@@ -17,16 +17,18 @@ std::string text(const std::string& units, const std::string& calendar, double c
 
 TEST(ClimateCalendar, GregorianDaysAreThoseOfTheStandardLibrary) {
   using namespace std::chrono;
-  const sys_days first = year(1979) / January / 1;
-  const TimeUnits units("days since 1979-01-01 00:00:00", "proleptic_gregorian", "a.nc: time");
-  const TimeUnits mixed("days since 1979-01-01", "standard", "a.nc: time");
-  for (int days = -800000; days < 800000; days += 397) {
-    const year_month_day at(first + std::chrono::days(days));
-    const std::string expected = fmt::format("{:04}-{:02}-{:02}T00:00:00", static_cast<int>(at.year()),
-                                             static_cast<unsigned>(at.month()), static_cast<unsigned>(at.day()));
-    ASSERT_EQ(units.text(days), expected) << days;
-    if (days > -140000) {
-      ASSERT_EQ(mixed.text(days), expected) << days;
+  for (const int reference : {1583, 1900, 1979, 2404}) {
+    const sys_days first = year(reference) / March / 1;
+    const std::string since = fmt::format("days since {}-03-01", reference);
+    const TimeUnits units(since, "proleptic_gregorian", "a.nc: time"), mixed(since, "standard", "a.nc: time");
+    for (int days = -500000; days < 800000; days += 397) {
+      const year_month_day at(first + std::chrono::days(days));
+      const std::string expected = fmt::format("{:04}-{:02}-{:02}T00:00:00", static_cast<int>(at.year()),
+                                               static_cast<unsigned>(at.month()), static_cast<unsigned>(at.day()));
+      ASSERT_EQ(units.text(days), expected) << days;
+      if (at.year() > year(1582)) {
+        ASSERT_EQ(mixed.text(days), expected) << days;
+      }
     }
   }
 }

@@ -202,16 +202,11 @@ TEST(ClimateSamples, MerraIsReadAndTurned) {
   EXPECT_EQ(fields.grid().longitude.front(), 0);
   EXPECT_NEAR(fields.grid().longitude.back(), 359.375, 1e-9);
   std::vector<float> water(361 * 576);
-  fields.read(0, 0, water);
-  // Moist tropics, dry poles: the turned rows and columns lie where they should.
-  const auto mean = [&](std::int64_t row) {
-    double sum = 0;
-    for (std::int64_t x = 0; x < 576; ++x) sum += water[static_cast<std::size_t>(row * 576 + x)];
-    return sum / 576;
-  };
-  EXPECT_GT(mean(180), 30);
-  EXPECT_LT(mean(0), 5);
-  EXPECT_LT(mean(360), 5);
+  fields.read(0, 0, water);  // values as netCDF4-Python reads them at (40, -125), (-30, 0), (0, -0.625)
+  EXPECT_EQ(water[260 * 576 + 376], 11.047516F);
+  EXPECT_EQ(water[120 * 576], 16.805593F);
+  EXPECT_EQ(water[180 * 576 + 575], 44.460907F);
+  EXPECT_EQ(std::ranges::max(water), 72.03451F);
 }
 
 /// ECMWF, 4 moments of 451 x 900 from north, packed.
@@ -220,16 +215,18 @@ TEST(ClimateSamples, EcmwfIsUnpacked) {
   if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample " << path;
   const auto file = open_frames(path.string(), {.variable_names = {"PSL=msl"}});
   EXPECT_EQ(file->frames(), 4);
-  EXPECT_EQ(file->time(0).substr(0, 10), "2022-08-17");
+  EXPECT_EQ(file->time(0), "2022-08-17T00:00:00");
+  EXPECT_EQ(file->time(2), "2022-08-18T12:00:00");
   EXPECT_EQ(file->grid().latitude.front(), -90);
   EXPECT_EQ(file->grid().longitude.back(), 359.6F);
   RawFields raw;
-  for (std::int64_t frame = 0; frame < 4; ++frame) {
+  const auto value = [&](std::int64_t frame, std::size_t row, std::size_t column) {
     file->read_fields(frame, std::array<int, 1>{kPsl}, raw);
-    const auto [low, high] = std::ranges::minmax(raw.values);
-    EXPECT_GT(low, 92000);
-    EXPECT_LT(high, 108000);
-  }
+    return raw.values[row * 900 + column];
+  };
+  EXPECT_NEAR(value(3, 350, 200), 101667.72492, 0.01);  // as netCDF4-Python unpacks them
+  EXPECT_NEAR(value(0, 0, 0), 100467.89090, 0.01);
+  EXPECT_NEAR(value(1, 450, 899), 101735.69706, 0.01);
 }
 
 }  // namespace
