@@ -12,12 +12,8 @@ namespace petaflow::climate {
 /// Whether a number is a value: finite, below 1e15 (MERRA-2 fills with 1e15, CMIP with 1e20, CAM with 1e36, netCDF with
 /// 9.97e36), and none of the whole numbers that are used for gaps.
 inline bool is_value(float x) {
-  return std::abs(x) < 1e15F && x != -9999.0F && x != -32767.0F && x != -32768.0F;  // of NaN the first is false
+  return (std::abs(x) < 1e15F) & (x != -9999.0F) & (x != -32767.0F) & (x != -32768.0F);  // of NaN the first is false
 }
-
-/// Pixels whose variables are worked on before those of the next ones: where channels come last, all of a block stay in
-/// the L2 cache.
-inline constexpr std::int64_t kPixelBlock = 4096;
 
 /// Throws a user error where a number of some variables of a frame is no value, naming file, variable, the first such
 /// pixel, and how many there are.
