@@ -51,9 +51,8 @@ TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, cons
         "{} has the calendar \"{}\"; standard, gregorian, proleptic_gregorian, noleap, 365_day or 360_day was expected",
         where, calendar);
   }
-  static const std::regex form(
-      R"(\s*([a-zA-Z]+)\s+since\s+(-?[0-9]{1,6})-([0-9]{1,2})-([0-9]{1,2}))"
-      R"((?:[T ]\s*([0-9]{1,2}):([0-9]{1,2})(?::([0-9.]+))?)?\s*(?:Z|UTC|\+?0?0:?00)?\s*)");
+  static const std::regex form(R"(\s*([a-zA-Z]+)\s+since\s+(-?[0-9]{1,6})-([0-9]{1,2})-([0-9]{1,2}))"
+                               R"((?:[T ]\s*([0-9]{1,2}):([0-9]{1,2})(?::([0-9.]+))?)?\s*(?:Z|UTC|\+?0?0:?00)?\s*)");
   std::smatch found;
   const bool matches = std::regex_match(units, found, form);
   unit_s_ = matches ? unit_seconds(found[1]) : 0;

@@ -20,6 +20,20 @@ void check_grid(const FrameFile& file, const ClimateDataOptions& options) {
              grid.width(), options.height, options.width);
 }
 
+/// Refuses a file whose pixels lie elsewhere than those of the first one.
+void check_coordinates(const FrameFile& file, const ClimateIndex& index) {
+  constexpr double kNear = 1e-3;  // degrees; some files have theirs in f32
+  const auto agree = [](const std::vector<double>& a, const std::vector<double>& b) {
+    return std::ranges::equal(a, b, [](double x, double y) { return std::abs(x - y) < kNear; });
+  };
+  const Grid &found = file.grid(), &expected = index.grid;
+  if (agree(found.latitude, expected.latitude) && agree(found.longitude, expected.longitude)) return;
+  user_error("{}: latitudes {} to {} and longitudes {} to {} are not the coordinates of {}, {} to {} and {} to {}",
+             file.path(), found.latitude.front(), found.latitude.back(), found.longitude.front(),
+             found.longitude.back(), index.files.front(), expected.latitude.front(), expected.latitude.back(),
+             expected.longitude.front(), expected.longitude.back());
+}
+
 /// Refuses a file without a target that every frame must have.
 void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
   if (options.targets_optional) return;
@@ -139,6 +153,7 @@ float ClimateData::read_file(std::int64_t index, const SampleBytes& sample) cons
   const auto file = open(index);
   const std::int64_t frame = origin(index).index;
   check_grid(*file, options_);
+  check_coordinates(*file, index_);
   file->read_fields(frame, fields_, raw);
   convert(*file, frame, raw, numbers<float>(sample.input));
   return read_targets(*file, frame, sample);

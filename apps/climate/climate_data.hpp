@@ -69,8 +69,8 @@ class ClimateData final : public Dataset {
   std::string format() const override { return index_.format; }
   std::vector<std::string> notes() const override { return index_.notes; }
   SampleOrigin origin(std::int64_t index) const override { return samples_[static_cast<std::size_t>(index)]; }
-  /// Throws a user error naming the file where a frame has another size than the options say or lacks a variable, or
-  /// a number is no value or no label.
+  /// Throws a user error naming the file where a frame has another size than the options say, other coordinates than
+  /// the first file or not all variables, or where a number is no value or no label.
   float read(std::int64_t index, const SampleBytes& sample) const override;
 
   /// The variables of the channels.

@@ -81,17 +81,18 @@ std::vector<Box> ExtremeWeatherFile::read_boxes(std::int64_t frame) const {
   for (std::size_t at = 0; at < rows.size(); at += kColumns.size()) {
     const auto row = std::span(rows).subspan(at, kColumns.size());
     if (std::ranges::all_of(row, [](float x) { return x == -1; })) continue;
-    const Box box{row[columns_[0]], row[columns_[1]], row[columns_[2]], row[columns_[3]],
-                  static_cast<std::int32_t>(row[columns_[4]])};
+    const float kind = row[columns_[4]];
+    Box box{row[columns_[0]], row[columns_[1]], row[columns_[2]], row[columns_[3]]};
     const bool inside = 0 <= box.ymin && box.ymin < box.ymax && box.ymax <= height && 0 <= box.xmin &&
                         box.xmin < box.xmax && box.xmax <= width;
-    if (!inside || box.kind < 0 || box.kind >= std::ssize(kBoxKinds)) {
+    if (!inside || !(kind >= 0 && kind < kBoxKinds.size()) || kind != std::floor(kind)) {
       user_error(
           "{}: box {} of frame {} has rows {} to {}, columns {} to {} and class {}; frames are of {} x {} pixels, "
           "classes 0 to {} (data.box_columns says what the numbers {} stand for)",
-          path(), at / kColumns.size(), frame, box.ymin, box.ymax, box.xmin, box.xmax, box.kind, height, width,
+          path(), at / kColumns.size(), frame, box.ymin, box.ymax, box.xmin, box.xmax, kind, height, width,
           kBoxKinds.size() - 1, fmt::join(row, ", "));
     }
+    box.kind = static_cast<std::int32_t>(kind);
     boxes.push_back(box);
   }
   return boxes;

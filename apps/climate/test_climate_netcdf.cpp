@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "climate/cf_grid.hpp"
+#include "climate/climate_data.hpp"
 #include "climate/frame_file.hpp"
 #include "climate_frames.hpp"
 #include "scratch_folder.hpp"
@@ -187,6 +188,34 @@ TEST_F(ClimateNetcdf, WhatDoesNotFitIsRefused) {
   EXPECT_HOLDS(refusal(), "data-1996-06-05-02-1.nc: time has the calendar \"lunar\"");
   test::write_bytes(path(), "no file of data");
   EXPECT_HOLDS(refusal(), "is not a readable netCDF file");
+}
+
+/// The files of a set have their pixels at the same places.
+TEST_F(ClimateNetcdf, FilesOfASetHaveOneGrid) {
+  const std::vector<std::string> files = {path("a.nc"), path("b.nc"), path("c.nc")};
+  const auto write = [&](std::size_t i, double latitude, double longitude) {
+    Writer file(files[i]);
+    const auto grid = file.grid({-60, 0, latitude}, {longitude, longitude + 90, longitude + 180, longitude + 270});
+    file.data(file.variable("TS", NC_FLOAT, grid), std::vector<double>(12, 280));
+  };
+  write(0, 60, 0);
+  write(1, 60.00001, 0);
+  write(2, 61, 0);
+  ClimateDataOptions options;
+  options.channels = {"TS"};
+  options.height = 3;
+  options.width = 4;
+  options.normalise = Normalise::kNone;
+  options.targets_optional = true;
+  const ClimateData data(options, scan_climate(options, files));
+  const SampleStorage sample(data);
+  EXPECT_EQ(data.read(1, sample.bytes()), 0);
+  EXPECT_EQ(sample.input<float>()[5], 280);
+  EXPECT_HOLDS(error_of([&] { data.read(2, sample.bytes()); }),
+               "c.nc: latitudes -60 to 61 and longitudes 0 to 270 are not the coordinates of " + files[0]);
+  write(2, 60, 10);
+  EXPECT_HOLDS(error_of([&] { check_samples(ClimateData(options, scan_climate(options, files)), {2, 3}); }),
+               "longitudes 10 to 280 are not");
 }
 
 /// MERRA-2, 2017-02-28: 361 x 576 from -180.

@@ -1,4 +1,6 @@
 // Files of ExtremeWeather: frames in alphabetical order of their variables, boxes in any order of columns.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "climate/climate_data.hpp"
@@ -100,6 +102,10 @@ TEST_F(ExtremeWeather, BoxesOutsideOfTheFrameAreRefused) {
     rows.insert(rows.end(), row.begin(), row.end());
     write_boxes(rows);
     EXPECT_HOLDS(error_of([&] { open_frames(path())->read_boxes(0); }), "frames.h5: box 1 of frame 0 has rows");
+  }
+  for (const float kind : {1.5F, std::nanf(""), 1e20F}) {
+    write_boxes({0, 0, 5, 8, kind}, Hdf5Type::kF32);
+    EXPECT_HOLDS(error_of([&] { open_frames(path())->read_boxes(0); }), fmt::format("and class {}", kind));
   }
   write_boxes(unused);
   EXPECT_TRUE(open_frames(path())->read_boxes(0).empty());
