@@ -7,11 +7,11 @@
 #include "base/error.hpp"
 #include "climate/percentile.hpp"
 #include "climate/plane.hpp"
+#include "climate/sphere.hpp"
 
 namespace petaflow::climate {
 namespace {
 
-constexpr double kRadians = std::numbers::pi / 180;
 /// Humidity falls by e in about 250 hPa, which is the mass of so much air, kg/m2.
 constexpr double kMoistColumn = 2550;
 
