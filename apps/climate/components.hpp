@@ -25,6 +25,9 @@ struct Component {
 std::vector<Component> find_components(std::span<const std::uint8_t> mask, std::int64_t width,
                                        const Connectivity& connectivity);
 
+/// The pixels (not empty) and the box around them, the narrowest in a longitude that closes.
+Component bounds(std::vector<std::int64_t> pixels, std::int64_t width);
+
 /// The component with the most pixels, the first of equals; nullptr where there is none.
 const Component* largest(std::span<const Component> components);
 

@@ -15,19 +15,14 @@ void label_frame(Frame& frame, const LabelOptions& options) {
     }
     frame.boxes.push_back(box_around(river, kRiverBox));
   }
-  std::vector<std::uint8_t> storm(rivers.size());
   for (const CycloneCandidate& candidate : cyclone_candidates(frame)) {
     if (!is_cyclone(candidate, options.cyclones)) continue;
     const std::vector<std::int64_t> pixels = cyclone_pixels(frame, candidate, options.cyclones);
+    if (pixels.empty()) continue;
     for (const std::int64_t at : pixels) {
       frame.labels[static_cast<std::size_t>(at)] = static_cast<std::uint8_t>(Tag::kCyclone);
-      storm[static_cast<std::size_t>(at)] = 1;
     }
-    const auto kind = candidate.wind < kGaleWind ? kDepressionBox : kCycloneBox;
-    for (const Component& part : find_components(storm, width, {.diagonal = true, .wrap = true})) {
-      frame.boxes.push_back(box_around(part, kind));
-    }
-    for (const std::int64_t at : pixels) storm[static_cast<std::size_t>(at)] = 0;
+    frame.boxes.push_back(box_around(bounds(pixels, width), candidate.wind < kGaleWind ? kDepressionBox : kCycloneBox));
   }
 }
 
