@@ -214,7 +214,8 @@ TEST(Weather, StormsMoveAndChangeWithinASeries) {
     EXPECT_LT(moved(end), 12);
   }
   EXPECT_NE(begin, other);
-  EXPECT_EQ(weather_frame(options, grid, kSeed, 9).time, "1979-01-06T06:00:00");
+  EXPECT_EQ(weather_time(options, 9), "1979-01-06T06:00:00");
+  EXPECT_EQ(weather_time({.series_steps = 80}, 80), "1979-01-11T03:00:00");  // ten days and three hours
 }
 
 TEST(Weather, AFinerGridShowsTheSameWeather) {

@@ -31,6 +31,11 @@ std::string time_of(std::int64_t hours) {
                      hours % 24);
 }
 
+/// Begin of a series, hours: five days and three hours after the one before, or so many days more that it has ended.
+std::int64_t begin_of(const WeatherOptions& options, std::int64_t series) {
+  return series * (24 * std::max<std::int64_t>(5, (options.series_steps + 7) / 8) + kStepHours);
+}
+
 /// 1 in the northern midsummer (three weeks after the solstice), -1 half a year later.
 double season_of(std::int64_t hours) {
   const double day = static_cast<double>(hours % kHoursOfYear) / 24;
@@ -162,18 +167,20 @@ void check(const WeatherOptions& options) {
   if (options.series_steps < 1) user_error("generate.series_steps is {}; it must be at least 1", options.series_steps);
 }
 
+std::string weather_time(const WeatherOptions& options, std::int64_t index) {
+  return time_of(begin_of(options, index / options.series_steps) + index % options.series_steps * kStepHours);
+}
+
 Frame weather_frame(const WeatherOptions& options, const Grid& grid, std::uint64_t seed, std::int64_t index) {
   check(options);
   PETAFLOW_REQUIRE(index >= 0, "frame {}", index);
   const std::int64_t series = index / options.series_steps, step = index % options.series_steps;
-  // Five days and three hours, or so many days more that a series ends before the next begins.
-  const std::int64_t apart = 24 * std::max<std::int64_t>(5, (options.series_steps + 7) / 8) + kStepHours;
-  const std::int64_t begin = series * apart;
+  const std::int64_t begin = begin_of(options, series);
   const auto hours = static_cast<double>(step * kStepHours);
   const double season = season_of(begin);
   Frame frame;
   frame.grid = grid;
-  frame.time = time_of(begin + step * kStepHours);
+  frame.time = weather_time(options, index);
   frame.fields.resize(static_cast<std::size_t>(kFieldCount * frame.pixels()));
   const Background air = make_background(grid, seed, series, hours, season);
   const Layers layers = add_features(draw_situation(seed, series, hours, season), frame);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "climate/frame.hpp"
 
@@ -13,6 +14,9 @@ struct WeatherOptions {
 
 /// Throws a user error naming the option below `generate`.
 void check(const WeatherOptions& options);
+
+/// Moment of frame `index`: "1979-01-31T03:00:00"; later ones have larger indices.
+std::string weather_time(const WeatherOptions& options, std::int64_t index);
 
 /// Frame `index`: step index mod series_steps of a series.  Every series begins a few days after the one before, so
 /// that 75 and more see all seasons.  A function of its arguments alone: the same bits on any thread and rank; the
