@@ -1,12 +1,18 @@
 // Atmospheric rivers: the threshold rule pixel by pixel, sizes, seams, and the transport.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+
+#include <fmt/format.h>
 
 #include "base/random.hpp"
+#include "climate/cf_grid.hpp"
 #include "climate/percentile.hpp"
 #include "climate/plane.hpp"
 #include "climate/rivers.hpp"
+#include "scratch_folder.hpp"
 
 namespace petaflow::climate {
 namespace {
@@ -79,6 +85,50 @@ TEST(Rivers, TransportIsWindTimesHumidityOfTheColumn) {
   const auto transport = vapour_transport(frame);
   EXPECT_NEAR(transport[100], 2550 * 0.01 * 25, 1e-2);
   EXPECT_EQ(transport[99], 0);
+}
+
+/// MERRA-2 on 2017-02-28, a river on California: each pixel of the threshold rule, and each component by its own sizes.
+TEST(Rivers, OfMerraAreThePixelsOfTheRule) {
+  const auto path = test::samples_folder() / "climate/IWV_IVT_MERRA_20170228_00.nc";
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "no sample " << path;
+  const CfVariables fields(path.string(), {"IWV"});
+  const Grid& grid = fields.grid();
+  const std::size_t width = static_cast<std::size_t>(grid.width());
+  std::vector<float> water(width * grid.latitude.size());
+  fields.read(0, 0, water);
+  constexpr double kPi = 3.14159265358979;
+  for (const double threshold : {24.0, 21.0}) {
+    const RiverOptions options{.threshold = threshold};
+    const auto candidates = river_candidates(grid, water, options), rivers = find_rivers(grid, water, options);
+    std::vector<std::uint8_t> rule(water.size());
+    for (std::size_t i = 0; i < rule.size(); ++i) {
+      const double latitude = grid.latitude[i / width];
+      rule[i] = static_cast<double>(water[i]) * (1 - std::exp(-latitude * latitude / (2.0 * 19 * 19))) > threshold;
+    }
+    EXPECT_EQ(candidates, rule);
+    std::int64_t kept = 0, dropped = 0;
+    for (const Component& part : find_components(rule, static_cast<std::int64_t>(width), {})) {
+      const double south = grid.latitude[static_cast<std::size_t>(part.ymin)] * kPi / 180;
+      const double north = grid.latitude[static_cast<std::size_t>(part.ymax)] * kPi / 180;
+      const double wide = static_cast<double>(part.xmax - part.xmin) * 2 * kPi / static_cast<double>(width);
+      const double cosine = std::sin(south) * std::sin(north) + std::cos(south) * std::cos(north) * std::cos(wide);
+      const double diagonal = 6371 * std::acos(std::clamp(cosine, -1.0, 1.0)), length = 6371 * (north - south);
+      double area = 0;
+      for (const std::int64_t at : part.pixels) {
+        const double latitude = grid.latitude[static_cast<std::size_t>(at) / width] * kPi / 180;
+        area += 6371 * 6371 * std::cos(latitude) * (kPi / 360) *
+                (2 * kPi / static_cast<double>(width));  // rows of 0.5 degrees
+      }
+      const bool is_river = diagonal > 1500 && length > 0 && area / length < 1000;
+      (is_river ? kept : dropped) += 1;
+      for (const std::int64_t at : part.pixels) EXPECT_EQ(rivers[static_cast<std::size_t>(at)], is_river);
+    }
+    fmt::print("{} kg/m2: {} rivers of {} components, {} of {} pixels\n", threshold, kept, kept + dropped,
+               std::count(rivers.begin(), rivers.end(), 1), std::count(rule.begin(), rule.end(), 1));
+    EXPECT_GT(kept, 0);
+    EXPECT_GT(dropped, 0);
+    for (std::size_t i = 0; i < rule.size(); ++i) ASSERT_LE(rivers[i], rule[i]);
+  }
 }
 
 TEST(Rivers, PercentileMarksItsShareOfTheDampedField) {
