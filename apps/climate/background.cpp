@@ -71,7 +71,7 @@ Background make_background(const Grid& grid, std::uint64_t seed, std::int64_t se
     const ZonalMean mean = zonal_mean(latitude, season);
     const auto cap =
         static_cast<float>(latitude < 0 ? std::max(0.0, 2700 * bell(latitude, -90, 19) - 100) : 0);  // Antarctica
-    const auto spread = static_cast<float>(1 + 3.5 * std::min(1.0, std::abs(latitude) / 45));        // K
+    const auto spread = static_cast<float>(1.6 + 2.9 * std::min(1.0, std::abs(latitude) / 45));      // K
     const auto pressure = static_cast<float>(mean.pressure), waves = static_cast<float>(mean.pressure_waves);
     const auto temperature = static_cast<float>(mean.temperature), t500 = static_cast<float>(mean.t500);
     const auto t200 = static_cast<float>(mean.t200), saturation = static_cast<float>(mean.saturation);

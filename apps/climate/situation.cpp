@@ -11,7 +11,7 @@ namespace petaflow::climate {
 namespace {
 
 /// Purpose of a sequence of random numbers within a series.
-enum class Draw : std::uint64_t { kCyclones, kDepressions, kColdLows, kLows, kRivers, kPools, kJets };
+enum class Draw : std::uint64_t { kCyclones, kDepressions, kColdLows, kLows, kRivers, kPools, kJets, kSurges };
 
 /// One kind of feature of a series after the other: its random numbers, and where things drift with time.
 class Draws {
@@ -79,8 +79,8 @@ void add_cyclones(const Draws& draws, std::vector<Place>& taken, std::vector<Vor
     storm.steepness = between(random, 1.2, 1.7);
     storm.wind = between(random, 26, 58) * draws.swing(random, 0.12);
     const double strength = storm.wind / 45;
-    storm.warmth500 = between(random, 2.5, 5) * strength;
-    storm.warmth200 = between(random, 2, 5) * strength;
+    storm.warmth500 = between(random, 2, 4) * strength;
+    storm.warmth200 = between(random, 1.5, 4) * strength;
     storm.water = between(random, 13, 22);
     storm.rain = between(random, 8e-7, 2.5e-6) * strength;
     storm.kind = kCycloneBox;
@@ -110,16 +110,16 @@ void add_depressions(const Draws& draws, std::vector<Place>& taken, std::vector<
 /// Small lows of the subtropics with a cold core: wind, pressure, moisture and rain nearly as in a tropical cyclone.
 void add_cold_lows(const Draws& draws, std::vector<Place>& taken, std::vector<Vortex>& vortices) {
   RandomSequence random = draws.begin(Draw::kColdLows);
-  const int count = 2 + static_cast<int>(random.below(3));
+  const int count = 3 + static_cast<int>(random.below(3));
   for (int i = 0; i < count; ++i) {
-    const Place begin = free_place(random, draws.hemisphere(random, -0.2), 16, 38, taken);
+    const Place begin = free_place(random, draws.hemisphere(random, -0.2), 12, 37, taken);
     Vortex low;
     low.u_motion = between(random, -2, 7);
     low.centre = draws.moved(begin, low.u_motion, 0);
     low.radius = between(random, 3.2, 5.6), low.core = between(random, 0.28, 0.42), low.steepness = 1.3;
     low.wind = between(random, 20, 40) * draws.swing(random, 0.1);
-    low.warmth500 = -between(random, 2, 5.5), low.warmth200 = between(random, -1, 4);
-    low.water = between(random, 6, 18), low.rain = between(random, 4e-7, 1.6e-6);
+    low.warmth500 = -between(random, 1.2, 4), low.warmth200 = between(random, -1, 3);
+    low.water = between(random, 10, 20), low.rain = between(random, 6e-7, 2e-6);
     vortices.push_back(low);
   }
 }
@@ -138,7 +138,7 @@ void add_lows(const Draws& draws, Situation& sky) {
     low.wind = between(random, 12, 24) * draws.swing(random, 0.15);
     low.warmth500 = -between(random, 2, 6), low.warmth200 = between(random, -2, 6);
     low.warm_sector = between(random, 2, 7);
-    low.water = between(random, 1, 4), low.rain = between(random, 1e-7, 4e-7);
+    low.water = between(random, 3, 9), low.rain = between(random, 1e-7, 4e-7);
     sky.vortices.push_back(low);
     const double bend = between(random, 5, 40), length = between(random, 12, 24);
     Plume front;
@@ -190,6 +190,23 @@ void add_pools(const Draws& draws, std::vector<Plume>& plumes) {
   }
 }
 
+/// Moist air in wind as strong as a river's, but too short for one.
+void add_surges(const Draws& draws, std::vector<Plume>& plumes) {
+  RandomSequence random = draws.begin(Draw::kSurges);
+  const int count = 6 + static_cast<int>(random.below(5));
+  for (int i = 0; i < count; ++i) {
+    const double hemisphere = draws.hemisphere(random, 0), heading = between(random, -30, 80);
+    const Place begin = draws.moved({hemisphere * between(random, 9, 50), between(random, 0, 360)}, 5, 0);
+    const double bend = between(random, -20, 20), length = between(random, 6, 12);
+    Plume surge;
+    surge.line = curved_line(begin, heading, bend, bend, length);
+    surge.half_width = between(random, 2.2, 3.4);
+    surge.water = between(random, 15, 28), surge.rain = between(random, 3e-8, 4e-7);
+    surge.wind = between(random, 15, 30), surge.warmth = between(random, 0.5, 3);
+    plumes.push_back(surge);
+  }
+}
+
 /// Wind as in a river, in air that is not moist.
 void add_jets(const Draws& draws, std::vector<Plume>& plumes) {
   RandomSequence random = draws.begin(Draw::kJets);
@@ -219,6 +236,7 @@ Situation draw_situation(std::uint64_t seed, std::int64_t series, double hours, 
   add_rivers(draws, sky.plumes);
   add_pools(draws, sky.plumes);
   add_jets(draws, sky.plumes);
+  add_surges(draws, sky.plumes);
   return sky;
 }
 

@@ -11,7 +11,7 @@ namespace petaflow::climate {
 
 struct Situation {
   std::vector<Vortex> vortices;  // tropical cyclones and depressions, extratropical lows, small cold-core lows
-  std::vector<Plume> plumes;     // rivers, fronts of the lows, moist pools, dry jets
+  std::vector<Plume> plumes;     // rivers, fronts of the lows, moist pools, dry jets, moist surges
 };
 
 /// The features `hours` after the begin of the series; `season` as of make_background.  A function of its arguments

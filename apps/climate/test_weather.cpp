@@ -153,7 +153,8 @@ TEST(Weather, WindIsGeostrophicAwayFromTheEquator) {
     fmt::print("{}: correlation with the geostrophic wind {:.3f}, slope {:.2f}\n", is_zonal ? "U850" : "V850",
                covariance / std::sqrt(a * b), covariance / a);
     EXPECT_GT(covariance / std::sqrt(a * b), 0.85);
-    EXPECT_NEAR(covariance / a, 0.89, 0.14);  // around lows the gradient wind is weaker
+    // Around lows the gradient wind is weaker, and at the ends of plumes the wind has no balance.
+    EXPECT_NEAR(covariance / a, is_zonal ? 0.89 : 0.74, 0.05);
   }
 }
 
