@@ -97,6 +97,15 @@ TEST(Png, HasValidChunksAndTheRowsOfThePicture) {
   EXPECT_EQ(pixels.substr(0, length), std::string("\0\0\x40\x7F\0\0\x7F\0", 8));  // a filter byte, then three colours
 }
 
+TEST(Png, ShowsClassesInTheirColours) {
+  const std::vector<std::uint8_t> classes = {0, 1, 1, 0};
+  const std::vector<Colour> colours = {{1, 2, 3}, {250, 251, 252}};
+  const std::string png = class_png(classes, 2, 2, colours);
+  EXPECT_NE(png.find("PLTE\x01\x02\x03\xFA\xFB\xFC"), std::string::npos);
+  EXPECT_NE(png, class_png(std::vector<std::uint8_t>{1, 0, 0, 1}, 2, 2, colours));
+  EXPECT_THROW(class_png(std::vector<std::uint8_t>{0, 1, 2, 0}, 2, 2, colours), Error);
+}
+
 TEST(Png, Base64IsThatOfRfc4648) {
   EXPECT_EQ(base64(""), "");
   EXPECT_EQ(base64("f"), "Zg==");

@@ -50,24 +50,36 @@ Colour heat_colour(double t) {
 }
 
 std::string heat_png(std::span<const float> values, std::int64_t height, std::int64_t width) {
-  PETAFLOW_REQUIRE(height > 0 && width > 0 && std::ssize(values) == height * width, "{} values for {} x {} pixels",
-                   values.size(), height, width);
-  constexpr int kColours = 128;  // neighbours differ by less than eyes do; fewer compress better
+  constexpr std::size_t kColours = 128;  // neighbours differ by less than eyes do; fewer compress better
+  std::vector<Colour> colours;
+  for (std::size_t i = 0; i < kColours; ++i) colours.push_back(heat_colour(static_cast<double>(i) / (kColours - 1.0)));
+  std::vector<std::uint8_t> pixels;
+  for (const float value : values) {
+    const float t = std::isnan(value) ? 0.0F : std::clamp(value, 0.0F, 1.0F);
+    pixels.push_back(static_cast<std::uint8_t>(std::lround(t * (kColours - 1))));
+  }
+  return class_png(pixels, height, width, colours);
+}
+
+std::string class_png(std::span<const std::uint8_t> classes, std::int64_t height, std::int64_t width,
+                      std::span<const Colour> colours) {
+  PETAFLOW_REQUIRE(height > 0 && width > 0 && std::ssize(classes) == height * width, "{} values for {} x {} pixels",
+                   classes.size(), height, width);
   std::string head;
   put_u32(head, static_cast<std::uint32_t>(width));
   put_u32(head, static_cast<std::uint32_t>(height));
   head += std::string("\x08\x03\0\0\0", 5);  // 8 bits, palette, deflate, filters, not interlaced
   std::string palette;
-  for (int i = 0; i < kColours; ++i) {
-    for (const std::uint8_t part : heat_colour(i / (kColours - 1.0))) palette += static_cast<char>(part);
+  for (const Colour& colour : colours) {
+    for (const std::uint8_t part : colour) palette += static_cast<char>(part);
   }
   std::string rows;
   for (std::int64_t row = 0; row < height; ++row) {
     rows += '\0';  // no filter
     for (std::int64_t column = 0; column < width; ++column) {
-      const float value = values[static_cast<std::size_t>(row * width + column)];
-      const float t = std::isnan(value) ? 0.0F : std::clamp(value, 0.0F, 1.0F);
-      rows += static_cast<char>(std::lround(t * (kColours - 1)));
+      const std::uint8_t c = classes[static_cast<std::size_t>(row * width + column)];
+      PETAFLOW_REQUIRE(c < colours.size(), "class {} of {} colours", c, colours.size());
+      rows += static_cast<char>(c);
     }
   }
   std::string png = "\x89PNG\r\n\x1a\n";
