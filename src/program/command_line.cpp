@@ -31,6 +31,22 @@ void add_input(CLI::App& command, CommandLine& line) {
       ->option_text("option=value ...");
 }
 
+/// Files and options in any order: take_overrides() tells them apart.
+void add_files(CLI::App& command, CommandLine& line) {
+  command
+      .add_option("FILE", line.files,
+                  "data files or patterns, and options of an input file where they say how to read: data.edge=32")
+      ->required();
+}
+
+void take_overrides(CommandLine& line) {
+  const auto is_override = [](const std::string& text) {
+    return text.find('=') != std::string::npos && !std::filesystem::exists(text);
+  };
+  std::ranges::copy_if(line.files, std::back_inserter(line.overrides), is_override);
+  std::erase_if(line.files, is_override);
+}
+
 void add_run(CLI::App& command, CommandLine& line) {
   command.add_option("RUN", line.input, "run folder or checkpoint")->required();
   command.add_option("FILE", line.files, "data files or patterns")->required();
@@ -81,7 +97,7 @@ std::string unknown_argument(const CLI::App& program, const std::vector<std::str
 }  // namespace
 
 ParsedLine parse_command_line(const std::vector<std::string>& arguments, const std::string& name,
-                              const std::string& description) {
+                              const std::string& description, const std::vector<TaskCommand>& own) {
   ParsedLine parsed;
   CommandLine& line = parsed.line;
   CLI::App program(description, name);
@@ -100,11 +116,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   train.add_flag("--resume", line.resume, "go on from the newest checkpoint of the run folder, where there is one")
       ->excludes(overwrite);
 
-  CLI::App& inspect = add_command(program, "inspect", "Show what data files hold: format, shape, classes, ranges");
-  inspect
-      .add_option("FILE", line.files,
-                  "data files or patterns, and options of an input file where they say how to read: data.edge=32")
-      ->required();
+  add_files(add_command(program, "inspect", "Show what data files hold: format, shape, classes, ranges"), line);
 
   CLI::App& evaluate = add_command(program, "evaluate", "Evaluate a trained network on files");
   add_run(evaluate, line);
@@ -112,7 +124,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
 
   CLI::App& predict = add_command(program, "predict", "Write the score of every sample in files");
   add_run(predict, line);
-  predict.add_option("-o,--output", line.output, "HDF5 file to write")->required();
+  predict.add_option("-o,--output", line.output, "file to write: HDF5, or what the application writes")->required();
   predict.add_flag("--overwrite", line.overwrite, "replace the output file");
 
   CLI::App& summary =
@@ -142,6 +154,14 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   save.add_flag("--pytorch", line.pytorch, "write the network too, as a Python file beside it");
   save.add_flag("--overwrite", line.overwrite, "replace the output file");
 
+  for (const TaskCommand& command : own) {
+    CLI::App& added = add_command(program, command.name, command.description);
+    add_files(added, line);
+    if (command.output.empty()) continue;
+    added.add_option("-o,--output", line.output, command.output)->required();
+    added.add_flag("--overwrite", line.overwrite, "replace files that exist");
+  }
+
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
     program.parse(reversed);
@@ -168,12 +188,8 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
     return parsed;
   }
   line.command = program.get_subcommands()[0]->get_name();
-  if (line.command == "inspect") {  // files and options come in any order
-    const auto is_override = [](const std::string& text) {
-      return text.find('=') != std::string::npos && !std::filesystem::exists(text);
-    };
-    std::ranges::copy_if(line.files, std::back_inserter(line.overrides), is_override);
-    std::erase_if(line.files, is_override);
+  if (line.command == "inspect" || std::ranges::find(own, line.command, &TaskCommand::name) != own.end()) {
+    take_overrides(line);
   }
   return parsed;
 }

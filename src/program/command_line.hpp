@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "comm/communicator.hpp"
 
 namespace petaflow {
 
@@ -14,11 +17,18 @@ struct CommandLine {
   std::string input;                   // input file, or run folder or checkpoint
   std::vector<std::string> overrides;  // option=value
   std::vector<std::string> files;      // evaluate, predict; report: run folders
-  std::string output;                  // predict, report, export
+  std::string output;                  // predict, report, export; commands of an application
   bool check = false, overwrite = false, resume = false, json = false;
   bool io = false;          // bench: on the training data
   bool pytorch = false;     // export: the network too
   std::int64_t steps = 20;  // bench
+};
+
+/// A command that one application alone has: FILE... [option=value ...] [-o OUTPUT].
+struct TaskCommand {
+  std::string name, description;
+  std::string output;                                          // what -o names, for the help; empty: there is no -o
+  std::function<void(const CommandLine&, Communicator&)> run;  // on all ranks, after the options were set
 };
 
 /// Result of parsing: a command to run, or a text (help or a complaint) and the exit code.
@@ -28,8 +38,8 @@ struct ParsedLine {
   std::string text;
 };
 
-/// @param program, description  of the application
+/// @param program, description, own  of the application: its name, what it does, commands of its own
 ParsedLine parse_command_line(const std::vector<std::string>& arguments, const std::string& program,
-                              const std::string& description);
+                              const std::string& description, const std::vector<TaskCommand>& own = {});
 
 }  // namespace petaflow

@@ -1,4 +1,4 @@
-// predict RUN FILE... -o OUT.h5: what the network says of every sample, with where it came from.  Rank 0 writes the
+// predict RUN FILE... -o OUT: what the network says of every sample, with where it came from.  Rank 0 writes the
 // batches of all ranks as they are made; no rank ever holds the predictions for more samples than these.
 #include <algorithm>
 #include <cstring>
@@ -33,37 +33,27 @@ std::vector<PredictionColumn> origin_columns(const Dataset& data, const Predicte
   return {{"file", file}, {"index", index}};
 }
 
-/// The file of predictions on rank 0, which grows from the first sample to the last.
-class PredictionFile {
+/// Rows of all samples as data sets of an HDF5 file.
+class RowsWriter final : public PredictionWriter {
  public:
-  /// Under a temporary name until publish().
-  PredictionFile(std::string path, std::int64_t samples)
-      : path_(std::move(path)), temporary_(temporary_name(path_)), samples_(samples) {
-    make_parent(path_);
-    file_.emplace(Hdf5File::create(temporary_));
-  }
-  ~PredictionFile() {
-    file_.reset();
-    std::error_code ignored;
-    if (!published_) std::filesystem::remove(temporary_, ignored);
-  }
-  PredictionFile(const PredictionFile&) = delete;
-  PredictionFile& operator=(const PredictionFile&) = delete;
+  RowsWriter(const std::string& path, const Task& task, const Dataset& data)
+      : task_(task), data_(data), file_(Hdf5File::create(path)) {}
 
-  void append(const PredictionRows& rows, std::int64_t count) {
+  void append(const PredictedBatch& batch) override {
+    PredictionRows rows = task_.rows(data_, batch);
+    std::ranges::move(origin_columns(data_, batch), std::back_inserter(rows.columns));
+    const std::int64_t count = std::ssize(batch.indices);
     for (const PredictionColumn& column : rows.columns) {
       std::visit([&](const auto& values) { append(column, values, count); }, column.values);
     }
     written_ += count;
     attributes_ = rows.attributes;
   }
-  void publish(const std::map<std::string, std::string>& attributes) {
+  void close(const std::map<std::string, std::string>& attributes) override {
     attributes_.insert(attributes.begin(), attributes.end());
-    for (const auto& [name, text] : attributes_) file_->set_attribute("/", name, text);
+    for (const auto& [name, text] : attributes_) file_.set_attribute("/", name, text);
     columns_.clear();
-    file_->close();
-    publish_file(temporary_, path_);
-    published_ = true;
+    file_.close();
   }
 
  private:
@@ -77,19 +67,49 @@ class PredictionFile {
                      values.size(), count);
     auto found = columns_.find(column.name);
     if (found == columns_.end()) {
-      std::vector<std::int64_t> dims = {samples_};
+      std::vector<std::int64_t> dims = {data_.size()};
       if (column.width > 1) dims.push_back(column.width);
       const Hdf5Storage storage = {.type = type_of(T())};
-      found = columns_.emplace(column.name, file_->create_dataset(column.name, dims, storage)).first;
+      found = columns_.emplace(column.name, file_.create_dataset(column.name, dims, storage)).first;
     }
     found->second.template write<T>(written_, count, values);
   }
 
-  std::string path_, temporary_;
-  std::int64_t samples_, written_ = 0;
-  std::optional<Hdf5File> file_;
+  const Task& task_;
+  const Dataset& data_;
+  Hdf5File file_;
+  std::int64_t written_ = 0;
   std::map<std::string, Hdf5Dataset> columns_;
   std::map<std::string, std::string> attributes_;
+};
+
+/// The file of predictions on rank 0, which grows from the first sample to the last under a temporary name.
+class PredictionFile {
+ public:
+  PredictionFile(std::string path, const Task& task, const Dataset& data)
+      : path_(std::move(path)), temporary_(temporary_name(path_)) {
+    make_parent(path_);
+    writer_ = task.prediction_writer(temporary_, data);
+    if (!writer_) writer_ = std::make_unique<RowsWriter>(temporary_, task, data);
+  }
+  ~PredictionFile() {
+    writer_.reset();
+    std::error_code ignored;
+    if (!published_) std::filesystem::remove(temporary_, ignored);
+  }
+  PredictionFile(const PredictionFile&) = delete;
+  PredictionFile& operator=(const PredictionFile&) = delete;
+
+  void append(const PredictedBatch& batch) { writer_->append(batch); }
+  void publish(const std::map<std::string, std::string>& attributes) {
+    writer_->close(attributes);
+    publish_file(temporary_, path_);
+    published_ = true;
+  }
+
+ private:
+  std::string path_, temporary_;
+  std::unique_ptr<PredictionWriter> writer_;
   bool published_ = false;
 };
 
@@ -139,7 +159,7 @@ int command_predict(const CommandLine& line, Configuration& config, Task& task, 
       make_predictor(config.options.data, task, comm, context, *trained.network, *trained.objective, *data);
   std::optional<PredictionFile> file;
   agree(comm, [&] {
-    if (comm.rank() == 0) file.emplace(line.output, data->size());
+    if (comm.rank() == 0) file.emplace(line.output, task, *data);
     predictor->start();
   });
   while (true) {
@@ -148,10 +168,7 @@ int command_predict(const CommandLine& line, Configuration& config, Task& task, 
     if (batch == nullptr) break;
     const PredictedBatch all = gathered(comm, *batch);
     agree(comm, [&] {
-      if (!file) return;
-      PredictionRows rows = task.rows(*data, all);
-      std::ranges::move(origin_columns(*data, all), std::back_inserter(rows.columns));
-      file->append(rows, std::ssize(all.indices));
+      if (file) file->append(all);
     });
   }
   agree(comm, [&] {

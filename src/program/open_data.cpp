@@ -75,7 +75,7 @@ std::unique_ptr<Dataset> open_data(Communicator& comm, Task& task, const std::ve
     check_shape(*data, task.sample_shape(), what);
   });
   complete(comm, *data);
-  if (role == DataRole::kTrain) task.keep(*data);
+  if (role == DataRole::kTrain) agree(comm, [&] { task.keep(*data); });
   return data;
 }
 

@@ -19,6 +19,7 @@
 #include "measure/tools.hpp"
 #include "program/command_line.hpp"
 #include "program/commands.hpp"
+#include "train/stop_request.hpp"
 
 namespace petaflow {
 namespace {
@@ -39,8 +40,15 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
   if (line.command == "summary") return command_summary(line, config, task, comm);
   if (line.command == "bench") return command_bench(line, config, task, comm);
   if (line.command == "report") return command_report(line, task, reporter, comm);
-  PETAFLOW_REQUIRE(line.command == "export", "the command line knows a command {}", line.command);
-  return command_export(line, config, task, comm);
+  if (line.command == "export") return command_export(line, config, task, comm);
+  for (const TaskCommand& own : task.commands()) {
+    if (line.command != own.name) continue;
+    config.load_options(comm, line.overrides);
+    watch_stop_signals();
+    own.run(line, comm);
+    return kDone;
+  }
+  failure("the command line knows a command {}", line.command);
 }
 
 /// Kokkos passes over options that it does not know.
@@ -82,7 +90,7 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
   std::optional<Kokkos::ScopeGuard> kokkos;
   try {
     log_start(world->rank());
-    const ParsedLine parsed = parse_command_line(arguments, task.name(), task.description());
+    const ParsedLine parsed = parse_command_line(arguments, task.name(), task.description(), task.commands());
     if (parsed.exit_code) {
       if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
       if (world->rank() == 0 && *parsed.exit_code != kDone) complain(task.name(), parsed.text);

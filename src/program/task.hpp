@@ -17,6 +17,7 @@
 #include "metrics/evaluator.hpp"
 #include "nn/graph.hpp"
 #include "nn/objective.hpp"
+#include "program/command_line.hpp"
 #include "run/mllog.hpp"
 #include "train/predictor.hpp"
 #include "train/trainer.hpp"
@@ -40,6 +41,16 @@ struct PredictionColumn {
 struct PredictionRows {
   std::vector<PredictionColumn> columns;
   std::map<std::string, std::string> attributes;  // of the file: what the columns mean; the same in every batch
+};
+
+/// What predict writes instead of rows: on rank 0, batch by batch, in the order of the data set.
+class PredictionWriter {
+ public:
+  virtual ~PredictionWriter() = default;
+  virtual void append(const PredictedBatch& batch) = 0;
+  /// After the last batch.
+  /// @param attributes  of the file: where the predictions come from
+  virtual void close(const std::map<std::string, std::string>& attributes) = 0;
 };
 
 class Task {
@@ -74,8 +85,20 @@ class Task {
   virtual std::vector<std::string> metrics() const = 0;
   /// For one evaluation of `data`, which is what open() gave and must outlive it.
   virtual std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) = 0;
+  /// Finds, in an evaluation of the validation set after the training, what decisions about other data need (class
+  /// offsets); null: there is no such thing.
+  virtual std::unique_ptr<Evaluator> calibrator(const Dataset& /*validation*/) { return nullptr; }
+  /// On rank 0: what a calibrator has found, as options (option=value) that are kept with the weights.
+  virtual std::vector<std::string> calibration(const Evaluator& /*calibrator*/) const { return {}; }
   /// Rows to be written of predictions for samples of `data`.
-  virtual PredictionRows rows(const Dataset& data, const PredictedBatch& batch) const = 0;
+  virtual PredictionRows rows(const Dataset& /*data*/, const PredictedBatch& /*batch*/) const { return {}; }
+  /// Writes a file of another layout (maps) to `path`, on rank 0; null: rows() become HDF5 data sets.
+  virtual std::unique_ptr<PredictionWriter> prediction_writer(const std::string& /*path*/,
+                                                              const Dataset& /*data*/) const {
+    return nullptr;
+  }
+  /// Commands that this application alone has.
+  virtual std::vector<TaskCommand> commands() { return {}; }
 
   /// Names of the benchmark in MLPerf HPC; none by default.
   virtual MlperfBenchmark mlperf_benchmark() const { return {}; }
