@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "climate/frame_check.hpp"
 #include "climate/frame_time.hpp"
+#include "comm/agree.hpp"
 
 namespace petaflow::climate {
 namespace {
@@ -56,7 +57,11 @@ ChannelScaling find_scaling(const ClimateDataOptions& options, ClimateIndex& ind
     statistics = read_statistics(options.stats);
   } else if (options.normalise != Normalise::kNone) {
     Communicator alone;
-    statistics = compute_statistics(alone, index.files, options.file, fields);
+    try {
+      statistics = compute_statistics(alone, index.files, options.file, fields);
+    } catch (const AgreedError& error) {  // among this rank alone: the others have yet to be told
+      throw Error(error.kind(), error.what());
+    }
   }
   if (options.normalise == Normalise::kZScore) index.notes = deviation_warnings(statistics, fields, source);
   return make_scaling(options.normalise, statistics, fields, source);
