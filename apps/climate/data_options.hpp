@@ -1,0 +1,48 @@
+// The options of [data] that all applications on frames have.
+#pragma once
+
+#include "climate/climate_data.hpp"
+#include "config/schema.hpp"
+#include "program/task.hpp"
+
+namespace petaflow::climate {
+
+struct FrameDataOptions {
+  ClimateDataOptions frames;
+  double cache_gb = 4;  // sets up to this size are held in memory
+};
+
+inline void declare_data(Schema& schema, FrameDataOptions& data) {
+  ClimateDataOptions& frames = data.frames;
+  schema.add("data.height", frames.height, in_range(2, 65536));
+  schema.add("data.width", frames.width, in_range(1, 65536));
+  schema.add("data.channels", frames.channels, not_empty());
+  schema.add("data.label_set", frames.file.label_set, in_range(0, 100));
+  schema.add("data.from", frames.from);
+  schema.add("data.to", frames.to);
+  schema.add("data.normalise", frames.normalise,
+             {{"none", Normalise::kNone}, {"min_max", Normalise::kMinMax}, {"z_score", Normalise::kZScore}});
+  schema.add("data.stats", frames.stats);
+  schema.add("data.offsets", frames.offsets);
+  schema.add("data.factors", frames.factors);
+  schema.add("data.clip", frames.clip, at_least(0));
+  schema.add("data.cache_gb", data.cache_gb, at_least(0));
+
+  schema.add_use({"data.stats", "data.offsets", "data.factors", "data.clip"}, "data.normalise", {"min_max", "z_score"});
+}
+
+/// How a set is to be read.
+inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole role) {
+  ClimateDataOptions frames = data.frames;
+  frames.targets_optional = role == DataRole::kPredict;
+  frames.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
+  return frames;
+}
+
+/// Other sets are scaled as the training set is.
+inline void keep_scaling(FrameDataOptions& data, const ClimateData& train) {
+  data.frames.offsets = train.scaling().offsets;
+  data.frames.factors = train.scaling().factors;
+}
+
+}  // namespace petaflow::climate

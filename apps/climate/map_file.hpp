@@ -1,0 +1,51 @@
+// Maps of classes and their probabilities as a netCDF file that grows frame by frame.
+// Source: CF conventions 1.8 (https://cfconventions.org): coordinates 4.1, 4.2 and 4.4, flags 3.5.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "climate/fields.hpp"
+#include "climate/grid.hpp"
+
+namespace petaflow::climate {
+
+/// netCDF-4 with dimensions time, lat and lon.  Variables: tag (time, lat, lon), a byte per pixel with flag_values and
+/// flag_meanings; with probabilities, probability_<tag> f32 for each event (time, lat, lon).  A set of frames whose
+/// moments are not known has a dimension frame, without coordinate, instead of time.
+/// All functions throw user errors that name the file.
+class MapFile {
+ public:
+  /// Creates the file, replacing an old one.
+  MapFile(std::string path, const Grid& grid, bool probabilities);
+  ~MapFile();
+  MapFile(const MapFile&) = delete;
+  MapFile& operator=(const MapFile&) = delete;
+
+  /// @param time           "1979-01-31T03:00:00", or empty; known for all frames or for none
+  /// @param classes        (H, W), a Tag each
+  /// @param probabilities  (H, W, 3), where the file has some
+  void append(const std::string& time, std::span<const std::uint8_t> classes, std::span<const float> probabilities = {});
+  /// Writes attributes of the file beside those of CF, and closes it.
+  void close(const std::map<std::string, std::string>& attributes);
+
+ private:
+  void define(bool has_time);
+  void check(int status) const;
+  void describe(int variable, const std::map<std::string, std::string>& attributes) const;
+
+  std::string path_;
+  Grid grid_;
+  bool probabilities_, defined_ = false;
+  int file_ = -1, time_ = -1, tag_ = -1;
+  int probability_[kTagNames.size()] = {};
+  std::size_t frames_ = 0;
+};
+
+/// Hours from 1900-01-01 in the standard calendar.  Throws a user error, which `where` begins, where the text is none
+/// of that calendar's moments.
+double hours_since_1900(const std::string& time, const std::string& where);
+
+}  // namespace petaflow::climate
