@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "climate_segmentation/options.hpp"
 #include "config/document.hpp"
 #include "config/reference.hpp"
 #include "cosmoflow/options.hpp"
@@ -41,6 +42,14 @@ TEST(Reference, HoldsEveryOptionOfCosmoflow) {
   Schema schema;
   cosmoflow::declare(schema, options);
   for (const std::string& sentence : compare_with_reference(schema, "inputs/reference_cosmoflow.toml"))
+    ADD_FAILURE() << sentence;
+}
+
+TEST(Reference, HoldsEveryOptionOfTheClimateSegmentation) {
+  climate_segmentation::Options options;
+  Schema schema;
+  climate_segmentation::declare(schema, options);
+  for (const std::string& sentence : compare_with_reference(schema, "inputs/reference_climate_segmentation.toml"))
     ADD_FAILURE() << sentence;
 }
 
@@ -95,7 +104,11 @@ TEST(Reference, SaysTheWordsThatOptionsTake) {
   cosmoflow::declare(cosmoflow, options);
   std::vector<Words> all = words_of(hep.schema, "inputs/reference.toml");
   std::ranges::copy(words_of(cosmoflow, "inputs/reference_cosmoflow.toml"), std::back_inserter(all));
-  EXPECT_GE(all.size(), 27U);
+  climate_segmentation::Options climate_options;
+  Schema climate;
+  climate_segmentation::declare(climate, climate_options);
+  std::ranges::copy(words_of(climate, "inputs/reference_climate_segmentation.toml"), std::back_inserter(all));
+  EXPECT_GE(all.size(), 33U);
   for (const Words& words : all) {
     if (takes_names(words.option)) continue;
     EXPECT_EQ(words.said, words.taken) << words.option;
@@ -145,6 +158,14 @@ TEST(Inputs, LoadAndAgreeWithTheirRanges) {
     EXPECT_NO_THROW(schema.drop_idle()) << file;
     EXPECT_NO_THROW(check(common)) << file;
   }
+  CommonOptions common;
+  climate_segmentation::Options options;
+  Schema schema;
+  declare(schema, common);
+  climate_segmentation::declare(schema, options);
+  EXPECT_NO_THROW(schema.load("inputs/climate_small.toml", {}));
+  EXPECT_NO_THROW(schema.drop_idle());
+  EXPECT_NO_THROW(check(common));
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// The networks of the climate segmentation: variables on a grid to a class for every pixel.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "climate/fields.hpp"
+#include "climate_segmentation/model_options.hpp"
+#include "climate_segmentation/small_networks.hpp"
+
+namespace petaflow::climate_segmentation {
+
+/// Words of model.kind.
+inline std::vector<std::string> model_kinds() { return {"unet", "pixel"}; }
+
+/// x (N, C, 1, H, W), scaled variables -> logits (N, 3, 1, H, W) of the classes climate::kTagNames.
+inline Graph model(const ModelOptions& options, const Shape& sample) {
+  constexpr auto classes = std::ssize(climate::kTagNames);
+  if (options.kind == "pixel") return pixel_network(options, sample, classes);
+  return unet(options, sample, classes);
+}
+
+}  // namespace petaflow::climate_segmentation

@@ -1,0 +1,40 @@
+// What predict writes: maps of classes and probabilities as CF netCDF.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "climate/climate_data.hpp"
+#include "climate/map_file.hpp"
+#include "climate_segmentation/class_offsets.hpp"
+#include "program/task.hpp"
+
+namespace petaflow::climate_segmentation {
+
+class MapWriter final : public PredictionWriter {
+ public:
+  /// The data must outlive it.
+  MapWriter(const std::string& path, const climate::ClimateData& data, const ClassOffsets& offsets)
+      : data_(data), offsets_(offsets), file_(path, data.grid(), true) {}
+
+  void append(const PredictedBatch& batch) override {
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::int64_t index = batch.indices[i];
+      const PredictedOutput& output = batch.outputs.front();
+      file_.append(data_.open(index)->time(data_.origin(index).index), decide(output.value(i), offsets_),
+                   output.score(i));
+    }
+  }
+  void close(const std::map<std::string, std::string>& attributes) override {
+    std::map<std::string, std::string> all = attributes;
+    all["class_offsets"] = offsets_text(offsets_);
+    file_.close(all);
+  }
+
+ private:
+  const climate::ClimateData& data_;
+  ClassOffsets offsets_;
+  climate::MapFile file_;
+};
+
+}  // namespace petaflow::climate_segmentation
