@@ -79,10 +79,12 @@ static Impls list_impls(Pass pass, const Kind& kind) {
     extern const ConvImpl impl;                                                              \
     if ((listed) && std::ranges::find(list, &(impl)) == list.end()) list.push_back(&(impl)); \
   })
-  const bool weights = pass == Pass::kBackwardWeights, bf16_weights = weights && kind.bf16;
+  const bool weights = pass == Pass::kBackwardWeights;
+  [[maybe_unused]] const bool bf16_weights = weights && kind.bf16;
   [[maybe_unused]] const bool amx = kind.bf16 && library_uses_amx();  // faster than what multiplies in vectors
   Impls list;
   LIST(ONEDNN, kConvSplit3, kind.split)
+  LIST(ALL, kConvDepthwise, true)  // takes those layers alone, which are bound by memory
   LIST(AMX, kConvAmx, bf16_weights)
   LIST(ONEDNN, kConvOnednn, amx)
   LIST(ONEDNN, kConvOnednnBlocked, amx && weights)

@@ -2,36 +2,25 @@
 // stay in registers.  Both passes are one loop nest: they differ in how a target position and a tap name a source.
 #pragma once
 
+#include "kernels/conv_axis.hpp"
 #include "kernels/conv_packing.hpp"
 
 namespace petaflow::portable {
-
-/// One direction: target o reads source (o scale + tap tap_scale + offset) / divisor where that is a whole number in
-/// [0, sources).  Forward: scale = stride, divisor = 1.  Backward data: scale = 1, divisor = stride.
-struct Axis {
-  std::int64_t sources, targets, taps, scale, tap_scale, offset, divisor, source_stride, target_stride;
-
-  KOKKOS_INLINE_FUNCTION std::int64_t source(std::int64_t target, std::int64_t tap) const {
-    const std::int64_t q = target * scale + tap * tap_scale + offset;
-    return q < 0 || q % divisor != 0 || q / divisor >= sources ? -1 : q / divisor;
-  }
-};
 
 using lanes::unrolled;
 
 template <class T>
 struct Gather {
-  Axis d, h, w;
+  Axes axes;
   PackedOrder order;
-  std::int64_t samples, source_n, target_n;  // and the distances between samples
-  std::int64_t segments;                     // pieces of a row, one item each
-  bool merged;  // the taps of a row and their channels are contiguous in source and weights
+  std::int64_t segments;  // pieces of a row, one item each
+  bool merged;            // the taps of a row and their channels are contiguous in source and weights
   const T* source;
   T* target;
   const float* weights;
   const T* zeros;  // order.sources of them: what a pixel outside reads
 
-  std::int64_t items() const { return samples * d.targets * h.targets * segments * order.groups * order.blocks(); }
+  std::int64_t items() const { return axes.rows() * segments * order.groups * order.blocks(); }
 
   /// One row (or a segment of one) x one block of channels.
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
@@ -41,15 +30,16 @@ struct Gather {
     item /= order.groups;
     const std::int64_t segment = item % segments;
     item /= segments;
+    const Axis &d = axes.d, &h = axes.h;
     const std::int64_t oh = item % h.targets;
     item /= h.targets;
     const std::int64_t od = item % d.targets, sample = item / d.targets;
     const Row row = {od,
                      oh,
                      segment,
-                     source + sample * source_n + group * order.sources,
-                     target + sample * target_n + od * d.target_stride + oh * h.target_stride + group * order.targets +
-                         block * lanes::kBlock,
+                     source + sample * axes.source_n + group * order.sources,
+                     target + sample * axes.target_n + od * d.target_stride + oh * h.target_stride +
+                         group * order.targets + block * lanes::kBlock,
                      weights + order.block_begin(group, block),
                      order.targets - block * lanes::kBlock};
     run_row<lanes::kVectors>(row, static_cast<int>(order.width(block) / lanes::kLanes));
@@ -69,30 +59,15 @@ struct Gather {
     if constexpr (kVectors > 1) {
       if (vectors < kVectors) return run_row<kVectors - 1>(row, vectors);
     }
-    for (std::int64_t phase = 0; phase < w.divisor && phase < w.targets; ++phase) {
-      const std::int64_t points = (w.targets - phase + w.divisor - 1) / w.divisor;
-      std::int64_t begin = points * row.segment / segments;
-      const std::int64_t end = points * (row.segment + 1) / segments;
-      while (begin < end) {  // blocks of nearly equal size
-        const std::int64_t left = (end - begin + lanes::kPoints - 1) / lanes::kPoints;
-        const int count = static_cast<int>((end - begin + left - 1) / left);
-        run_points<kVectors, lanes::kPoints>(row, phase, begin, count);
-        begin += count;
-      }
-    }
-  }
-
-  template <int kVectors, int kPoints>
-  KOKKOS_INLINE_FUNCTION void run_points(const Row& row, std::int64_t phase, std::int64_t begin, int count) const {
-    if constexpr (kPoints > 1) {
-      if (count < kPoints) return run_points<kVectors, kPoints - 1>(row, phase, begin, count);
-    }
-    compute<kVectors, kPoints>(row, phase, begin);
+    axes.w.for_points(row.segment, segments, [&](std::int64_t phase, std::int64_t begin, auto count) {
+      compute<kVectors, count>(row, phase, begin);
+    });
   }
 
   /// Points begin ... begin + kPoints of a phase (pixels phase + point w.divisor) x kVectors registers of channels.
   template <int kVectors, int kPoints>
   KOKKOS_INLINE_FUNCTION void compute(const Row& row, std::int64_t phase, std::int64_t begin) const {
+    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
     lanes::Floats sum[kPoints][kVectors] = {};
     constexpr int kWidth = kVectors * lanes::kLanes;
     for (std::int64_t td = 0; td < d.taps; ++td) {
@@ -135,6 +110,7 @@ struct Gather {
   template <int kVectors, int kPoints, bool kEdge>
   KOKKOS_FORCEINLINE_FUNCTION void add_tap(lanes::Floats (&sum)[kPoints][kVectors], const T* line, std::int64_t first,
                                            std::int64_t count, const float* tap) const {
+    const Axis& w = axes.w;
     const T* x[kPoints];
     unrolled<kPoints>([&](auto p) {
       const std::int64_t pixel = first + p * w.scale;

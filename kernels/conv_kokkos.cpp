@@ -9,7 +9,6 @@
 namespace petaflow {
 namespace {
 
-using portable::Axis;
 using portable::Gather;
 using portable::Outer;
 using portable::PackedOrder;
@@ -17,17 +16,6 @@ using portable::PackWeights;
 
 template <class T>
 using Buffer = Kokkos::View<T*, MemorySpace>;
-
-Axis forward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
-                  std::int64_t pad, std::int64_t in_stride, std::int64_t out_stride) {
-  return {in, out, kernel, stride, dilation, -pad, 1, in_stride, out_stride};
-}
-
-/// The packed weights have their taps reversed, so that the sources of successive taps ascend here too.
-Axis backward_axis(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride, std::int64_t dilation,
-                   std::int64_t pad, std::int64_t in_stride, std::int64_t out_stride) {
-  return {out, in, kernel, 1, dilation, pad - (kernel - 1) * dilation, stride, out_stride, in_stride};
-}
 
 class GatherKernel final : public ConvKernel {
  public:
@@ -59,27 +47,16 @@ class GatherKernel final : public ConvKernel {
  private:
   template <class T>
   void run_typed(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
-    const ConvGeometry& g = desc.geometry;
-    const Strides& xs = desc.x_strides;
-    const Strides& ys = desc.y_strides;
-    const auto axis = backward_ ? backward_axis : forward_axis;
-    Gather<T> gather;
-    gather.d = axis(desc.in.d, desc.out.d, g.kernel.d, g.stride.d, g.dilation.d, g.pad_begin.d, xs.d, ys.d);
-    gather.h = axis(desc.in.h, desc.out.h, g.kernel.h, g.stride.h, g.dilation.h, g.pad_begin.h, xs.h, ys.h);
-    gather.w = axis(desc.in.w, desc.out.w, g.kernel.w, g.stride.w, g.dilation.w, g.pad_begin.w, xs.w, ys.w);
-    gather.order = order_;
-    gather.samples = desc.n;
-    gather.source_n = backward_ ? ys.n : xs.n;
-    gather.target_n = backward_ ? xs.n : ys.n;
-    gather.source = static_cast<const T*>(backward_ ? args.y : args.x);
-    gather.target = static_cast<T*>(backward_ ? args.x : args.y);
-    gather.weights = packed_.data();
-    gather.zeros = reinterpret_cast<const T*>(zeros_.data());
-    gather.merged = gather.w.divisor == 1 && gather.w.tap_scale == 1 && gather.w.source_stride == order_.sources;
-    gather.segments = 1;
-    const std::int64_t longest = ceil_div(gather.w.targets, gather.w.divisor * lanes::kPoints);
-    if (!kOnHost || (desc.threads != 1 && gather.items() < 4 * desc.threads))
-      gather.segments = std::max<std::int64_t>(1, longest);
+    const portable::Axes axes(desc, backward_);
+    const Gather<T> gather{
+        .axes = axes,
+        .order = order_,
+        .segments = axes.segments(axes.rows() * order_.groups * order_.blocks(), desc.threads),
+        .merged = axes.w.divisor == 1 && axes.w.tap_scale == 1 && axes.w.source_stride == order_.sources,
+        .source = static_cast<const T*>(backward_ ? args.y : args.x),
+        .target = static_cast<T*>(backward_ ? args.x : args.y),
+        .weights = packed_.data(),
+        .zeros = reinterpret_cast<const T*>(zeros_.data())};
     launch(context, desc.threads,
            backward_ ? "petaflow::conv::backward_data[kokkos]"_label : "petaflow::conv::forward[kokkos]"_label,
            gather.items(), gather);

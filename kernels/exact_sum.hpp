@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include <Kokkos_Macros.hpp>
+
 namespace petaflow {
 
 /// How many gradients of so many elements are added in f32: so many that moving their sum takes little of the time that
@@ -12,7 +14,7 @@ namespace petaflow {
 inline std::size_t sums_in_f32(std::size_t elements) { return std::max<std::size_t>(1, elements / 16384); }
 
 /// to += from, which becomes 0.
-inline void move_sum(float* from, double* to, std::size_t count) {
+KOKKOS_INLINE_FUNCTION void move_sum(float* from, double* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
     to[i] += static_cast<double>(from[i]);
     from[i] = 0;

@@ -263,6 +263,17 @@ KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {
 /// The first `count` lanes from memory, zeros behind.
 template <class T, class V>
 KOKKOS_INLINE_FUNCTION void load_part(const T* from, int count, V& to) {
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512BW__) && defined(__AVX512VL__)
+  const auto mask = static_cast<__mmask16>((1U << count) - 1U);
+  if constexpr (std::is_same_v<T, float>) {
+    to = __builtin_bit_cast(Floats, _mm512_maskz_loadu_ps(mask, from));
+    return;
+  } else if constexpr (std::is_same_v<T, Bf16>) {
+    const __m512i half = _mm512_maskz_cvtepu16_epi32(kEvery, _mm256_maskz_loadu_epi16(mask, from));
+    to = __builtin_bit_cast(Floats, __builtin_bit_cast(Words, half) << 16);
+    return;
+  }
+#endif
   T part[kLanes] = {};
   for (int i = 0; i < count; ++i) part[i] = from[i];
   load(part, to);
@@ -375,7 +386,16 @@ KOKKOS_INLINE_FUNCTION void store(T* to, int count, const Floats& value) {
     return;
   }
 #endif
+#if PETAFLOW_NATIVE_LANES && defined(__AVX512BW__) && defined(__AVX512VL__)
+  const auto mask = static_cast<__mmask16>((1U << count) - 1U);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    _mm512_mask_storeu_ps(to, mask, __builtin_bit_cast(__m512, value));
+  } else {
+    _mm256_mask_storeu_epi16(to, mask, __builtin_bit_cast(__m256i, round_to_bf16(value)));
+  }
+#else
   for (int i = 0; i < count; ++i) to[i] = static_cast<T>(value[i]);
+#endif
 }
 
 /// Writes the first `count` lanes, which Code can hold.

@@ -169,9 +169,11 @@ inline NormLayer read_norm(Line& line, const std::string& name) {
   return layer;
 }
 
-inline ConvLayer read_convolution(Line& line, const std::string& name) {
-  const std::int64_t n = line.count("the batch"), in_channels = line.count("the number of input channels"),
-                     out_channels = line.count("the number of output channels");
+/// @param depthwise  one filter for each channel, whose number stands once
+inline ConvLayer read_convolution(Line& line, const std::string& name, bool depthwise) {
+  const std::int64_t n = line.count("the batch"),
+                     in_channels = line.count(depthwise ? "the number of channels" : "the number of input channels"),
+                     out_channels = depthwise ? in_channels : line.count("the number of output channels");
   const Extent in = line.extent("the input", 1, 1, 0);
   const int directions = in.d > 1 ? 3 : 2;
   ConvGeometry g;
@@ -179,6 +181,7 @@ inline ConvLayer read_convolution(Line& line, const std::string& name) {
   g.stride = line.extent("the stride", 1, 1, directions);
   g.pad_begin = g.pad_end = line.extent("the padding", 0, 0, directions);
   g.dilation = line.extent("the dilation", 1, 1, directions);
+  if (depthwise) g.groups = in_channels;
   const ConvDesc conv = describe(n, in_channels, out_channels, in, g);
   if (conv.out.volume() == 0) line.error("the kernel does not fit into the padded input");
 
@@ -199,15 +202,15 @@ inline LayerList read_layer_list(const std::string& file) {
     Line line(file, ++number, text);
     if (line.done()) continue;
     const std::string kind = line.word("the kind"), name = line.word("the name");
-    if (kind == "conv") {
-      list.convolutions.push_back(read_convolution(line, name));
+    if (kind == "conv" || kind == "depthwise") {
+      list.convolutions.push_back(read_convolution(line, name, kind == "depthwise"));
     } else if (kind == "norm") {
       list.norms.push_back(read_norm(line, name));
     } else if (kind == "dense") {
       const std::int64_t n = line.count("the batch"), inputs = line.count("the number of inputs");
       list.dense.push_back({name, n, inputs, line.count("the number of outputs")});
     } else {
-      line.error("a line begins with conv, norm or dense, found \"{}\"", kind);
+      line.error("a line begins with conv, depthwise, norm or dense, found \"{}\"", kind);
     }
     if (!line.done()) line.error("there is more than expected: \"{}\"", line.word(""));
   }

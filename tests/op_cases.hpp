@@ -63,6 +63,13 @@ inline const ConvCase kConvCases[] = {
     {"groups4_stride",    1,  16,   4, {1, 9, 8},    window({1, 3, 3}, {0, 1, 1}, {1, 2, 1}, {1, 1, 1}, 4)},
     {"depthwise",         2,  17,  17, {1, 8, 9},    window({1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, 17)},
     {"depthwise_times2",  1,  16,  32, {1, 7, 7},    window({1, 3, 3}, {0, 2, 2}, {1, 2, 2}, {1, 2, 2}, 16)},
+    {"depthwise_200",     2, 200, 200, {1, 9, 30},   window({1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, 200)},
+    {"depthwise_stride",  2,  33,  33, {1, 11, 26},  window({1, 3, 3}, {0, 1, 1}, {1, 2, 2}, {1, 1, 1}, 33)},
+    {"depthwise_dilated", 1,  40,  40, {1, 21, 33},  window({1, 3, 3}, {0, 18, 18}, {1, 1, 1}, {1, 18, 18}, 40)},
+    {"depthwise_both",    1,   7,   7, {1, 23, 25},  window({1, 5, 4}, {0, 3, 4}, {1, 3, 2}, {1, 2, 3}, 7)},
+    {"depthwise_k1",      2,  24,  24, {1, 1, 1},    window({1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, 24)},
+    {"depthwise_k7",      1,  16,  16, {1, 5, 40},   window({1, 7, 7}, {0, 3, 3}, {1, 1, 1}, {1, 1, 1}, 16)},
+    {"depthwise_slices",  2,  20,  20, {1, 9, 8},    window({1, 3, 3}, {0, 1, 1}, {1, 1, 1}, {1, 1, 1}, 20), 5, 12},
     {"k3_stride2_large",  1,  16,  16, {1, 81, 139}, window({1, 3, 3}, {0, 1, 1}, {1, 2, 2})},
     {"k3_dilated_large",  1,  16,  16, {1, 40, 70},  window({1, 3, 3}, {0, 2, 2}, {1, 1, 1}, {1, 2, 2})},
     {"k3_odd_line",       1,   3,  16, {1, 5, 19},   window({1, 3, 3}, {0, 1, 1})},
@@ -82,6 +89,7 @@ inline const ConvCase kConvCases[] = {
     {"3d_k2_mixed",       1,   3,   4, {5, 6, 7},    window({2, 3, 1}, {1, 0, 0}, {1, 2, 1}, {2, 1, 1})},
     {"3d_asym_dilation",  1,   4,   3, {6, 5, 7},    asymmetric({3, 2, 3}, {2, 0, 1}, {1, 1, 3}, {1, 1, 2}, {2, 1, 2})},
     {"3d_depthwise",      1,  16,  16, {4, 5, 6},    window({3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, 16)},
+    {"3d_depthwise_both", 2,  21,  21, {5, 7, 9},    window({3, 3, 3}, {2, 1, 2}, {2, 1, 2}, {2, 1, 2}, 21), 3, 4},
     {"3d_one_side",       1,  16,  16, {4, 3, 9},    asymmetric({1, 4, 2}, {0, 2, 1}, {0, 0, 0})},
     {"3d_k5_pad2",        1,  16,  16, {6, 9, 10},   window({5, 5, 5}, {2, 2, 2})},
     {"3d_only_padding",   1,   4,   4, {1, 5, 6},    asymmetric({1, 3, 3}, {1, 1, 1}, {0, 1, 1}, {2, 1, 1})},
@@ -284,6 +292,7 @@ struct PixelSoftmaxCase {
   Shape logits;  // with the batch
   bool weighted = false;
   int ignored = -1;
+  float focus = 0;
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
@@ -302,6 +311,9 @@ inline const PixelSoftmaxCase kPixelSoftmaxCases[] = {
     {"ignored_255",   {2, 21, 1,  7,  9}, true,  255},
     {"3d",            {2,  4, 5,  6,  7}, true},
     {"256_classes",   {1, 256, 1, 5,  4}},
+    {"focus_2",       {2,  3, 1, 24, 36}, true,  -1,  2},
+    {"focus_half",    {3,  4, 1,  9, 23}, false, 255, 0.5F},
+    {"focus_one",     {2,  1, 1,  3,  4}, false, -1,  1},
     // clang-format on
 };
 

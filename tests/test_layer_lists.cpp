@@ -52,7 +52,11 @@ TEST(LayerLists, AreThoseOfTheNetworks) {
   expect_list_of(read_layer_list("perf/shapes/cosmoflow_mlperf.txt"), mlperf);
 }
 
-TEST(LayerLists, OfNetworksToComeAreRead) {
+TEST(LayerLists, OfNetworksWithoutOneOfAllTheirLayersAreRead) {
+  const LayerList deepcam = read_layer_list("perf/shapes/deepcam.txt");
+  EXPECT_EQ(deepcam.convolutions.size(), 19U);
+  EXPECT_EQ(deepcam.convolutions[2].conv.geometry.groups, 64);
+  EXPECT_EQ(deepcam.convolutions[2].conv.weight_elements(), 9 * 64);
   EXPECT_EQ(read_layer_list("perf/shapes/climate.txt").convolutions.size(), 6U);
   EXPECT_EQ(read_layer_list("perf/shapes/deeplab.txt").convolutions.size(), 15U);
   EXPECT_EQ(read_layer_list("perf/shapes/tiramisu.txt").convolutions.size(), 3U);
@@ -75,7 +79,7 @@ TEST(LayerLists, RefuseWhatTheyDoNotUnderstand) {
   };
   EXPECT_EQ(refusal("conv a 1 2 3 8x9 3x1 1 1x0 1 max2 0.1 0.5 # fine"), "");
   EXPECT_EQ(refusal("dense a 1 2 3"), "");
-  EXPECT_EQ(refusal("pool a"), "a line begins with conv, norm or dense, found \"pool\"");
+  EXPECT_EQ(refusal("pool a"), "a line begins with conv, depthwise, norm or dense, found \"pool\"");
   EXPECT_EQ(refusal("dense a 1 2"), "the number of outputs is missing");
   EXPECT_EQ(refusal("dense a 1 2 3 4"), "there is more than expected: \"4\"");
   EXPECT_EQ(refusal("dense a 1 2.5 3"), "the number of inputs must be a whole number, found \"2.5\"");

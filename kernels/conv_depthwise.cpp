@@ -1,0 +1,400 @@
+// Depthwise convolutions, one filter for each channel: every pass reads its operands once from memory, in their order,
+// and the taps of a block of pixels and channels from the caches.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/scratch.hpp"
+#include "kernels/conv_axis.hpp"
+#include "kernels/conv_packing.hpp"
+#include "kernels/exact_sum.hpp"
+#include "kernels/launch.hpp"
+
+namespace petaflow {
+namespace depthwise {
+namespace {
+
+using lanes::Floats;
+using lanes::kBlock;
+using lanes::kLanes;
+using lanes::unrolled;
+using portable::Axes;
+using portable::Axis;
+using portable::PackedOrder;
+using portable::PackWeights;
+
+/// The weights, and their gradient, [block of channels][tap][channel in block].
+PackedOrder order_of(const ConvDesc& desc) { return {1, 1, desc.in_channels, desc.geometry.kernel.volume()}; }
+
+/// Blocks [begin, end) of channels, all of which a host's item takes, so that it reads memory in order.
+struct Share {
+  std::int64_t begin, end;
+
+  KOKKOS_INLINE_FUNCTION Share(std::int64_t blocks, std::int64_t share, std::int64_t shares)
+      : begin(blocks * share / shares), end(blocks * (share + 1) / shares) {}
+};
+std::int64_t shares_of(const PackedOrder& order) { return kOnHost ? 1 : order.blocks(); }
+
+/// Channels of a block at some pixels: all lanes of its registers but of the last one, which may have fewer.
+template <int kVectors>
+struct Channels {
+  int last;  // of the last register
+
+  KOKKOS_INLINE_FUNCTION Channels(const PackedOrder& order, std::int64_t block)
+      : last(static_cast<int>(order.targets - block * kBlock - (kVectors - 1) * kLanes)) {
+    last = last < kLanes ? last : kLanes;
+  }
+  template <class T>
+  KOKKOS_FORCEINLINE_FUNCTION void load(const T* from, Floats (&to)[kVectors]) const {
+    unrolled<kVectors - 1>([&](auto v) { lanes::load(from + v * kLanes, to[v]); });
+    const T* rest = from + (kVectors - 1) * kLanes;
+    last == kLanes ? lanes::load(rest, to[kVectors - 1]) : lanes::load_part(rest, last, to[kVectors - 1]);
+  }
+  template <class T>
+  KOKKOS_FORCEINLINE_FUNCTION void store(T* to, const Floats (&value)[kVectors]) const {
+    unrolled<kVectors - 1>([&](auto v) { lanes::store(to + v * kLanes, kLanes, value[v]); });
+    lanes::store(to + (kVectors - 1) * kLanes, last, value[kVectors - 1]);
+  }
+};
+
+/// target(o, c) = sum over taps of source(o, tap, c) weight(tap, c): forward and backward data.
+template <class T>
+struct Spread {
+  Axes axes;
+  PackedOrder order;
+  std::int64_t segments, shares;
+  const T* source;
+  T* target;
+  const float* weights;
+
+  std::int64_t items() const { return axes.rows() * segments * shares; }
+
+  /// A segment of a row, some blocks of channels.
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    const Share share(order.blocks(), item % shares, shares);
+    item /= shares;
+    const std::int64_t segment = item % segments;
+    item /= segments;
+    const std::int64_t oh = item % axes.h.targets;
+    item /= axes.h.targets;
+    const std::int64_t od = item % axes.d.targets, sample = item / axes.d.targets;
+    const T* const from = source + sample * axes.source_n;
+    T* const to = target + sample * axes.target_n + od * axes.d.target_stride + oh * axes.h.target_stride;
+    axes.w.for_points(segment, segments, [&](std::int64_t phase, std::int64_t begin, auto count) {
+      T* const pixels = to + (phase + begin * axes.w.divisor) * axes.w.target_stride;
+      for (std::int64_t block = share.begin; block < share.end; ++block) {
+        with_constant<lanes::kVectors>(order.width(block) / kLanes, [&](auto vectors) {
+          compute<vectors, count>({od, oh, phase, begin, block}, from + block * kBlock, pixels + block * kBlock);
+        });
+      }
+    });
+  }
+
+ private:
+  struct Place {
+    std::int64_t od, oh, phase, begin, block;
+  };
+
+  template <int kVectors, int kPoints>
+  KOKKOS_INLINE_FUNCTION void compute(const Place& place, const T* from, T* to) const {
+    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
+    const Channels<kVectors> channels(order, place.block);
+    const float* const taps = weights + order.block_begin(0, place.block);
+    Floats sum[kPoints][kVectors] = {};
+    for (std::int64_t td = 0; td < d.taps; ++td) {
+      const std::int64_t id = d.source(place.od, td);
+      if (id < 0) continue;
+      for (std::int64_t th = 0; th < h.taps; ++th) {
+        const std::int64_t ih = h.source(place.oh, th);
+        if (ih < 0) continue;
+        const T* const line = from + id * d.source_stride + ih * h.source_stride;
+        for (std::int64_t tw = 0; tw < w.taps; ++tw) {
+          const std::int64_t q = place.phase * w.scale + w.offset + tw * w.tap_scale;
+          if (q % w.divisor != 0) continue;
+          const std::int64_t first = q / w.divisor + place.begin * w.scale, last = first + (kPoints - 1) * w.scale;
+          if (last < 0 || first >= w.sources) continue;
+          const float* const tap = taps + ((td * h.taps + th) * w.taps + tw) * kVectors * kLanes;
+          Floats weight[kVectors];
+          unrolled<kVectors>([&](auto v) { lanes::load(tap + v * kLanes, weight[v]); });
+          const auto add = [&](auto at_edge) {
+            unrolled<kPoints>([&](auto p) {
+              const std::int64_t pixel = first + p * w.scale;
+              if (at_edge && (pixel < 0 || pixel >= w.sources)) return;
+              Floats x[kVectors];
+              channels.load(line + pixel * w.source_stride, x);
+              unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[p][v], x[v], weight[v]); });
+            });
+          };
+          first >= 0 && last < w.sources ? add(std::false_type{}) : add(std::true_type{});
+        }
+      }
+    }
+    unrolled<kPoints>([&](auto p) { channels.store(to + p * w.divisor * w.target_stride, sum[p]); });
+  }
+};
+
+template <class T>
+class SpreadKernel final : public ConvKernel {
+ public:
+  SpreadKernel(Pass pass, std::span<const ConvDesc> tiles)
+      : backward_(pass == Pass::kBackwardData),
+        tiles_(tiles.begin(), tiles.end()),
+        order_(order_of(tiles.front())),
+        packed_("petaflow::conv::weights[depthwise]", static_cast<std::size_t>(order_.elements())) {}
+
+  void refresh(const Context& context, const float* weights) override {
+    launch(context, "petaflow::conv::refresh[depthwise]"_label, tiles_.front().weight_elements(),
+           PackWeights<false>{order_, backward_, weights, packed_.data()});
+  }
+
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
+    const Axes axes(desc, backward_);
+    const std::int64_t shares = shares_of(order_);
+    const Spread<T> spread{.axes = axes,
+                           .order = order_,
+                           .segments = axes.segments(axes.rows(), desc.threads),
+                           .shares = shares,
+                           .source = static_cast<const T*>(backward_ ? args.y : args.x),
+                           .target = static_cast<T*>(backward_ ? args.x : args.y),
+                           .weights = packed_.data()};
+    launch(context, desc.threads,
+           backward_ ? "petaflow::conv::backward_data[depthwise]"_label : "petaflow::conv::forward[depthwise]"_label,
+           spread.items(), spread);
+  }
+
+  std::string detail() const override { return fmt::format("depthwise {}x{}", lanes::kPoints, kBlock); }
+
+ private:
+  bool backward_;
+  std::vector<ConvDesc> tiles_;
+  PackedOrder order_;
+  Kokkos::View<float*, MemorySpace> packed_;
+};
+
+/// Sums over the rows of part r = item / shares, of the blocks of channels of share item % shares: some pixels in f32,
+/// and these sums in double.
+template <class T>
+struct Correlate {
+  ConvDesc desc;
+  PackedOrder order;
+  std::int64_t parts, shares;
+  std::int64_t rows_in_f32;
+  const T* x;
+  const T* dy;
+  float* some;    // of each part, order.elements(), contents undefined
+  double* exact;  // of each part, =
+
+  /// Pixels of a row that pass over all blocks of channels together.
+  static constexpr std::int64_t kRun = 16;
+  /// Taps along a row whose sums stay in registers.
+  static constexpr int kMostTaps = kOnHost ? 5 : 3;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    const std::int64_t part = item / shares;
+    const Share share(order.blocks(), item % shares, shares);
+    const std::int64_t rows = desc.n * desc.out.d * desc.out.h, begin = rows * part / parts,
+                       end = rows * (part + 1) / parts;
+    const std::int64_t first = order.block_begin(0, share.begin),
+                       count = share.begin == share.end ? 0
+                                                        : order.block_begin(0, share.end - 1) +
+                                                              order.taps * order.width(share.end - 1) - first;
+    float* const sums = some + part * order.elements();
+    double* const total = exact + part * order.elements() + first;
+    for (std::int64_t i = 0; i < count; ++i) {
+      total[i] = 0;
+      sums[first + i] = 0;
+    }
+    for (std::int64_t row = begin; row < end; ++row) {
+      for (std::int64_t o = 0; o < desc.out.w; o += kRun) {
+        const std::int64_t behind = o + kRun < desc.out.w ? o + kRun : desc.out.w;
+        for (std::int64_t block = share.begin; block < share.end; ++block) {
+          with_constant<lanes::kVectors>(order.width(block) / kLanes, [&](auto vectors) {
+            add_run<vectors>(row, o, behind, block, sums + order.block_begin(0, block));
+          });
+        }
+      }
+      if ((row + 1 - begin) % rows_in_f32 == 0 || row + 1 == end)
+        move_sum(sums + first, total, static_cast<std::size_t>(count));
+    }
+  }
+
+ private:
+  /// Pixels [begin, end) of a row of dy with all that the taps of a block read of x.
+  template <int kVectors>
+  KOKKOS_INLINE_FUNCTION void add_run(std::int64_t row, std::int64_t begin, std::int64_t end, std::int64_t block,
+                                      float* sums) const {
+    const ConvGeometry& g = desc.geometry;
+    const std::int64_t oh = row % desc.out.h, od = row / desc.out.h % desc.out.d,
+                       sample = row / desc.out.h / desc.out.d;
+    const T* const from = x + sample * desc.x_strides.n + block * kBlock;
+    const T* const gradient =
+        dy + sample * desc.y_strides.n + od * desc.y_strides.d + oh * desc.y_strides.h + block * kBlock;
+    for (std::int64_t td = 0; td < g.kernel.d; ++td) {
+      const std::int64_t id = od * g.stride.d + td * g.dilation.d - g.pad_begin.d;
+      if (id < 0 || id >= desc.in.d) continue;
+      for (std::int64_t th = 0; th < g.kernel.h; ++th) {
+        const std::int64_t ih = oh * g.stride.h + th * g.dilation.h - g.pad_begin.h;
+        if (ih < 0 || ih >= desc.in.h) continue;
+        const T* const line = from + id * desc.x_strides.d + ih * desc.x_strides.h;
+        float* const of_line = sums + (td * g.kernel.h + th) * g.kernel.w * kVectors * kLanes;
+        for (std::int64_t tw = 0; tw < g.kernel.w; tw += kMostTaps) {
+          with_constant<kMostTaps>(g.kernel.w - tw < kMostTaps ? g.kernel.w - tw : kMostTaps, [&](auto taps) {
+            add_taps<kVectors, taps>(block, line, gradient, begin, end, tw, of_line + tw * kVectors * kLanes);
+          });
+        }
+      }
+    }
+  }
+
+  /// The first of pixels that read inside with a tap, and the one behind the last.
+  struct Inside {
+    std::int64_t begin, end;
+    KOKKOS_INLINE_FUNCTION Inside(const ConvDesc& desc, std::int64_t tap) {
+      const ConvGeometry& g = desc.geometry;
+      const std::int64_t q = tap * g.dilation.w - g.pad_begin.w;
+      begin = q >= 0 ? 0 : (-q + g.stride.w - 1) / g.stride.w;
+      end = q >= desc.in.w ? 0 : (desc.in.w - 1 - q) / g.stride.w + 1;
+    }
+  };
+
+  template <int kVectors, int kTaps>
+  KOKKOS_INLINE_FUNCTION void add_taps(std::int64_t block, const T* line, const T* gradient, std::int64_t begin,
+                                       std::int64_t end, std::int64_t tap, float* sums) const {
+    const ConvGeometry& g = desc.geometry;
+    const Channels<kVectors> channels(order, block);
+    const std::int64_t tap_step = g.dilation.w * desc.x_strides.w, x_step = g.stride.w * desc.x_strides.w,
+                       dy_step = desc.y_strides.w;
+    const T* const origin = line + (tap * g.dilation.w - g.pad_begin.w) * desc.x_strides.w;
+    if (begin < Inside(desc, tap).begin || end > Inside(desc, tap + kTaps - 1).end) {
+      if constexpr (kTaps > 1) {
+        for (int t = 0; t < kTaps; ++t)
+          add_taps<kVectors, 1>(block, line, gradient, begin, end, tap + t, sums + t * kVectors * kLanes);
+        return;
+      } else {
+        const Inside inside(desc, tap);
+        begin = begin < inside.begin ? inside.begin : begin;
+        end = end < inside.end ? end : inside.end;
+      }
+    }
+    Floats sum[kTaps][kVectors];
+    unrolled<kTaps>([&](auto t) {
+      unrolled<kVectors>([&](auto v) { lanes::load(sums + (t * kVectors + v) * kLanes, sum[t][v]); });
+    });
+    for (std::int64_t o = begin; o < end; ++o) {
+      Floats of_dy[kVectors], of_x[kVectors];
+      channels.load(gradient + o * dy_step, of_dy);
+      unrolled<kTaps>([&](auto t) {
+        channels.load(origin + o * x_step + t * tap_step, of_x);
+        unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[t][v], of_x[v], of_dy[v]); });
+      });
+    }
+    unrolled<kTaps>([&](auto t) {
+      unrolled<kVectors>([&](auto v) { lanes::store(sums + (t * kVectors + v) * kLanes, kLanes, sum[t][v]); });
+    });
+  }
+};
+
+/// sum += the sums of all parts, in their order.
+struct AddExact {
+  std::int64_t parts, elements;
+  const double* exact;
+  float* sum;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const {
+    double total = 0;
+    for (std::int64_t part = 0; part < parts; ++part) total += exact[part * elements + i];
+    sum[i] += static_cast<float>(total);
+  }
+};
+
+template <class T>
+class CorrelateKernel final : public ConvKernel {
+ public:
+  explicit CorrelateKernel(std::span<const ConvDesc> tiles)
+      : tiles_(tiles.begin(), tiles.end()), order_(order_of(tiles.front())) {}
+
+  void refresh(const Context&, const float*) override {}
+
+  void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    const ConvDesc& desc = tiles_[tile];
+    const Layout layout(*this, parts_of(desc));
+    const Correlate<T> correlate{
+        .desc = desc,
+        .order = order_,
+        .parts = parts_of(desc),
+        .shares = shares_of(order_),
+        .rows_in_f32 = std::max<std::int64_t>(1, kInF32 / std::max<std::int64_t>(1, desc.out.w)),
+        .x = static_cast<const T*>(args.x),
+        .dy = static_cast<const T*>(args.y),
+        .some = reinterpret_cast<float*>(args.scratch + layout.some),
+        .exact = reinterpret_cast<double*>(args.scratch + layout.exact)};
+    launch(context, desc.threads, "petaflow::conv::backward_weights[depthwise]"_label,
+           correlate.parts * correlate.shares, correlate);
+    launch(context, desc.threads, "petaflow::conv::add_parts[depthwise]"_label, order_.elements(),
+           AddExact{correlate.parts, order_.elements(), correlate.exact, args.sum});
+  }
+
+  std::size_t scratch_bytes() const override {
+    std::size_t bytes = 0;
+    for (const ConvDesc& desc : tiles_) bytes = std::max(bytes, Layout(*this, parts_of(desc)).bytes);
+    return bytes;
+  }
+  std::int64_t gradient_elements() const override { return order_.elements(); }
+
+  void unpack_gradient(const Context& context, const float* sum, float* dw) override {
+    launch(context, "petaflow::conv::unpack_gradient[depthwise]"_label, tiles_.front().weight_elements(),
+           PackWeights<true>{order_, false, sum, dw});
+  }
+
+  std::string detail() const override { return fmt::format("depthwise {}x{}", Correlate<T>::kRun, kBlock); }
+
+ private:
+  // Pixels whose gradients of weights are summed in f32, which is off by 1.8e-8 sqrt(512) = 4e-7 of their size.
+  static constexpr std::int64_t kInF32 = 512;
+
+  struct Layout {
+    std::size_t some, exact, bytes;
+    Layout(const CorrelateKernel& kernel, std::int64_t parts) {
+      ScratchLayout layout;
+      some = layout.add<float>(parts * kernel.order_.elements());
+      exact = layout.add<double>(parts * kernel.order_.elements());
+      bytes = layout.bytes();
+    }
+  };
+
+  /// Parts of the rows: one for each thread of a host; on devices enough for all of them, within some memory.
+  std::int64_t parts_of(const ConvDesc& desc) const {
+    constexpr std::int64_t kItems = 65536, kElements = std::int64_t{1} << 22;
+    const std::int64_t rows = std::max<std::int64_t>(1, desc.n * desc.out.d * desc.out.h);
+    const std::int64_t wanted =
+        kOnHost ? desc.threads : std::min(kItems / order_.blocks(), kElements / order_.elements());
+    return std::clamp<std::int64_t>(wanted, 1, rows);
+  }
+
+  std::vector<ConvDesc> tiles_;
+  PackedOrder order_;
+};
+
+std::string why_not(Pass /*pass*/, std::span<const ConvDesc> tiles) {
+  const ConvDesc& desc = tiles.front();
+  const bool takes = desc.geometry.groups == desc.in_channels && desc.in_channels == desc.out_channels;
+  return takes && desc.in_channels > 1 ? "" : "for one filter per channel only";
+}
+
+template <class T>
+std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles) {
+  if (pass == Pass::kBackwardWeights) return std::make_unique<CorrelateKernel<T>>(tiles);
+  return std::make_unique<SpreadKernel<T>>(pass, tiles);
+}
+
+std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
+}
+
+}  // namespace
+}  // namespace depthwise
+
+extern const ConvImpl kConvDepthwise;
+const ConvImpl kConvDepthwise = {"depthwise", depthwise::why_not, depthwise::make, ConvScope::kSome};
+
+}  // namespace petaflow
