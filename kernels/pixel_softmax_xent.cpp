@@ -62,12 +62,21 @@ struct SoftmaxOfRun {
   std::int64_t runs, pixels, classes;
   const std::uint8_t* map;
   int ignored;
-  float scale;
+  float scale, focus;
   const StepState* step;
   const float* class_weights;
   const std::int32_t* counted;
   const float* logits;
   float *probabilities, *dlogits, *loss;
+
+  // A pixel's loss l = -log p becomes q^focus l with q = 1 - p, and its gradient q^focus (1 + focus p l / q) times what
+  // it was.  Where q is small, l is the logarithm of 1 - q: that of p, which is rounded to 1, would be 0.
+  KOKKOS_INLINE_FUNCTION void focus_on(float q, float& value, float& gradient_scale) const {
+    if (q < 0.5F) value = -::log1pf(-q);
+    const float factor = ::powf(q, focus);
+    if (gradient_scale != 0) gradient_scale *= q > 0 ? factor * (1 + focus * (1 - q) * value / q) : factor;
+    value *= factor;
+  }
 
   // The loss of a pixel without weights.
   KOKKOS_INLINE_FUNCTION float pixel(std::int64_t p, int label, float gradient_scale) const {
@@ -77,18 +86,21 @@ struct SoftmaxOfRun {
     float* const exponentials = dx != nullptr ? dx : probability;  // kept here until their sum is known
     float largest = x[0];
     for (std::int64_t c = 1; c < classes; ++c) largest = x[c] > largest ? x[c] : largest;
-    float sum = 0;
+    float sum = 0, others = 0;  // others: of all classes but the pixel's
     for (std::int64_t c = 0; c < classes; ++c) {
       const float e = ::expf(x[c] - largest);
       sum += e;
+      others += c == label ? 0.0F : e;
       if (exponentials != nullptr) exponentials[c] = e;
     }
+    float value = label < classes ? largest - x[label] + ::logf(sum) : static_cast<float>(NAN);
+    if (focus > 0 && label < classes) focus_on(others / sum, value, gradient_scale);
     for (std::int64_t c = 0; c < classes && exponentials != nullptr; ++c) {
       const float p_c = exponentials[c] / sum;
       if (probability != nullptr) probability[c] = p_c;
       if (dx != nullptr) dx[c] = gradient_scale == 0 ? 0.0F : gradient_scale * (p_c - (c == label ? 1.0F : 0.0F));
     }
-    return label < classes ? largest - x[label] + ::logf(sum) : static_cast<float>(NAN);
+    return value;
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
@@ -144,9 +156,9 @@ void pixel_softmax_cross_entropy(const Context& context, const PixelSoftmax& arg
   launch(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n,
          CountOfSample{runs, sums.counted});
   launch(context, "petaflow::pixel_softmax_xent[kokkos]"_label, items,
-         SoftmaxOfRun{runs, pixels, x.shape.c, args.map, args.ignored, args.scale, context.step, args.class_weights,
-                      sums.counted, x.as<float>(), args.probabilities, dx.data != nullptr ? dx.as<float>() : nullptr,
-                      sums.loss});
+         SoftmaxOfRun{runs, pixels, x.shape.c, args.map, args.ignored, args.scale, args.focus, context.step,
+                      args.class_weights, sums.counted, x.as<float>(), args.probabilities,
+                      dx.data != nullptr ? dx.as<float>() : nullptr, sums.loss});
   launch(context, "petaflow::pixel_softmax_xent::sum[kokkos]"_label, x.shape.n,
          LossOfSample{runs, context.step, sums.counted, sums.loss, args.loss});
 }

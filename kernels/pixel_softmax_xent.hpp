@@ -1,4 +1,5 @@
-// Softmax cross-entropy at every pixel of a map, with weights of classes and samples, forward and backward together.
+// Softmax cross-entropy at every pixel of a map, with weights of classes and samples, forward and backward together; as
+// a focal loss (Lin et al. 2017, arXiv:1708.02002) it leaves pixels aside that are right already.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@ struct PixelSoftmax {
   float scale = 1;                       // of dlogits
   const float* class_weights = nullptr;  // (C); null: all 1
   int ignored = -1;                      // pixels of this class do not count; -1: all do
+  float focus = 0;                       // gamma of the focal loss: factor (1 - p[class])^gamma of a pixel's loss
   float* probabilities = nullptr;        // as logits, = softmax over C; also of padding
   float* loss = nullptr;         // (N), = weight_n * mean over the pixels that count of w[class] (-log p[class])
   Tensor dlogits;                // as logits, or data null; = d sum(loss) / d logits * scale * loss_scale

@@ -61,7 +61,7 @@ Result run(const Inputs& in, bool with_gradient = true, bool with_probabilities 
   context.step = step.data();
   PixelSoftmax args;
   args.logits = Tensor::dense(shape, DType::kF32, x.data());
-  args.map = map.data(), args.scale = kScale, args.ignored = in.c.ignored;
+  args.map = map.data(), args.scale = kScale, args.ignored = in.c.ignored, args.focus = in.c.focus;
   args.class_weights = in.class_weights.empty() ? nullptr : class_weights.data();
   args.probabilities = with_probabilities ? p.data() : nullptr;
   args.loss = loss.data(), args.scratch = scratch.data();
@@ -91,12 +91,22 @@ Reference reference(const Inputs& in, double h = 0) {
       double sum = 0;
       for (std::size_t c = 0; c < classes; ++c) sum += std::exp(at(c));
       const double share = in.counts(p) ? static_cast<double>(in.weights[n]) * in.class_weight(p) / counted : 0;
+      // d/dp of -(1 - p)^focus log p, times -p: what the gradient of a loss of focus 0 is multiplied by.
+      double focal = 1, slope = 1;
+      if (in.c.focus > 0 && share != 0) {
+        const auto focus = static_cast<double>(in.c.focus);
+        double others = 0;
+        for (std::size_t c = 0; c < classes; ++c) others += c == in.map[p] ? 0 : std::exp(at(c));
+        const double right = std::exp(at(in.map[p])) / sum, wrong = others / sum;
+        focal = std::pow(wrong, focus);
+        slope = wrong > 0 ? focal - focus * right * std::pow(wrong, focus - 1) * std::log1p(-wrong) : 0;
+      }
       for (std::size_t c = 0; c < classes; ++c) {
         const double probability = std::exp(at(c)) / sum, target = c == in.map[p] ? 1 : 0;
         out.probabilities[p * classes + c] = probability;
-        out.dlogits[p * classes + c] = share * (probability - target);
+        out.dlogits[p * classes + c] = share * slope * (probability - target);
       }
-      if (share != 0) out.loss[n] += share * (std::log(sum) - at(in.map[p]));
+      if (share != 0) out.loss[n] += share * focal * (std::log(sum) - at(in.map[p]));
     }
   }
   return out;
@@ -148,6 +158,28 @@ TEST(PixelSoftmax, CountedByHand) {
   EXPECT_NEAR(found.loss[0], 2 * (std::log(2.0) + 3 * std::log(4.0 / 3)) / 2, 1e-6);
   EXPECT_NEAR(found.dlogits[0], 2 * -0.5 / 2 * kLossScale * kScale, 1e-7);
   EXPECT_NEAR(found.dlogits[3], 2 * 3 * -0.25 / 2 * kLossScale * kScale, 1e-7);
+}
+
+// The same pixels with a focus of 2: factors (1/2)^2 and (1/4)^2 of the losses.  Of the gradients they are q^2 - 2 p q
+// log p.
+TEST(PixelSoftmax, FocusCountedByHand) {
+  Inputs in{{"", {1, 2, 1, 1, 2}, true, -1, 2}, {0, 0, 0, std::log(3.0F)}, {1, 3}, {2}, {0, 1}};
+  const Result found = run(in);
+  EXPECT_NEAR(found.loss[0], 2 * (std::log(2.0) / 4 + 3 * std::log(4.0 / 3) / 16) / 2, 1e-6);
+  const double first = 0.25 + 0.5 * std::log(2.0), second = 1.0 / 16 + 3.0 / 8 * std::log(4.0 / 3);
+  EXPECT_NEAR(found.dlogits[0], 2 * -0.5 / 2 * first * kLossScale * kScale, 1e-7);
+  EXPECT_NEAR(found.dlogits[3], 2 * 3 * -0.25 / 2 * second * kLossScale * kScale, 1e-7);
+}
+
+// Sure and right: p is 1 in f32, 1 - p is e^-20; with a focus of 1/2 the gradient is 1.5 e^-10 times -e^-20.
+TEST(PixelSoftmax, FocusKnowsHowSureAPixelIs) {
+  Inputs in{{"", {1, 2, 1, 1, 1}, false, -1, 0.5F}, {20, 0}, {}, {1}, {0}};
+  const Result found = run(in);
+  EXPECT_NEAR(found.dlogits[1], 1.5 * std::exp(-30.0) * kLossScale * kScale, 1e-5 * std::exp(-30.0));
+  EXPECT_NEAR(found.loss[0], std::exp(-30.0), 1e-5 * std::exp(-30.0));
+  in.logits = {200, 0};  // 1 - p is 0, too
+  EXPECT_EQ(run(in).loss[0], 0.0F);
+  EXPECT_EQ(run(in).dlogits[1], 0.0F);
 }
 
 TEST(PixelSoftmax, PaddingAndSamplesWithoutPixelsThatCountAreExactlyZero) {

@@ -53,6 +53,7 @@ void RegressionLoss::run(const Context& context, const LossOperands& operands) c
 
 PixelSoftmaxLoss::PixelSoftmaxLoss(PixelSoftmaxOptions options)
     : options_(std::move(options)), class_weights_("petaflow::class_weights", options_.class_weights.size()) {
+  if (!(options_.focus >= 0)) user_error("the focus of a loss must not be negative, found {}", options_.focus);
   const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(options_.class_weights.data(),
                                                                                     options_.class_weights.size());
   Kokkos::deep_copy(class_weights_, host);
@@ -76,11 +77,40 @@ void PixelSoftmaxLoss::run(const Context& context, const LossOperands& operands)
   args.scale = operands.weight;
   args.class_weights = options_.class_weights.empty() ? nullptr : class_weights_.data();
   args.ignored = options_.ignored;
+  args.focus = options_.focus;
   args.probabilities = operands.scores.data != nullptr ? operands.scores.as<float>() : nullptr;
   args.loss = operands.losses;
   args.dlogits = operands.doutput;
   args.scratch = operands.scratch;
   pixel_softmax_cross_entropy(context, args);
+}
+
+DetectionLoss::DetectionLoss(const DetectionOptions& options) : options_(options) {
+  if (!(options.cell > 0)) user_error("cells of a detection must have an edge above 0 pixels, found {}", options.cell);
+  if (options.boxes < 1) user_error("a detection needs room for a box or more, found {}", options.boxes);
+}
+
+TargetSpec DetectionLoss::target(const Shape& output) const {
+  if (output.d != 1 || output.c <= kCellKinds) {
+    user_error("a detection needs a map with {} channels, and one for each kind of box, found {}",
+               static_cast<int>(kCellKinds), sample_to_string(output));
+  }
+  return TargetSpec::boxes("", options_.boxes, kBoxFields);
+}
+
+void DetectionLoss::run(const Context& context, const LossOperands& operands) const {
+  Detection args;
+  args.cells = operands.output;
+  args.boxes = operands.target;
+  args.most = options_.boxes;
+  args.cell = options_.cell;
+  args.weights = options_.weights;
+  args.scale = operands.weight;
+  args.scores = operands.scores.data != nullptr ? operands.scores.as<float>() : nullptr;
+  args.loss = operands.losses;
+  args.dcells = operands.doutput;
+  args.scratch = operands.scratch;
+  detection_loss(context, args);
 }
 
 }  // namespace petaflow

@@ -7,6 +7,7 @@
 #include "base/context.hpp"
 #include "base/target.hpp"
 #include "base/tensor.hpp"
+#include "kernels/detection_loss.hpp"
 #include "kernels/regression_loss.hpp"
 
 namespace petaflow {
@@ -55,10 +56,12 @@ class RegressionLoss final : public Loss {
 struct PixelSoftmaxOptions {
   std::vector<float> class_weights;  // one per class; empty: all 1
   int ignored = -1;                  // pixels of this class do not count; -1: all do
+  float focus = 0;                   // gamma of a focal loss; 0: none
 };
 
 /// Softmax cross-entropy over the channels of every pixel: loss_n = mean over the pixels of sample n that count of
-/// class_weights[class] (-log softmax(output)[class]), 0 where none counts; the scores are the probabilities.
+/// class_weights[class] (1 - p)^focus (-log p), p = softmax(output)[class], 0 where none counts; the scores are the
+/// probabilities.
 class PixelSoftmaxLoss final : public Loss {
  public:
   explicit PixelSoftmaxLoss(PixelSoftmaxOptions options = {});
@@ -70,6 +73,27 @@ class PixelSoftmaxLoss final : public Loss {
  private:
   PixelSoftmaxOptions options_;
   Kokkos::View<float*, MemorySpace> class_weights_;
+};
+
+struct DetectionOptions {
+  float cell = 32;         // edge of a cell in pixels of the input
+  std::int64_t boxes = 0;  // of a sample at most
+  DetectionWeights weights = {};
+};
+
+/// Loss of boxes that the cells of a map predict (kernels/detection_loss.hpp): loss_n is the sum over the cells of
+/// sample n, 0 where its boxes are not known (count -1); the scores are the output with probabilities instead of
+/// logits.
+class DetectionLoss final : public Loss {
+ public:
+  explicit DetectionLoss(const DetectionOptions& options);
+
+  TargetSpec target(const Shape& output) const override;
+  std::size_t scratch_bytes(const Shape& output) const override { return detection_scratch_bytes(output); }
+  void run(const Context& context, const LossOperands& operands) const override;
+
+ private:
+  DetectionOptions options_;
 };
 
 }  // namespace petaflow
