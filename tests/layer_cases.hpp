@@ -17,6 +17,7 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/periodic_pad.hpp"
 #include "nn/layers/pool.hpp"
+#include "nn/layers/resize.hpp"
 #include "nn/layers/scaled_tanh.hpp"
 #include "nn/layers/space_to_depth.hpp"
 
@@ -84,6 +85,19 @@ inline void pyramid(Graph& g, std::int64_t filters) {
   g.at(x).add<GlobalPool>("p/mean", PoolKind::kAverage).add<Conv>("p/image", conv(filters, {1, 1, 1}, {0, 0, 0}));
   branches.push_back(g.add<Relu>("p/image_r").add<Broadcast>("p/map", map).value());
   g.join<Concat>("p/concat", branches).add<Conv>("p/out", conv(filters, {1, 1, 1}, {0, 0, 0}));
+}
+
+/// One window per channel.
+inline ConvOptions depthwise(std::int64_t channels, std::int64_t kernel, std::int64_t stride, std::int64_t dilation) {
+  const std::int64_t pad = kernel / 2 * dilation;
+  ConvOptions options = conv(channels, {1, kernel, kernel}, {0, pad, pad}, {1, stride, stride}, channels);
+  options.dilation = {1, dilation, dilation};
+  return options;
+}
+
+inline ConvOptions times(float gain, ConvOptions options) {
+  options.gain = gain;
+  return options;
 }
 
 inline DeconvOptions deconv(const ConvOptions& of, Extent output_padding = {0, 0, 0}) {
@@ -174,6 +188,17 @@ inline const LayerCase kLayerCases[] = {
     {"deconv_3d",      {2, 3, 4, 5, 6},   [](Graph& g) { g.add<Deconv>("c", deconv(conv(8, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}), {1, 0, 1})).add<Relu>("a", 0.1F); }},
     {"conv_3d_valid_2",     {2, 4, 9, 8, 7},   [](Graph& g) { g.add<Conv>("c", ConvOptions::valid_3d(8, 3, 2)).add<Relu>("a", 0.01F); }},
     {"conv_dilation",       {2, 4, 1, 13, 11}, [](Graph& g) { ConvOptions o = conv(8, {1, 3, 3}, {0, 2, 2}); o.dilation = {1, 2, 2}; g.add<Conv>("c", o).add<Relu>("a"); }},
+    {"conv_gain",           {2, 4, 1, 9, 8},   [](Graph& g) { g.add<Conv>("c", times(0.5F, conv(6, {1, 3, 3}, {0, 1, 1}))).add<Relu>("a", 0.3F); }},
+    {"deconv_gain",         {2, 4, 1, 9, 8},   [](Graph& g) { g.add<Deconv>("c", deconv(times(0.5F, conv(6, {1, 3, 3}, {0, 1, 1}, {1, 2, 2})), {0, 1, 1})); }},
+    {"conv_depthwise",      {2, 20, 1, 13, 14}, [](Graph& g) { g.add<Conv>("c", depthwise(20, 3, 1, 1)).add<Relu>("a", 0.1F); }},
+    {"conv_depthwise_2",    {2, 20, 1, 12, 14}, [](Graph& g) { g.add<Conv>("c", depthwise(20, 3, 2, 1)).add<Relu>("a"); }},
+    {"conv_depthwise_6",    {2, 36, 1, 16, 14}, [](Graph& g) { g.add<Conv>("c", depthwise(36, 3, 1, 6)); }},
+    {"conv_depthwise_3d",   {2, 6, 5, 6, 7},   [](Graph& g) { g.add<Conv>("c", conv(6, {3, 3, 3}, {1, 1, 1}, {2, 2, 2}, 6)).add<Relu>("a"); }},
+    {"conv_affine",         {3, 20, 1, 1, 1},  [](Graph& g) { g.add<Conv>("c", depthwise(20, 1, 1, 1)).add<Relu>("a"); }},
+    {"conv_separable",      {2, 12, 1, 12, 14}, [](Graph& g) { g.add<Conv>("c", depthwise(12, 3, 1, 1)).add<Conv>("e", conv(20, {1, 1, 1}, {0, 0, 0})).add<Relu>("a"); }},
+    {"resize",              {2, 5, 1, 4, 3},   [](Graph& g) { g.add<Resize>("r", 7, 12); }},
+    {"resize_down",         {2, 21, 1, 9, 8},  [](Graph& g) { g.add<Resize>("r", 4, 5); }},
+    {"conv_resize",         {2, 4, 1, 6, 5},   [](Graph& g) { g.add<Conv>("c", conv(8, {1, 3, 3}, {0, 1, 1})).add<Relu>("a", 0.1F).add<Resize>("r", 24, 20).add<Conv>("d", conv(3, {1, 1, 1}, {0, 0, 0})); }},
     {"broadcast",           {3, 5, 1, 1, 1},   [](Graph& g) { g.add<Broadcast>("b", Extent{1, 4, 3}); }},
     {"add",                 {2, 5, 1, 4, 3},   [](Graph& g) { const GraphValue x = g.value(); g.add<Relu>("a", 0.3F).join<Add>("s", {g.value(), x}); }},
     {"concat",              {2, 5, 1, 4, 3},   [](Graph& g) { const GraphValue x = g.value(); g.add<Relu>("a").join<Concat>("c", {g.value(), x, g.value()}).add<Relu>("e", 0.1F); }},

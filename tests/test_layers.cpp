@@ -278,8 +278,9 @@ INSTANTIATE_TEST_SUITE_P(All, Layers, testing::ValuesIn(cases::kLayerCases),
 
 // Mean, variance and range of the first values of a layer with 27 * 16 inputs per output and 27 * 40 outputs per input.
 TEST(Initial, DrawsFromTheDistributionAskedFor) {
-  for (const Initial::Weights weights : {Initial::Weights::kHeNormal, Initial::Weights::kGlorotUniform}) {
-    const bool glorot = weights == Initial::Weights::kGlorotUniform;
+  using enum Initial::Weights;
+  for (const Initial::Weights weights : {kHeNormal, kHeUniform, kGlorotUniform}) {
+    const bool glorot = weights == kGlorotUniform, uniform = weights != kHeNormal;
     const double fan_in = 27 * 16, fan_out = 27 * 40;
     const double variance = 0.25 * 2 / (glorot ? fan_in + fan_out : fan_in);
     ConvOptions options = ConvOptions::same_3d(40, 3);
@@ -299,9 +300,9 @@ TEST(Initial, DrawsFromTheDistributionAskedFor) {
     }
     const auto count = static_cast<double>(weight.spec.elements());
     EXPECT_NEAR(sum / count, 0, 5 * std::sqrt(variance / count));
-    EXPECT_NEAR(squares / count, variance, 5 * variance * std::sqrt((glorot ? 0.8 : 2) / count));
+    EXPECT_NEAR(squares / count, variance, 5 * variance * std::sqrt((uniform ? 0.8 : 2) / count));
     const double limit = std::sqrt(3 * variance);
-    EXPECT_EQ(largest <= limit, glorot);
+    EXPECT_EQ(largest <= limit, uniform);
     EXPECT_GT(largest, 0.99 * limit);
     const auto start_of = [&](std::size_t parameter) {
       return weights_and_biases.begin() + network.parameters()[parameter].offset;
@@ -309,6 +310,19 @@ TEST(Initial, DrawsFromTheDistributionAskedFor) {
     EXPECT_TRUE(std::all_of(start_of(1), start_of(1) + 40, [](float bias) { return bias == 0.1F; }));
     EXPECT_EQ(*start_of(3), -2.0F);
   }
+}
+
+TEST(Initial, OnesAreFactorsWithoutWeightDecay) {
+  ConvOptions options;
+  options.filters = options.groups = 5;
+  options.initial = {.weights = Initial::Weights::kOnes, .scale = 0.5};
+  Graph graph({1, 5, 1, 3, 4});
+  graph.add<Conv>("c", options);
+  const Context context;
+  Network network(graph, {}, context);
+  network.initialise(context, 11);
+  EXPECT_EQ(to_host<float>(network.weights(), 10), (std::vector<float>{0.5F, 0.5F, 0.5F, 0.5F, 0.5F, 0, 0, 0, 0, 0}));
+  EXPECT_FALSE(network.parameters()[0].spec.decays);
 }
 
 TEST(SpaceToDepth, RefusesWhatBlocksDoNotFill) {

@@ -30,6 +30,14 @@ struct AddTo {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] += from[i]; }
 };
 
+/// to = factor from, which may be the same.
+struct Scale {
+  float factor;
+  const float* from;
+  float* to;
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { to[i] = factor * from[i]; }
+};
+
 /// The bias goes through the map of a batch norm: scale (v + bias) + offset.
 struct AddScaled {
   const float *scale, *bias;
@@ -68,6 +76,10 @@ ConvStage::ConvStage(const Options& options, const Context& context)
       division_(context, options.fixed_order),
       scratch_areas_(std::max(context.threads, division_.parts)) {
   options_.conv.threads = division_.whole_threads;
+  if (options.gain != 1) {
+    scaled_ = Kokkos::View<float*, MemorySpace>("petaflow::conv::scaled_weights",
+                                                static_cast<std::size_t>(options.conv.weight_elements()));
+  }
   forward_ = plan(Pass::kForward, context);
   if (options.norm) {
     PETAFLOW_REQUIRE(!options.backward, "a batch norm inside {} has no way back", options.name);
@@ -184,9 +196,19 @@ Epilogue ConvStage::epilogue() const {
           {options_.norm ? norm.scale[0] : nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
 }
 
+void ConvStage::refresh(const Context& context, const PassPlan& plan) const {
+  const float* weights = buffers.weights + options_.weight.offset;
+  if (options_.gain != 1) {
+    launch(context, "petaflow::conv::scale[kokkos]"_label, options_.conv.weight_elements(),
+           Scale{options_.gain, weights, scaled_.data()});
+    weights = scaled_.data();
+  }
+  plan.choice.kernel->refresh(context, weights);
+}
+
 void ConvStage::refresh(const Context& context) {
-  for (PassPlan* plan : {&forward_, &data_}) {
-    if (plan->choice.kernel) plan->choice.kernel->refresh(context, buffers.weights + options_.weight.offset);
+  for (const PassPlan* plan : {&forward_, &data_}) {
+    if (plan->choice.kernel) refresh(context, *plan);
   }
   if (!options_.norm) return;
   const RunningNorm& norm = *options_.norm;
@@ -252,7 +274,7 @@ void ConvStage::forward(const Context& context) {
 void ConvStage::run(const Context& context, Pass pass, float* gradient) {
   if (pass == Pass::kBackwardWeights) return backward_weights(context, gradient);
   const bool is_forward = pass == Pass::kForward;
-  (is_forward ? forward_ : data_).choice.kernel->refresh(context, buffers.weights + options_.weight.offset);
+  refresh(context, is_forward ? forward_ : data_);
   is_forward ? forward(context) : backward_data(context);
 }
 
@@ -289,6 +311,10 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   float* dw = gradient + options_.weight.offset;
   zero(context, dw, options_.conv.weight_elements());
   weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
+  if (options_.gain != 1) {
+    launch(context, "petaflow::conv::scale_gradient[kokkos]"_label, options_.conv.weight_elements(),
+           Scale{options_.gain, dw, dw});
+  }
   if (options_.bias) {
     copy(context, sum_of(0) + sum_elements(), gradient + options_.bias->offset,
          static_cast<std::int64_t>(v_channels()));

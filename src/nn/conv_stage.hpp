@@ -32,6 +32,7 @@ class ConvStage final : public Stage {
     bool backward = true, wants_dx = true, fixed_order = false;
     std::array<ConvPassOptions, 3> kernels;  // by pass of the stage
     ConvRole role = ConvRole::kConvolution;
+    float gain = 1;                                  // factor of the weights
     bool residual = false;                           // x[1], of v's shape, is added before activation and pooling
     bool y_is_slice = false;                         // pixels of y and dy are further apart than their channels
     std::optional<RunningNorm> norm = std::nullopt;  // for inference: between the bias and the residual
@@ -100,6 +101,8 @@ class ConvStage final : public Stage {
     return which ? buffers.weights + which->offset : nullptr;
   }
   std::size_t scratch_bytes(const PassPlan& plan) const;
+  /// Gives a pass' kernel the weights times the gain.
+  void refresh(const Context& context, const PassPlan& plan) const;
   void backward_weights(const Context& context, float* gradient);
   /// Leave the gradient of the weights, and of the bias behind it, in sum_of(0).
   void sum_whole(const Context& context);
@@ -119,7 +122,8 @@ class ConvStage final : public Stage {
   void give_residual(const Context& context, int threads, const Tile& tile, const std::byte* dv) const;
 
   Options options_;
-  Kokkos::View<float*, MemorySpace> norm_;  // the map of options_.norm, behind the bias
+  Kokkos::View<float*, MemorySpace> norm_;    // the map of options_.norm, behind the bias
+  Kokkos::View<float*, MemorySpace> scaled_;  // the weights times a gain other than 1
   bool adds_dx_ = false;
   Division division_;
   int scratch_areas_ = 1;  // of a pass in tiles: one each for threads or parts, of scratch.bytes

@@ -13,8 +13,10 @@ namespace petaflow {
 /// How a convolution or a dense layer starts.
 struct Initial {
   enum class Weights {
-    kHeNormal,      // normal, variance 2 / fan_in: He et al. 2015
-    kGlorotUniform  // uniform, variance 2 / (fan_in + fan_out): Glorot & Bengio 2010, "Xavier"
+    kHeNormal,       // normal, variance 2 / fan_in: He et al. 2015
+    kHeUniform,      // uniform, of the same variance
+    kGlorotUniform,  // uniform, variance 2 / (fan_in + fan_out): Glorot & Bengio 2010, "Xavier"
+    kOnes            // all `scale`, without weight decay: factors of channels, a depthwise convolution of 1 x 1
   };
   Weights weights = Weights::kHeNormal;
   double scale = 1;  // of the weights
@@ -24,6 +26,8 @@ struct Initial {
   /// @param fan_in   terms of the sum of an output
   /// @param fan_out  sums that an input goes into
   ParamSpec weight(std::vector<std::int64_t> dims, std::int64_t fan_in, std::int64_t fan_out) const {
+    if (weights == Weights::kOnes)
+      return {"weight", std::move(dims), 0, false, scale, Distribution::kNormal, 0, ParamRole::kWeight};
     const bool glorot = weights == Weights::kGlorotUniform;
     const std::int64_t fans = glorot ? fan_in + fan_out : fan_in;
     return {"weight",
@@ -31,7 +35,7 @@ struct Initial {
             scale * std::sqrt(2.0 / static_cast<double>(fans)),
             true,
             0,
-            glorot ? Distribution::kUniform : Distribution::kNormal,
+            weights == Weights::kHeNormal ? Distribution::kNormal : Distribution::kUniform,
             0,
             ParamRole::kWeight};
   }

@@ -197,18 +197,19 @@ class Builder {
     bool wants = std::ranges::any_of(node.layer->parameters(node.input), &ParamSpec::trained);
     for (Flow& flow : flows) {
       std::size_t x = settle(std::move(flow));
-      if (values_[x].value.type == DType::kBf16) x = in_type(x, DType::kF32, node.name);
+      if (values_[x].value.type == DType::kBf16 && !stage->takes_bf16()) x = in_type(x, DType::kF32, node.name);
       if (!stage->takes_slices()) x = whole_pixels(x, node.name);
       wants = wants || values_[x].value.wants_gradient;
       setup.x.push_back(values_[x].value.shape);
       inputs.push_back(x);
     }
     stage->setup(setup, context_);
+    const DType type = stage->takes_bf16() ? values_[inputs.front()].value.type : stage->output_type();
     std::vector<Flow> result;
     for (const GraphValue value : node.outputs) {
       const Shape shape = graph_.shape(value).with_batch(options_.batch);
       const std::string name = outputs.empty() ? node.name : fmt::format("{}:{}", node.name, outputs.size());
-      const std::size_t y = new_value(name, shape, stage->output_type(), wants);
+      const std::size_t y = new_value(name, shape, type, wants);
       if (!stage->takes_slices()) values_[y].fixed = fmt::format("{} gives whole pixels", node.name);
       outputs.push_back(y);
       result.push_back({nullptr, y});
@@ -337,6 +338,7 @@ class Builder {
                              .fixed_order = options_.fixed_order,
                              .kernels = {kernels, kernels, kernels},
                              .role = op.role,
+                             .gain = op.gain,
                              .residual = fusion.residual.has_value(),
                              .y_is_slice = pixel_stride(y) != values_[y].value.shape.c,
                              .norm = norm_of(fusion)};

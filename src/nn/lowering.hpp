@@ -22,6 +22,7 @@ struct ConvOp {
   ConvGeometry geometry;  // of the convolution, which may be transposed
   std::int64_t out_channels = 1;
   ConvRole role = ConvRole::kConvolution;
+  float gain = 1;  // factor of its sums
 };
 struct DenseOp {
   std::int64_t outputs = 1;

@@ -62,6 +62,8 @@ class Stage {
   virtual std::int64_t backward_rank_sum() const { return 0; }
   /// Type of all outputs, of stages that layers bring; inputs are f32, or of the network's input.
   virtual DType output_type() const { return DType::kF32; }
+  /// True where inputs may be bf16, too; outputs then have the type of the first one.
+  virtual bool takes_bf16() const { return false; }
   /// Renews packed copies of the weights.
   virtual void refresh(const Context&) {}
   /// y = stage(x).

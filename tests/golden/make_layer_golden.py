@@ -40,6 +40,20 @@ class Broadcast(nn.Module):
         return x.expand(-1, -1, *self.size)
 
 
+class Resize(nn.Module):
+    def __init__(self, height, width):
+        super().__init__()
+        self.size = (height, width)
+
+    def forward(self, x):
+        return nn.functional.interpolate(x, self.size, mode="bilinear", align_corners=False)
+
+
+class Times(nn.Module):
+    def forward(self, x):
+        return 0.5 * x
+
+
 class Dense(nn.Module):
     """Weights in the order (outputs, H, W, C)."""
 
@@ -188,6 +202,17 @@ CASES = {
     "deconv_3d": ((2, 3, 4, 5, 6), [nn.ConvTranspose3d(3, 8, 3, 2, 1, (1, 0, 1)), nn.LeakyReLU(0.1)]),
     "conv_3d_valid_2": ((2, 4, 9, 8, 7), [nn.Conv3d(4, 8, 3, 2), nn.LeakyReLU(0.01)]),
     "conv_dilation": ((2, 4, 13, 11), [nn.Conv2d(4, 8, 3, 1, 2, 2), nn.ReLU()]),
+    "conv_gain": ((2, 4, 9, 8), [Times(), nn.Conv2d(4, 6, 3, 1, 1), nn.LeakyReLU(0.3)]),
+    "deconv_gain": ((2, 4, 9, 8), [Times(), nn.ConvTranspose2d(4, 6, 3, 2, 1, 1)]),
+    "conv_depthwise": ((2, 20, 13, 14), [nn.Conv2d(20, 20, 3, 1, 1, groups=20), nn.LeakyReLU(0.1)]),
+    "conv_depthwise_2": ((2, 20, 12, 14), [nn.Conv2d(20, 20, 3, 2, 1, groups=20), nn.ReLU()]),
+    "conv_depthwise_6": ((2, 36, 16, 14), [nn.Conv2d(36, 36, 3, 1, 6, 6, groups=36)]),
+    "conv_depthwise_3d": ((2, 6, 5, 6, 7), [nn.Conv3d(6, 6, 3, 2, 1, groups=6), nn.ReLU()]),
+    "conv_affine": ((3, 20, 1, 1), [nn.Conv2d(20, 20, 1, groups=20), nn.ReLU()]),
+    "conv_separable": ((2, 12, 12, 14), [nn.Conv2d(12, 12, 3, 1, 1, groups=12), nn.Conv2d(12, 20, 1), nn.ReLU()]),
+    "resize": ((2, 5, 4, 3), [Resize(7, 12)]),
+    "resize_down": ((2, 21, 9, 8), [Resize(4, 5)]),
+    "conv_resize": ((2, 4, 6, 5), [nn.Conv2d(4, 8, 3, 1, 1), nn.LeakyReLU(0.1), Resize(24, 20), nn.Conv2d(8, 3, 1)]),
     "broadcast": ((3, 5, 1, 1), [Broadcast(4, 3)]),
     "add": ((2, 5, 4, 3), [Joined(sum, nn.LeakyReLU(0.3), nn.Identity())]),
     "concat": ((2, 5, 4, 3), [Joined(cat, nn.ReLU(), nn.Identity(), nn.ReLU()), nn.LeakyReLU(0.1)]),

@@ -31,24 +31,36 @@ class Broadcast final : public Layer {
    public:
     bool takes_slices() const override { return true; }
 
+    bool takes_bf16() const override { return true; }
+
     void forward(const Context& context) override {
-      const auto* x = buffers.x[0].as<float>();
-      auto* y = buffers.y[0].as<float>();
+      buffers.x[0].type == DType::kF32 ? spread<float>(context) : spread<Bf16>(context);
+    }
+    void backward(const Context& context, float* /*gradient*/) override {
+      if (buffers.dx[0].data == nullptr) return;
+      buffers.dx[0].type == DType::kF32 ? gather<float>(context) : gather<Bf16>(context);
+    }
+
+    // Public: kernels of CUDA may not be in private functions.
+    template <class T>
+    void spread(const Context& context) const {
+      const auto* x = buffers.x[0].as<T>();
+      auto* y = buffers.y[0].as<T>();
       const std::int64_t pixels = buffers.y[0].shape.pixels(), channels = buffers.y[0].shape.c;
       const std::int64_t x_step = buffers.x[0].pixel_stride, y_step = buffers.y[0].pixel_stride;
       launch(
           context, "petaflow::broadcast::forward[kokkos]"_label, buffers.y[0].pixels(),
           KOKKOS_LAMBDA(std::int64_t pixel) {
-            const float* from = x + pixel / pixels * x_step;
+            const T* from = x + pixel / pixels * x_step;
             for (std::int64_t c = 0; c < channels; ++c) y[pixel * y_step + c] = from[c];
           });
     }
 
     // Channel by channel, so that sums have one order on any number of threads.
-    void backward(const Context& context, float* /*gradient*/) override {
-      if (buffers.dx[0].data == nullptr) return;
-      auto* dx = buffers.dx[0].as<float>();
-      const auto* dy = buffers.dy[0].as<float>();
+    template <class T>
+    void gather(const Context& context) const {
+      auto* dx = buffers.dx[0].as<T>();
+      const auto* dy = buffers.dy[0].as<T>();
       const std::int64_t pixels = buffers.dy[0].shape.pixels(), channels = buffers.dy[0].shape.c;
       const std::int64_t x_step = buffers.dx[0].pixel_stride, y_step = buffers.dy[0].pixel_stride;
       launch(
@@ -56,8 +68,9 @@ class Broadcast final : public Layer {
           KOKKOS_LAMBDA(std::int64_t element) {
             const std::int64_t n = element / channels, c = element % channels;
             double sum = 0;
-            for (std::int64_t p = 0; p < pixels; ++p) sum += static_cast<double>(dy[(n * pixels + p) * y_step + c]);
-            dx[n * x_step + c] = static_cast<float>(sum);
+            for (std::int64_t p = 0; p < pixels; ++p)
+              sum += static_cast<double>(static_cast<float>(dy[(n * pixels + p) * y_step + c]));
+            dx[n * x_step + c] = static_cast<T>(static_cast<float>(sum));
           });
     }
   };

@@ -13,6 +13,7 @@ struct ConvOptions {
   Extent pad{0, 0, 0};  // zeros on both sides
   std::int64_t groups = 1;
   bool bias = true;
+  float gain = 1;  // factor of the sums: y = gain (w * x) + bias
   Initial initial = {};
 
   /// A square window of odd size whose stride-1 output has the extent of its input.
@@ -47,6 +48,11 @@ inline std::string pytorch_arguments(const ConvOptions& options, int axes) {
          pytorch_argument("padding", options.pad, {0, 0, 0}, axes) +
          pytorch_argument("dilation", options.dilation, {1, 1, 1}, axes) +
          (options.groups == 1 ? "" : fmt::format(", groups={}", options.groups)) + (options.bias ? "" : ", bias=False");
+}
+
+/// A value times the gain of a convolution that reads it.
+inline std::string pytorch_scaled(const std::string& text, float gain) {
+  return gain == 1 ? text : fmt::format("{} * {}", gain, text);
 }
 
 /// Cross-correlation.  x (N, C, D, H, W) -> y (N, filters, D', H', W'), D' = (D + 2 pad - dilation (kernel - 1) - 1) /
@@ -85,7 +91,7 @@ class Conv final : public Layer {
   }
 
   void lower(Lowering& ops) const override {
-    ops.append(ConvOp{geometry(), options_.filters});
+    ops.append(ConvOp{geometry(), options_.filters, ConvRole::kConvolution, options_.gain});
     if (options_.bias) ops.append(BiasOp{});
   }
 
@@ -94,8 +100,10 @@ class Conv final : public Layer {
     const int axes = in.d > 1 || options_.kernel.d > 1 ? 3 : 2;
     return {fmt::format("nn.Conv{}d({}, {}, {}{})", axes, in.c, options_.filters, pytorch_tuple(options_.kernel, axes),
                         pytorch_arguments(options_, axes)),
-            pytorch_with_axes(fmt::format("{}({})", self, pytorch_with_axes(x[0].text, pytorch_axes(in), axes)), axes,
-                              pytorch_axes(output(in)))};
+            pytorch_with_axes(
+                fmt::format("{}({})", self,
+                            pytorch_scaled(pytorch_with_axes(x[0].text, pytorch_axes(in), axes), options_.gain)),
+                axes, pytorch_axes(output(in)))};
   }
 
  private:

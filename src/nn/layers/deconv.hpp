@@ -48,7 +48,7 @@ class Deconv final : public Layer {
   void lower(Lowering& ops) const override {
     const ConvGeometry geometry{options_.kernel, options_.stride, options_.dilation,
                                 options_.pad,    options_.pad,    options_.groups};
-    ops.append(ConvOp{geometry, options_.filters, ConvRole::kTransposed});
+    ops.append(ConvOp{geometry, options_.filters, ConvRole::kTransposed, options_.gain});
     if (options_.bias) ops.append(BiasOp{});
   }
 
@@ -59,8 +59,10 @@ class Deconv final : public Layer {
                         pytorch_tuple(options_.kernel, axes),
                         pytorch_argument("output_padding", options_.output_padding, {0, 0, 0}, axes),
                         pytorch_arguments(options_, axes)),
-            pytorch_with_axes(fmt::format("{}({})", self, pytorch_with_axes(x[0].text, pytorch_axes(in), axes)), axes,
-                              pytorch_axes(output(in)))};
+            pytorch_with_axes(
+                fmt::format("{}({})", self,
+                            pytorch_scaled(pytorch_with_axes(x[0].text, pytorch_axes(in), axes), options_.gain)),
+                axes, pytorch_axes(output(in)))};
   }
 
  private:
