@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "conv_request.hpp"
 #include "cosmoflow/model.hpp"
+#include "golden_network.hpp"
 #include "nn/loss.hpp"
 #include "nn/network.hpp"
 #include "op_support.hpp"
@@ -24,32 +25,19 @@ Graph model(const cosmoflow::ModelOptions& options, const Shape& sample, std::in
   return graph;
 }
 
+using testing_support::Borrowed;
 using testing_support::DeviceArray;
+using testing_support::expect_digest;
+using testing_support::NetworkSize;
+using testing_support::node;
 using testing_support::number;
+using testing_support::size_of;
 using testing_support::to_device;
 using testing_support::to_host;
 
 constexpr std::int64_t kBatch = 2;
 
-struct Size {
-  std::int64_t weights = 0;
-  double flop = 0;  // forward, per sample
-};
-
-Size size_of(const Graph& graph) {
-  Size size;
-  for (const Graph::Node& node : graph.nodes()) {
-    for (const ParamSpec& spec : node.layer->parameters(node.input)) size.weights += spec.elements();
-    size.flop += node.layer->cost(node.input).flop;
-  }
-  return size;
-}
-
 Shape cube(std::int64_t channels, std::int64_t edge) { return {1, channels, edge, edge, edge}; }
-
-const Graph::Node& node(const Graph& graph, const std::string& name) {
-  return *std::ranges::find(graph.nodes(), name, &Graph::Node::name);
-}
 
 std::string refusal(const ModelOptions& options, const Shape& sample) {
   try {
@@ -63,7 +51,7 @@ std::string refusal(const ModelOptions& options, const Shape& sample) {
 
 TEST(CosmoflowModel, SC18HasThePublishedSize) {
   const Graph graph = model({}, cube(1, 128), 3);
-  const Size size = size_of(graph);
+  const NetworkSize size = size_of(graph);
   EXPECT_EQ(size.weights, 7'041'443);
   EXPECT_NEAR(size.flop, 21.30e9, 0.005e9);
   EXPECT_EQ(node(graph, "conv7").output, (Shape{1, 256, 2, 2, 2}));
@@ -156,18 +144,6 @@ std::vector<GoldenCase> golden_cases() {
           {"mlperf_64", "auto", mlperf, 4, 4, 64, 4, RegressionError::kSquared, sgd}};
 }
 
-// A layer of another graph.
-class Borrowed final : public Layer {
- public:
-  explicit Borrowed(const Layer& layer) : layer_(layer) {}
-  Shape output(const Shape& x) const override { return layer_.output(x); }
-  std::vector<ParamSpec> parameters(const Shape& x) const override { return layer_.parameters(x); }
-  void lower(Lowering& ops) const override { layer_.lower(ops); }
-
- private:
-  const Layer& layer_;
-};
-
 std::vector<float> first_weights(const Network& network, double gain) {
   std::vector<float> weights;
   std::uint32_t index = 0;
@@ -198,23 +174,6 @@ void fill_cubes(const Tensor& x, std::int64_t first) {
     }
   }
   to_device(values, x);
-}
-
-// The root mean square and evenly spaced elements, as the golden file has them; elements to 1e-4 of themselves or of
-// the root mean square.
-void expect_digest(const nlohmann::json& golden, std::span<const float> values, const std::string& what) {
-  const auto count = std::ssize(values);
-  double squares = 0;
-  for (const float value : values) squares += static_cast<double>(value) * static_cast<double>(value);
-  const double rms = golden[0].get<double>();
-  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(count)), rms, 1e-4 * rms) << what;
-  const auto elements = static_cast<std::int64_t>(golden.size()) - 1;
-  for (std::int64_t k = 0; k < elements; ++k) {
-    const double expected = golden[static_cast<std::size_t>(k + 1)].get<double>();
-    EXPECT_NEAR(static_cast<double>(values[static_cast<std::size_t>((count - 1) * k / (elements - 1))]), expected,
-                1e-4 * std::max(rms, std::abs(expected)))
-        << what << " element " << k;
-  }
 }
 
 class CosmoflowGolden : public testing::TestWithParam<GoldenCase> {

@@ -10,20 +10,12 @@ import collections
 import json
 import pathlib
 
-import numpy as np
 import torch
 import torch.nn as nn
 
+from hashed_numbers import digest, numbers
+
 BATCH, SAMPLES = 2, 4
-
-
-def numbers(count, seed):
-    """In [-1, 1), the hash of tests/op_support.hpp."""
-    h = np.arange(count, dtype=np.uint32) * np.uint32(2654435761)
-    h += np.uint32((seed * 2246822519 + 374761393) % 2**32)
-    h = (h ^ (h >> np.uint32(15))) * np.uint32(2246822519)
-    h = (h ^ (h >> np.uint32(13))) * np.uint32(3266489917)
-    return torch.from_numpy(((h ^ (h >> np.uint32(16))) >> np.uint32(16)) / 32768.0 - 1.0)
 
 
 class ChannelsLast(nn.Module):
@@ -69,13 +61,6 @@ def mlperf(edge):
     layers["fc"] = nn.Linear(8, 4)
     layers["tanh"] = ScaledTanh()
     return nn.Sequential(layers)
-
-
-def digest(values, elements):
-    """Root mean square and evenly spaced elements."""
-    flat = values.detach().flatten()
-    kept = [flat[(len(flat) - 1) * k // (elements - 1)].item() for k in range(elements)]
-    return [float(f"{x:.8g}") for x in [flat.pow(2).mean().sqrt().item(), *kept]]
 
 
 def channels_last(y):
