@@ -15,8 +15,8 @@
 namespace petaflow::climate_segmentation {
 
 struct LossOptions {
-  std::string weights = "sqrt";          // of the classes: 1 / sqrt(f), "eighth": f^(-1/8), "none", or "given"
-  std::vector<double> frequencies = {};  // f of the classes among pixels; empty: measured on data.train
+  std::string weights = "sqrt";            // of the classes: 1 / sqrt(f), "eighth": f^(-1/8), "none", or "given"
+  std::vector<double> frequencies = {};    // f of the classes among pixels; empty: measured on data.train
   std::vector<double> class_weights = {};  // with "given"
 };
 
@@ -72,6 +72,7 @@ inline void declare(Schema& schema, Options& options) {
 
   schema.add_use({"loss.frequencies"}, "loss.weights", {"sqrt", "eighth"});
   schema.add_use({"loss.class_weights"}, "loss.weights", {"given"});
+  schema.add_use({"model.filters"}, "model.kind", {"unet", "pixel"});
   schema.add_use({"model.periodic_longitude"}, "model.kind", {"unet"});
   schema.add_neutral("evaluate.baseline_trials", std::int64_t{0});
   schema.add_use({"evaluate.baseline_frames"}, "evaluate.baseline_trials");
@@ -86,6 +87,14 @@ inline void check(const Options& options) {
   three("loss.frequencies", options.loss.frequencies, true);
   three("loss.class_weights", options.loss.class_weights, options.loss.weights != "given");
   three("evaluate.class_offsets", options.evaluate.class_offsets, true);
+  const ModelOptions& model = options.model;
+  if (model.batch_norm == "global" && model.kind != "unet" && model.kind != "pixel") {
+    user_error("model.batch_norm = \"global\" is for \"unet\" and \"pixel\"; with model.kind = \"{}\" set \"pass\"{}",
+               model.kind, model.kind == "deepcam" ? "" : " or \"none\"");
+  }
+  if (model.batch_norm == "none" && model.kind == "deepcam") {
+    user_error("model.kind = \"deepcam\" has batch norms; set model.batch_norm to \"pass\"");
+  }
 }
 
 }  // namespace petaflow::climate_segmentation
