@@ -15,11 +15,13 @@ namespace petaflow::testing_support {
 class Keeper final : public TrainingListener {
  public:
   void interval(const IntervalLine& line) override { lines.push_back(line); }
+  void tuned(const TuningLine& line) override { tunings.push_back(line); }
   std::string save(std::int64_t step, Checkpoint checkpoint) override {
     saved.emplace_back(step, std::move(checkpoint));
     return {};
   }
   std::vector<IntervalLine> lines;
+  std::vector<TuningLine> tunings;
   std::vector<std::pair<std::int64_t, Checkpoint>> saved;
 };
 

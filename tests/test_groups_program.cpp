@@ -200,8 +200,63 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
                  {1});
   expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 says over how many ranks", {2});
   expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 does nothing while update.servers is 0");
+  expect_refused(train + "update.tune_groups=3", "update.tune_groups = 3 does nothing while update.servers is 0", {1});
+  expect_refused(train + "update.tune_groups=3 update.groups=2 update.average_every=2",
+                 "update.tune_groups = 3 does nothing while update.servers is 0", {2});
+  expect_refused(train + "update.tune_groups=3 update.servers=1",
+                 "update.tune_groups = 3 does nothing while update.groups is 1", {2});
+  expect_refused(train + "update.tune_epochs=2", "update.tune_epochs = 2 does nothing while update.tune_groups is 0",
+                 {1});
+  const std::string tuned = train + "update.tune_groups=3 update.servers=1 ";
+  expect_refused(tuned + "update.groups=2 optimizer.name=yellowfin", "\"yellowfin\" does by itself", {3});
+  expect_refused(tuned + "update.groups=2 optimizer.name=sgd optimizer.momentum=0", "there is none", {3});
+  expect_refused(tuned + "update.groups=2 optimizer.larc=0.1 optimizer.larc_form=sc18", "\"sc18\" divides by", {3});
+  expect_refused(tuned + "update.groups=2 mllog=true", "set update.tune_groups, which is 3, to 0", {3});
+  expect_refused(tuned + "update.groups=2 update.colocate_servers=true",
+                 "which ranks have servers inside depends on the number of groups", {2});
+  expect_refused(tuned + "update.groups=4 train.batch=8", "down to 1 group with a train.batch of 2", {5});
+  expect_refused(tuned + "update.groups=2 update.tune_groups=13", "more than the 12 of an epoch", {3});
   expect_refused(train + "update.servers=1 update.groups=3 update.max_staleness=1 train.batch=24",
                  "set it to 2 or more", {4});
+}
+
+TEST_F(Groups, AreTunedAndGoOnAfterAStop) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string tuned =
+      " train.steps=30 train.deterministic=true train.shards=4 optimizer.name=sgd optimizer.lr=2 update.groups=4 "
+      "update.servers=1 update.tune_groups=6 run.name=";
+  const Outcome whole = run("train small.toml" + tuned + "whole", 5);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_NE(whole.out.find("tuning: 4 groups, momentum 0, learning rate 2: loss "), std::string::npos) << whole.out;
+  EXPECT_NE(whole.out.find("tuning: the best momentum is 0: 2 groups from now on"), std::string::npos) << whole.out;
+  EXPECT_NE(whole.out.find("tuning: going on with "), std::string::npos) << whole.out;
+  std::ifstream lines(folder_ / "runs/whole/metrics.jsonl");
+  std::size_t trials = 0, chosen = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto entry = nlohmann::json::parse(line);
+    trials += entry.contains("tuning") ? 1 : 0;
+    chosen += entry.contains("tuning") && entry["tuning"]["chosen"].get<bool>() ? 1 : 0;
+  }
+  EXPECT_EQ(chosen, 2U);  // at the beginning of both epochs
+  EXPECT_GT(trials, 16U);
+  EXPECT_EQ(trials % 8, 0U);
+  EXPECT_NE(text_of(folder_ / "runs/whole/report.html").find("Trials of update.tune_groups"), std::string::npos);
+  const std::string config = text_of(folder_ / "runs/whole/config.toml");
+  EXPECT_NE(config.find("\ngroups = 4\n"), std::string::npos) << config;
+  EXPECT_NE(config.find("\nbatch = 16\n"), std::string::npos) << config;
+
+  // Within the first trial, and in the second epoch, with other groups than those of the input.
+  const Outcome stopped = run("train small.toml" + tuned + "part run.wall_time=0.001", 5);
+  EXPECT_EQ(stopped.code, 3) << stopped.err;
+  EXPECT_NE(stopped.out.find("stopped by run.wall_time after step 0;"), std::string::npos) << stopped.out;
+  ASSERT_EQ(run("train small.toml --resume" + tuned + "part train.steps=26", 5).code, 0);
+  const Outcome rest = run("train small.toml --resume" + tuned + "part", 5);
+  ASSERT_EQ(rest.code, 0) << rest.err;
+  EXPECT_NE(rest.out.find(": update.tune_groups has come down to "), std::string::npos) << rest.out;
+  const Checkpoint a = load_checkpoint((folder_ / "runs/whole/checkpoint.h5").string()),
+                   b = load_checkpoint((folder_ / "runs/part/checkpoint.h5").string());
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (std::size_t i = 0; i < a.weights.size(); ++i) EXPECT_EQ(a.weights[i].values, b.weights[i].values);
 }
 
 TEST_F(Groups, EndWhereMessagesAreLost) {

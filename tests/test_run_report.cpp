@@ -1,4 +1,5 @@
 // The records and reports of whole, unfinished and damaged runs.
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "program/run_report.hpp"
 #include "report/page.hpp"
 #include "report/performance_tables.hpp"
+#include "report/training_figures.hpp"
 #include "run/record.hpp"
 #include "scratch_folder.hpp"
 
@@ -63,6 +65,29 @@ TEST(RunRecord, TakesTheLaterOfRepeatedSteps) {
   ASSERT_EQ(run.validation.size(), 1U);  // the one of step 40 is not reached again
   EXPECT_EQ(run.validation[0].step, 20);
   EXPECT_FALSE(run.finished());
+}
+
+TEST(RunRecord, HasTheTrialsOfTunedGroups) {
+  const ScratchFolder scratch;
+  const RunFolder folder(scratch, "run");
+  const auto trial = [](int step, int groups, const std::string& loss, bool chosen) {
+    return fmt::format(
+        R"({{"step": {}, "epoch": 1, "tuning": {{"groups": {}, "momentum": 0.3, "lr": 0.1, "loss": {}, "chosen": {}}}}})"
+        "\n",
+        step, groups, loss, chosen);
+  };
+  folder.metrics({10, 20}, trial(1, 8, "0.5", false) + trial(41, 4, "null", false) + trial(41, 2, "0.125", true) +
+                               trial(21, 4, "null", false) + trial(21, 4, "0.25", true));  // resumed after step 20
+  const RunRecord run = read_run(folder.path);
+  ASSERT_EQ(run.tuning.size(), 3U);
+  EXPECT_EQ(run.tuning[0].groups, 8);
+  EXPECT_TRUE(std::isnan(run.tuning[1].loss));
+  EXPECT_TRUE(run.tuning[2].chosen);
+  EXPECT_EQ(run.training.size(), 2U);
+  const std::string table = tuning_table(run);
+  EXPECT_NE(table.find("failed"), std::string::npos) << table;
+  EXPECT_NE(table.find("<b>0.25</b>"), std::string::npos) << table;
+  EXPECT_EQ(tuning_table(RunRecord()), "");
 }
 
 TEST(RunRecord, ForgetsTheEndOfAnEarlierPart) {

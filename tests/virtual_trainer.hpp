@@ -23,7 +23,8 @@ struct VirtualRun {
   FitResult fit;               // of rank 0
 };
 
-/// Trains the small network on 91 samples, or on those of `data`.
+/// Trains the small network on 91 samples, or on those of `data`; with update.tune_groups in other groups where it asks
+/// for these.
 /// @param ranks  servers are more, where they are not inside these
 inline VirtualRun train_virtually(const CommonOptions& options, int ranks, const Checkpoint* from = nullptr,
                                   const Dataset* data = nullptr) {
@@ -44,20 +45,34 @@ inline VirtualRun train_virtually(const CommonOptions& options, int ranks, const
       return;
     }
     const std::unique_ptr<Communicator> across = rank.workers().split(comm.rank() % layout.members());
-    tiny::Training training(rank.group(), options, 91, 0.5F, true);
-    const Dataset& samples = data != nullptr ? *data : training.data;
-    Trainer trainer(trainer_options(options, "loss"), rank.workers(), Context(), training.step, samples,
-                    DetectorAugment(samples.sample_dims(), AugmentOptions{}), nullptr);
-    if (from != nullptr) trainer.restore(*from, "the checkpoint");
-    if (layout.servers > 0) trainer.connect(rank.session());
-    if (options.update.average_every > 0) trainer.average_over(*across);
-    Keeper keeper;
-    FitResult fit = trainer.fit(keeper);
+    Keeper others;
+    Keeper& keeper = comm.rank() == 0 ? result.kept : others;
+    FitResult fit;
+    const Checkpoint* begin = from;
+    CommonOptions now = options;
+    const auto regroup = [&](std::int64_t groups) {
+      now = with_groups(options, groups);
+      rank.regroup(server_layout(now, layout.ranks()));
+    };
+    if (begin != nullptr && update.tune_groups > 0) {
+      regroup(state_from_text(begin->training, "the checkpoint").search.value().groups());
+    }
+    for (;;) {
+      tiny::Training training(rank.group(), now, 91, 0.5F, true);
+      const Dataset& samples = data != nullptr ? *data : training.data;
+      Trainer trainer(trainer_options(now, "loss"), rank.workers(), Context(), training.step, samples,
+                      DetectorAugment(samples.sample_dims(), AugmentOptions{}), nullptr);
+      if (begin != nullptr) trainer.restore(*begin, "the checkpoint");
+      if (layout.servers > 0) trainer.connect(rank.session());
+      if (update.average_every > 0) trainer.average_over(*across);
+      fit = trainer.fit(keeper);
+      weights[static_cast<std::size_t>(comm.rank())] = training.weights();
+      if (fit.end != FitEnd::kGroups) break;
+      begin = &result.kept.saved.back().second;
+      regroup(fit.groups);
+    }
     if (layout.servers > 0) rank.session().end(3);
-    weights[static_cast<std::size_t>(comm.rank())] = training.weights();
-    if (comm.rank() != 0) return;
-    result.kept = std::move(keeper);
-    result.fit = std::move(fit);
+    if (comm.rank() == 0) result.fit = std::move(fit);
   });
   EXPECT_EQ(world.messages_left(), 0);
   for (const std::vector<float>& theirs : weights) EXPECT_EQ(theirs, weights[0]);

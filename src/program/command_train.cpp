@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/agree.hpp"
 #include "io/log.hpp"
 #include "program/commands.hpp"
 #include "program/train_on.hpp"
@@ -45,7 +46,15 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   int code = kFailureCode;
   std::optional<AgreedError> failed;
   try {
-    code = train_on(line, config, task, reporter, rank.workers(), {rank.group(), &rank.session()});
+    CommandLine from_here = line;
+    while ((code = train_on(from_here, config, task, reporter, rank.workers(), {rank.group(), &rank.session()})) ==
+           kOtherGroups) {
+      ServerLayout other;
+      agree(rank.workers(), [&] { other = server_layout(options, comm.size()); });
+      rank.regroup(other);
+      from_here.resume = true;
+      from_here.overwrite = false;
+    }
   } catch (const AgreedError& error) {
     failed = error;
     code = exit_code(error);

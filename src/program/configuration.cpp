@@ -44,12 +44,16 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
     check(options);
     if (line.command == "train" && !checks_alone(line, comm)) {
       check_ranks(options, server_layout(options, comm.size()).members());
+      if (options.update.tune_groups > 0) check_fewer_groups(options, comm.size());
     }
     if (line.command == "bench") check_ranks(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
     comm.watch_hangs(hang_options());
+    resolved_ = schema.resolved();
   });
 }
+
+void Configuration::regroup(std::int64_t groups) { options = with_groups(options, groups); }
 
 void Configuration::load_options(Communicator& comm, const std::vector<std::string>& overrides) {
   agree(comm, [&] {

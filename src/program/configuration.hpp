@@ -24,6 +24,11 @@ struct Configuration {
   /// Takes the options from a resolved configuration.  Those that this version does not know are refused.
   void load_text(Communicator& comm, const std::string& config, const std::string& where);
 
+  /// All options as load_input() found them.
+  const std::string& resolved() const { return resolved_; }
+  /// Other groups of the same workers, whose steps take as many samples each.
+  void regroup(std::int64_t groups);
+
   HangOptions hang_options() const;
   std::string run_folder() const { return options.run.folder + "/" + options.run.name; }
 
@@ -31,7 +36,7 @@ struct Configuration {
   Schema schema;
 
  private:
-  std::string program_;
+  std::string program_, resolved_;
 };
 
 /// train --check on one rank: it checks what a rank of one group would do, whatever the job's ranks are.

@@ -8,6 +8,8 @@
 
 #include "base/error.hpp"
 #include "comm/reduction.hpp"
+#include "io/progress.hpp"
+#include "update/group_search.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
@@ -117,6 +119,8 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("update.order", options.update.order,
              {{"arrival", UpdateOrder::kArrival}, {"ticket", UpdateOrder::kTicket}});
   schema.add("update.max_staleness", options.update.max_staleness, in_range(0, 1e9));
+  schema.add("update.tune_groups", options.update.tune_groups, in_range(0, 1e9));
+  schema.add("update.tune_epochs", options.update.tune_epochs, in_range(0, 1e9));
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, in_range(1e-6, 1e6));
   schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
@@ -164,9 +168,11 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "data.validation");
   schema.add_use({"stop.target", "stop.patience", "stop.keep_best"}, "train.validate_epochs");
   schema.add_use({"stop.metric"}, {UsedBy{"stop.target"}, UsedBy{"stop.patience"}, UsedBy{"stop.keep_best"}});
-  schema.add_use({"update.order", "update.max_staleness", "update.cut_layers", "update.colocate_servers"},
-                 "update.servers");
-  schema.add_use({"update.max_staleness", "update.average_every"}, "update.groups");
+  schema.add_use(
+      {"update.order", "update.max_staleness", "update.cut_layers", "update.colocate_servers", "update.tune_groups"},
+      "update.servers");
+  schema.add_use({"update.max_staleness", "update.average_every", "update.tune_groups"}, "update.groups");
+  schema.add_use({"update.tune_epochs"}, "update.tune_groups");
   schema.add_use({"update.average_late", "update.average_warmup_epochs", "update.average_cooldown_epochs"},
                  "update.average_every");
   schema.add_use_on_ranks(
@@ -204,6 +210,13 @@ TrainOptions group_options(const CommonOptions& options) {
   TrainOptions train = options.train;
   train.batch /= options.update.groups;
   return train;
+}
+
+CommonOptions with_groups(const CommonOptions& options, std::int64_t groups) {
+  CommonOptions changed = options;
+  changed.train.batch = group_options(options).batch * groups;
+  changed.update.groups = groups;
+  return changed;
 }
 
 double scaled_rate(const CommonOptions& options) {
@@ -256,6 +269,37 @@ ServerLayout server_layout(const CommonOptions& options, int ranks) {
 }
 
 namespace {
+
+void check_tuning(const CommonOptions& options) {
+  const UpdateOptions& update = options.update;
+  const OptimizerOptions& optimizer = options.optimizer;
+  if (update.tune_groups == 0) return;
+  if (update.colocate_servers) {
+    user_error(
+        "update.colocate_servers = true: which ranks have servers inside depends on the number of groups, which "
+        "update.tune_groups = {} changes; set that to 0, or update.colocate_servers to false",
+        update.tune_groups);
+  }
+  if (optimizer.name == "yellowfin" || (optimizer.name == "sgd" && optimizer.momentum == 0)) {
+    user_error("update.tune_groups = {} finds the momentum, {}; set that to {}, or update.tune_groups to 0",
+               update.tune_groups,
+               optimizer.name == "sgd" ? "but with optimizer.momentum = 0 there is none"
+                                       : "as optimizer.name = \"yellowfin\" does by itself",
+               optimizer.name == "sgd" ? "another value, which the first search replaces" : "\"sgd\"");
+  }
+  if (optimizer.larc_form == TrustForm::kSc18) {
+    user_error(
+        "optimizer.larc_form = \"sc18\" divides by the number of ranks of a group, which update.tune_groups = {} "
+        "changes; set that to 0, or optimizer.larc_form to \"larc\"",
+        update.tune_groups);
+  }
+  if (options.mllog) {
+    user_error(
+        "mllog = true: a run for MLPerf has one batch from its beginning to its end; set update.tune_groups, which is "
+        "{}, to 0",
+        update.tune_groups);
+  }
+}
 
 void check_servers(const CommonOptions& options) {
   const UpdateOptions& update = options.update;
@@ -333,6 +377,19 @@ void check_servers(const CommonOptions& options) {
 
 }  // namespace
 
+void check_fewer_groups(const CommonOptions& options, int ranks) {
+  for (std::int64_t groups = options.update.groups; groups > 1;) {
+    groups = GroupSearch::fewer(groups);
+    const CommonOptions fewer = with_groups(options, groups);
+    try {
+      check_ranks(fewer, server_layout(fewer, ranks).members());
+    } catch (const Error& error) {
+      user_error("update.tune_groups may come down to {} with a train.batch of {}: {}", format_count(groups, "group"),
+                 fewer.train.batch, error.what());
+    }
+  }
+}
+
 void check_ranks(const CommonOptions& options, int ranks) {
   const TrainOptions train = group_options(options);
   if (train.deterministic && train.shards < ranks) {
@@ -361,6 +418,7 @@ void check_ranks(const CommonOptions& options, int ranks) {
 
 void check(const CommonOptions& options) {
   check_servers(options);
+  check_tuning(options);
   const TrainOptions train = group_options(options);
   if (train.deterministic) {
     if (options.kernels.conv.rule == ConvRequest::Rule::kTune) {

@@ -68,6 +68,8 @@ double scaled_rate(const CommonOptions& options);
 StepOptions step_options(const CommonOptions& options);
 /// Of the steps that one of update.groups works through: each with its part of train.batch.
 TrainOptions group_options(const CommonOptions& options);
+/// The options of a run that goes on with so many groups, whose steps take as many samples each as before.
+CommonOptions with_groups(const CommonOptions& options, std::int64_t groups);
 /// @param metric  that training stops by
 TrainerOptions trainer_options(const CommonOptions& options, const std::string& metric);
 
@@ -81,5 +83,8 @@ void check(const CommonOptions& options);
 /// Of what trains on several ranks.
 /// @param ranks  that share the samples of a step
 void check_ranks(const CommonOptions& options, int ranks);
+/// With update.tune_groups: the same for all numbers of groups that it may come down to.
+/// @param ranks  all, servers too
+void check_fewer_groups(const CommonOptions& options, int ranks);
 
 }  // namespace petaflow

@@ -270,7 +270,7 @@ std::string run_report(const PageHead& head, const Reporter& reporter, const Run
     page.add(comparison(reporter, runs));
   }
   reporter.add_sections(page, runs);
-  page.section("Training", training_section(runs));
+  page.section("Training", training_section(runs) + (one ? tuning_table(first) : ""));
   const std::string performance = performance_section(runs);
   if (!performance.empty()) page.section("Where the time went", performance);
   page.section("Environment", environment_section(runs));

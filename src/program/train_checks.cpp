@@ -117,7 +117,7 @@ void check_changes(const Configuration& config, const ResumePoint& point) {
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);
   }
-  for (const Entry& entry : parse_document(config.schema.resolved(), "the input file")) {
+  for (const Entry& entry : parse_document(config.resolved(), "the input file")) {
     const std::string& before = old[entry.key];
     const std::string now = to_toml(entry.value);
     if (before.empty() || now == before) continue;  // an option that older versions had not

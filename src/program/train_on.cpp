@@ -119,9 +119,8 @@ std::unique_ptr<TraceRecorder> make_listener(const Configuration& config, const 
                                              std::unique_ptr<MlLog> mllog) {
   const CommonOptions& options = config.options;
   if (comm.rank() != 0) return std::make_unique<TraceRecorder>(options.log.trace_steps, "");
-  RecorderOptions recorder{
-      config.run_folder(),    options.checkpoint.keep, task.description(), config.schema.resolved(), {},
-      task.mlperf_benchmark()};
+  RecorderOptions recorder{config.run_folder(),    options.checkpoint.keep, task.description(), config.resolved(), {},
+                           task.mlperf_benchmark()};
   recorder.provenance = [identity, &comm, threads] { return provenance(identity, comm, threads); };
   return std::make_unique<RunRecorder>(std::move(recorder), options.log.trace_steps, std::move(metrics),
                                        std::move(mllog));
@@ -131,6 +130,11 @@ std::unique_ptr<TraceRecorder> make_listener(const Configuration& config, const 
 bool has_report(Communicator& comm, const std::string& folder) {
   const bool here = comm.rank() == 0 && std::filesystem::exists(folder + "/" + kReportFile);
   return !broadcast_text(comm, here ? "yes" : "").empty();
+}
+
+int other_groups(Configuration& config, std::int64_t groups) {
+  config.regroup(groups);
+  return kOtherGroups;
 }
 
 int stopped(StopRequest request, std::int64_t steps) {
@@ -154,6 +158,13 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   say_binding(comm, context.threads);
   std::optional<ResumePoint> resumed;
   if (line.resume) resumed = find_resume_point(comm, folder);
+  if (resumed && options.update.tune_groups > 0) {
+    const auto search = state_from_text(resumed->checkpoint.training, resumed->path).search;
+    if (search && search->groups() != options.update.groups) {
+      log_info("{}: update.tune_groups has come down to {}", resumed->path, format_count(search->groups(), "group"));
+      return other_groups(config, search->groups());
+    }
+  }
   const Activity activity("opening data");
   const DataSets data = open_data_sets(line, options, task, comm);
   std::unique_ptr<Objective> objective;
@@ -196,7 +207,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   take_new_run_folder(comm, folder, line.overwrite, lock);
   const RunIdentity identity = run_identity(line, options, task);
   std::unique_ptr<MetricsLog> metrics =
-      open_run_folder(comm, folder, resumed ? std::optional(trainer->steps()) : std::nullopt, config.schema.resolved());
+      open_run_folder(comm, folder, resumed ? std::optional(trainer->steps()) : std::nullopt, config.resolved());
   agree(comm, [&] {
     if (tuning && comm.rank() == 0) {
       write_tuning(folder + "/" + kTuningFile, machine_text(context.threads), tuning->table);
@@ -212,6 +223,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   const FitResult result = trainer->fit(*listener);
   listener->write_trace(comm);
   if (result.stopped != StopRequest::kNone) return stopped(result.stopped, result.steps);  // nobody waits for more
+  if (result.end == FitEnd::kGroups) return other_groups(config, result.groups);
   const double peak = measure_peaks(context).of(options.precision);
   if (result.rates.steps > 0) say_rates(result);
 

@@ -17,7 +17,10 @@ struct Groups {
   Communicator* across = nullptr;    // where they average them: who has this worker's number in each group
 };
 
-/// Validates everything, makes the run folder, trains, evaluates and reports; the exit code.
+/// Instead of an exit code: the run goes on from its checkpoint with other groups, Configuration::regroup().
+inline constexpr int kOtherGroups = -1;
+
+/// Validates everything, makes the run folder, trains, evaluates and reports; the exit code, or kOtherGroups.
 /// @param comm  all ranks that train
 int train_on(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter, Communicator& comm,
              const Groups& groups);

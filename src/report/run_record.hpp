@@ -22,6 +22,14 @@ struct ValidationPoint {
   std::map<std::string, double> metrics;
 };
 
+/// A trial of update.tune_groups.
+struct TuningPoint {
+  std::int64_t step = 0, epoch = 0;
+  std::int64_t groups = 0;
+  double momentum = 0, lr = 0, loss = 0;  // loss: NaN where the trial failed
+  bool chosen = false;
+};
+
 struct RunRecord {
   std::string folder, name;
   std::string config;          // TOML, all keys; empty: not there
@@ -31,6 +39,7 @@ struct RunRecord {
   nlohmann::json evaluation;   // written at the end of the run (write_evaluation)
   std::vector<TrainingPoint> training;
   std::vector<ValidationPoint> validation;
+  std::vector<TuningPoint> tuning;
 
   bool finished() const { return performance.is_object(); }
 };

@@ -175,4 +175,18 @@ std::string training_section(const std::vector<RunRecord>& runs) {
   return side_by_side(figures);
 }
 
+std::string tuning_table(const RunRecord& run) {
+  if (run.tuning.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {{"epoch", "groups", "momentum", "learning rate", "loss"}};
+  for (const TuningPoint& trial : run.tuning) {
+    const std::string loss = std::isfinite(trial.loss) ? readable(trial.loss, 4) : "failed";
+    rows.push_back({std::to_string(trial.epoch), std::to_string(trial.groups), readable(trial.momentum, 2),
+                    readable(trial.lr, 3), trial.chosen ? "<b>" + loss + "</b>" : loss});
+  }
+  return table(rows,
+               "Trials of update.tune_groups, all of a search from the same weights: loss per sample in the second "
+               "half of each. Bold: what the run went on with.",
+               "full");
+}
+
 }  // namespace petaflow

@@ -42,6 +42,12 @@ void read_metrics(const fs::path& path, RunRecord& run) {
         if (value.is_number()) point.metrics[name] = value.get<double>();
       }
       append(run.validation, point);
+    } else if (const auto trial = line.find("tuning"); trial != line.end() && trial->is_object()) {
+      // Searches at later steps are to be made again; the trials of one have the same step.
+      while (!run.tuning.empty() && run.tuning.back().step > step->get<std::int64_t>()) run.tuning.pop_back();
+      run.tuning.push_back({step->get<std::int64_t>(), epoch, trial->value("groups", std::int64_t{0}),
+                            number_at(*trial, "momentum"), number_at(*trial, "lr"), number_at(*trial, "loss"),
+                            trial->value("chosen", false)});
     } else {
       append(run.training, TrainingPoint{step->get<std::int64_t>(), epoch, number_at(line, "loss"),
                                          number_at(line, "lr"), number_at(line, "samples_per_s"),

@@ -129,6 +129,17 @@ void RunRecorder::validated(const ValidationLine& line) {
   log({{"step", line.step}, {"epoch", line.epoch + 1}, {"loss", line.loss}, {"validation", values}});
 }
 
+void RunRecorder::tuned(const TuningLine& line) {
+  log({{"step", line.step},
+       {"epoch", line.epoch + 1},
+       {"tuning",
+        {{"groups", line.groups},
+         {"momentum", line.momentum},
+         {"lr", line.lr},
+         {"loss", line.loss},
+         {"chosen", line.chosen}}}});
+}
+
 std::string RunRecorder::save(std::int64_t step, Checkpoint checkpoint) {
   checkpoint.model = options_.model;
   checkpoint.config = options_.config;

@@ -57,6 +57,7 @@ class RunRecorder final : public TraceRecorder {
   void end_validation(std::int64_t epoch) override;
   void interval(const IntervalLine& line) override;
   void validated(const ValidationLine& line) override;
+  void tuned(const TuningLine& line) override;
   std::string save(std::int64_t step, Checkpoint checkpoint) override;
 
  private:

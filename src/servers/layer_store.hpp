@@ -24,6 +24,8 @@ class LayerStore {
   /// The update by a gradient, after so many before it.
   /// @param seen  updates that the weights had seen which the gradient is of
   virtual void update(std::int64_t version, std::int64_t seen, float learning_rate, const float* gradient) = 0;
+  /// Of updates from now on, instead of that of the optimizer's options.
+  virtual void set_momentum(double /*momentum*/) {}
   /// All groups have, or get, these weights, which have seen so many updates.
   virtual void settled(std::int64_t /*version*/) {}
   virtual void read_weights(float* values) const = 0;

@@ -67,6 +67,7 @@ class OptimizedLayer final : public LayerStore {
     follow(version + 1, seen, gradient);
     context_.space.fence();
   }
+  void set_momentum(double momentum) override { optimizer_.set_momentum(momentum); }
   void settled(std::int64_t version) override {
     settled_ = version;
     remember(version);

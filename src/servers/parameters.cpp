@@ -24,7 +24,7 @@ std::vector<Slice> layers_of(const std::vector<Parameter>& parameters, const Ser
   return cut;
 }
 
-void ServerSession::connect(const std::vector<Parameter>& parameters) {
+void ServerSession::connect(const std::vector<Parameter>& parameters, double momentum) {
   const std::vector<Slice> whole = layers_of(parameters), layers = layers_of(parameters, layout_);
   std::vector<ServedParameter> described;
   std::vector<std::string> names;
@@ -42,7 +42,7 @@ void ServerSession::connect(const std::vector<Parameter>& parameters) {
     names.push_back(first->name.substr(0, first->name.rfind('/')));
     if (layer.size() < of.size()) names.back() += fmt::format("[{}:{}]", layer.begin - of.begin, layer.end - of.begin);
   }
-  connect(described, std::move(names));
+  connect(described, std::move(names), momentum);
 }
 
 }  // namespace petaflow

@@ -149,10 +149,13 @@ struct TicketAnswer {
   ShortText text = {};       // of the failure
 };
 
-/// What worker 0 tells a server: who the parameters are, or that all is over.
+/// What worker 0 tells a server: who the workers and the parameters are from now on, or that all is over.
 struct Control {
   std::int64_t parameters = -1;  // so many ServedParameter follow; negative: the end
   std::int32_t exit_code = 0;    // of the end
+  std::int32_t groups = 1;
+  double momentum = kFromOptions;  // of the updates
+  static constexpr double kFromOptions = -1;
 };
 
 /// A parameter as far as an optimizer needs to know it.

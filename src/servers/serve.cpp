@@ -30,12 +30,12 @@ bool Server::serve(May may) {
     for (ReportChannel& channel : reports_) moved = advance(channel) || moved;
   }
   if (!ended_) hear();
-  return ended_ && all_ended();
+  return ended_;
 }
 
-// A control, or the parameters that follow it.
+// A control, or the parameters that follow it: of the next connection, or the end, when that before is over.
 void Server::hear() {
-  if (!all_.done(control_message_)) return;
+  if (!all_.done(control_message_) || !all_ended()) return;
   if (!described_.empty()) {
     connect();
     described_.clear();
@@ -57,7 +57,13 @@ bool Server::all_ended() const {
   return std::ranges::all_of(layers_, ended) && std::ranges::all_of(reports_, ended);
 }
 
+// Nothing is under way, and what there was before is over.
 void Server::connect() {
+  layers_.clear();
+  served_.clear();
+  reports_.clear();
+  layout_.groups = control_.groups;
+  coordinator_ = Coordinator(layout_.groups, options_.order.order);
   std::vector<std::vector<ServedParameter>> layers;
   for (const ServedParameter& parameter : described_) {
     layers.resize(static_cast<std::size_t>(parameter.layer) + 1);
@@ -65,8 +71,9 @@ void Server::connect() {
   }
   for (std::size_t layer = 0; layer < layers.size(); ++layer) {
     if (layout_.server_of(layer) != number_) continue;
-    served_.push_back(
-        std::make_unique<ServedLayer>(options_.make_layer(layers[layer]), layout_.groups, options_.order));
+    std::unique_ptr<LayerStore> store = options_.make_layer(layers[layer]);
+    if (control_.momentum != Control::kFromOptions) store->set_momentum(control_.momentum);
+    served_.push_back(std::make_unique<ServedLayer>(std::move(store), layout_.groups, options_.order));
     for (int group = 0; group < layout_.groups; ++group) {
       LayerChannel& channel = layers_.emplace_back();
       channel.layer = layer;

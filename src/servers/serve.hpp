@@ -23,14 +23,15 @@ struct ServeOptions {
   std::function<void(std::size_t layer, int group, const LayerHeader& header)> updated = {};
 };
 
-/// Keeps this server's layers, and on the first server the coordinator, from when the workers connect until they end.
-/// It never waits, so that a worker can have one inside.
+/// Keeps this server's layers, and on the first server the coordinator, from when the workers connect until they end,
+/// anew each time that they connect.  It never waits, so that a worker can have one inside.
 class Server {
  public:
   /// What serve() may do: inside a parallel loop no kernel can be launched, but messages can move on.
   enum May { kUpdates, kMessages };
 
-  /// @param all  workers, then servers where they are ranks of their own
+  /// @param all     workers, then servers where they are ranks of their own
+  /// @param layout  the number of groups is that of the workers who connect
   Server(Transport& all, const ServerLayout& layout, const ServeOptions& options);
 
   /// Goes on with all that has come, but with no more than one message of each group about each layer, so that whoever

@@ -25,6 +25,13 @@ ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const Serv
   if (layout.server_at(rank_)) *poll_ = [this] { session_->serve(Server::kUpdates); };
 }
 
+void ServedRank::regroup(const ServerLayout& layout) {
+  std::unique_ptr<Communicator> joined = workers_->split(layout.group_of(rank_));
+  session_->regroup(layout, *joined);
+  group_ = std::move(joined);
+  layout_ = layout;
+}
+
 int ServedRank::serve() { return petaflow::serve(*messages_, layout_, serving_); }
 
 }  // namespace petaflow

@@ -31,6 +31,10 @@ class ServedRank {
   Communicator& workers() { return *workers_; }
   Communicator& group() { return *group_; }
   ServerSession& session() { return *session_; }
+  /// The workers form these groups from now on, which are to connect: group() is another one.  Collective among the
+  /// workers, with nothing under way.
+  /// @param layout  as for ServerSession::regroup()
+  void regroup(const ServerLayout& layout);
 
  private:
   int rank_;

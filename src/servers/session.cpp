@@ -12,7 +12,7 @@ ServerSession::ServerSession(std::unique_ptr<Transport> all, const ServerLayout&
                              const ServeOptions& serving)
     : all_(std::move(all)),
       layout_(layout),
-      group_(group),
+      group_(&group),
       coordinator_call_(
           fmt::format("asking the coordinator (rank {}) for a step", layout.rank_of(ServerLayout::kCoordinator))),
       waited_s_(static_cast<std::size_t>(layout.servers)) {
@@ -35,16 +35,18 @@ void ServerSession::receive(std::span<std::byte> bytes, int server, Tag tag, con
   wait_for(server, [&] { return all_->done(message); }, call);
 }
 
-void ServerSession::connect(std::span<const ServedParameter> parameters, std::vector<std::string> names) {
-  PETAFLOW_REQUIRE(!connected_, "servers are connected twice");
+void ServerSession::connect(std::span<const ServedParameter> parameters, std::vector<std::string> names,
+                            double momentum) {
+  leave();
   if (all_->rank() == 0) {
-    const Control control{std::ssize(parameters), 0};
+    const Control control{std::ssize(parameters), 0, layout_.groups, momentum};
     for (int server = 0; server < layout_.servers; ++server) {
       send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "connecting with servers");
       send(std::as_bytes(parameters), server, kControlTag, "connecting with servers");
     }
   }
   names_ = std::move(names);
+  services_.resize(names_.size());
   std::vector<Slice> layers(names_.size());
   std::int64_t offset = 0;
   for (const ServedParameter& parameter : parameters) {
@@ -54,7 +56,7 @@ void ServerSession::connect(std::span<const ServedParameter> parameters, std::ve
     layer.end = offset;
   }
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layout_.owner_of(i) != group_.rank()) continue;
+    if (layout_.owner_of(i) != group_->rank()) continue;
     Layer& layer = layers_.emplace_back();
     layer.number = i;
     layer.slice = layers[i];
@@ -65,17 +67,35 @@ void ServerSession::connect(std::span<const ServedParameter> parameters, std::ve
   connected_ = true;
 }
 
-void ServerSession::end(int exit_code) {
-  if (connected_) {
-    const LayerHeader over{.kind = LayerHeader::Kind::kEnd};
-    for (const Layer& layer : layers_) {
-      send(std::as_bytes(std::span(&over, 1)), layout_.server_of(layer.number), layer_tag(layer.number),
-           "taking leave of servers");
-    }
-    const TicketReport last{.last = 1};
-    if (leads())
-      send(std::as_bytes(std::span(&last, 1)), ServerLayout::kCoordinator, kReportTag, "taking leave of servers");
+// So that servers expect nothing more from these groups.
+void ServerSession::leave() {
+  if (!connected_) return;
+  const LayerHeader over{.kind = LayerHeader::Kind::kEnd};
+  for (const Layer& layer : layers_) {
+    send(std::as_bytes(std::span(&over, 1)), layout_.server_of(layer.number), layer_tag(layer.number),
+         "taking leave of servers");
   }
+  const TicketReport last{.last = 1};
+  if (leads()) {
+    send(std::as_bytes(std::span(&last, 1)), ServerLayout::kCoordinator, kReportTag, "taking leave of servers");
+  }
+  layers_.clear();
+  tickets_ = 0;
+  connected_ = false;
+}
+
+void ServerSession::regroup(const ServerLayout& layout, Communicator& group) {
+  PETAFLOW_REQUIRE(!layout_.colocated && !layout.colocated, "servers inside workers stay with their groups");
+  PETAFLOW_REQUIRE(layout.workers == layout_.workers && layout.servers == layout_.servers,
+                   "{} workers and {} servers become {} and {}", layout_.workers, layout_.servers, layout.workers,
+                   layout.servers);
+  leave();
+  layout_ = layout;
+  group_ = &group;
+}
+
+void ServerSession::end(int exit_code) {
+  leave();
   const Control control{-1, exit_code};
   for (int server = 0; all_->rank() == 0 && server < layout_.servers; ++server) {
     send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "taking leave of servers");
@@ -138,7 +158,7 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
       },
       mine.calls[mine.sent.kind == LayerHeader::Kind::kPush ? 0 : 1].c_str());
   if (mine.sent.kind == LayerHeader::Kind::kPush) {
-    LayerService& service = mine.service;
+    LayerService& service = services_[mine.number];
     const auto staleness = static_cast<std::size_t>(mine.answer.staleness);
     if (service.staleness.size() <= staleness) service.staleness.resize(staleness + 1);
     service.staleness[staleness] += 1;
@@ -156,20 +176,20 @@ void ServerSession::push(std::int64_t begin, std::int64_t ticket, float learning
 std::vector<LayerService> ServerSession::service(Communicator& workers) const {
   constexpr std::size_t kHead = 4;  // of each layer: number, queue, so many counts, and these
   std::vector<std::int64_t> mine;
-  for (const Layer& layer : layers_) {
-    const LayerService& service = layer.service;
-    mine.insert(mine.end(), {static_cast<std::int64_t>(layer.number), service.queue_sum, service.queue_most,
+  for (std::size_t layer = 0; layer < services_.size(); ++layer) {
+    const LayerService& service = services_[layer];
+    if (service.staleness.empty()) continue;
+    mine.insert(mine.end(), {static_cast<std::int64_t>(layer), service.queue_sum, service.queue_most,
                              std::ssize(service.staleness)});
     mine.insert(mine.end(), service.staleness.begin(), service.staleness.end());
   }
-  std::vector<LayerService> all;
+  std::vector<LayerService> all(workers.rank() == 0 ? names_.size() : 0);
   for (const std::vector<std::byte>& bytes : workers.gather(std::as_bytes(std::span(mine)))) {
     std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
     if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
     for (std::size_t i = 0; i < theirs.size(); i += kHead + static_cast<std::size_t>(theirs[i + 3])) {
       const auto layer = static_cast<std::size_t>(theirs[i]), counts = static_cast<std::size_t>(theirs[i + 3]);
-      if (all.size() <= layer) all.resize(layer + 1);
-      LayerService& sum = all[layer];
+      LayerService& sum = all.at(layer);
       sum.queue_sum += theirs[i + 1];
       sum.queue_most = std::max(sum.queue_most, theirs[i + 2]);
       if (sum.staleness.size() < counts) sum.staleness.resize(counts);
@@ -197,7 +217,7 @@ TicketAnswer ServerSession::ask(const TicketReport& report, std::vector<double>&
               coordinator_call_.c_str());
     }
   }
-  group_.broadcast(bytes_of(answer), 0);
+  group_->broadcast(bytes_of(answer), 0);
   if (answer.failed != 0) {
     throw AgreedError(static_cast<ErrorKind>(answer.failed - 1), std::string(answer.text.get()));
   }

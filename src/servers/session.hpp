@@ -43,10 +43,15 @@ class ServerSession {
   const ServerLayout& layout() const { return layout_; }
   int group() const { return layout_.group_of(all_->rank()); }
 
-  /// Tells the servers who the parameters are.  On all workers, once.
-  void connect(const std::vector<Parameter>& parameters);
+  /// Tells the servers who the parameters are, and the momentum of updates.  On all workers, with nothing under way;
+  /// where they are connected, servers begin anew.
+  void connect(const std::vector<Parameter>& parameters, double momentum = Control::kFromOptions);
   /// @param names  of the layers
-  void connect(std::span<const ServedParameter> parameters, std::vector<std::string> names);
+  void connect(std::span<const ServedParameter> parameters, std::vector<std::string> names,
+               double momentum = Control::kFromOptions);
+  /// The workers form these groups from now on, which are to connect.  On all workers, with nothing under way.
+  /// @param layout  other groups of the same workers, beside servers on ranks of their own
+  void regroup(const ServerLayout& layout, Communicator& group);
   /// Takes leave: servers end with this code.  On all workers, once, with nothing under way.  A worker with a server
   /// inside waits until all have taken leave of that.
   void end(int exit_code);
@@ -89,7 +94,6 @@ class ServerSession {
   struct Layer {
     std::size_t number = 0;
     Slice slice;
-    LayerService service;  // to this group
     std::string calls[2];  // "push of conv4 to server 2 (rank 6)", "asking server 2 (rank 6) for conv4"
     LayerHeader sent, answer;
     float* to = nullptr;
@@ -98,24 +102,26 @@ class ServerSession {
     Transport::Message out_header = Transport::kNone, out_values = Transport::kNone, in = Transport::kNone;
   };
   Layer& layer_at(std::int64_t begin);
+  void leave();
   TicketAnswer ask(const TicketReport& report, std::vector<double>& losses);
   /// Whether its answer has come.
   bool advance(Layer& layer);
-  bool leads() const { return group_.rank() == 0; }
+  bool leads() const { return group_->rank() == 0; }
   void send(std::span<const std::byte> bytes, int server, Tag tag, const char* call);
   void receive(std::span<std::byte> bytes, int server, Tag tag, const char* call);
   void wait_for(int server, const std::function<bool()>& over, const char* call);
 
   std::unique_ptr<Transport> all_;
   ServerLayout layout_;
-  Communicator& group_;
+  Communicator* group_;
   std::unique_ptr<Server> colocated_;  // of this rank; null: there is none
   std::string coordinator_call_;       // "asking the coordinator (rank 8) for a step"
   bool connected_ = false;
   std::int64_t tickets_ = 0;  // that the group has
   std::vector<double> waited_s_;
-  std::vector<std::string> names_;  // of all layers: "conv4"
-  std::vector<Layer> layers_;       // of this member
+  std::vector<std::string> names_;      // of all layers: "conv4"
+  std::vector<Layer> layers_;           // of this member
+  std::vector<LayerService> services_;  // of all layers, to this member
 };
 
 }  // namespace petaflow

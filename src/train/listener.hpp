@@ -22,6 +22,15 @@ struct ValidationLine {
   const Evaluation& evaluation;
 };
 
+/// A trial of a search for momentum, learning rate and number of groups (update.tune_groups).
+struct TuningLine {
+  std::int64_t step = 0, epoch = 0;  // of the first step that goes on with what was found
+  std::int64_t groups = 0;
+  double momentum = 0, lr = 0;
+  double loss = 0;      // infinity: the trial failed
+  bool chosen = false;  // the run goes on with it
+};
+
 /// Called by the thread that computes, on every rank unless said otherwise; no call communicates.  Only save() throws:
 /// a run is not lost because something cannot be logged.
 class TrainingListener {
@@ -40,6 +49,7 @@ class TrainingListener {
   virtual void interval(const IntervalLine& /*line*/) {}
   /// On rank 0.
   virtual void validated(const ValidationLine& /*line*/) {}
+  virtual void tuned(const TuningLine& /*line*/) {}
   /// On rank 0: keeps weights and state of a training after `step` steps; what else a checkpoint holds is added.
   /// Gives where they are kept; empty: nowhere.  Throws Error where that fails.
   virtual std::string save(std::int64_t /*step*/, Checkpoint /*checkpoint*/) { return {}; }

@@ -74,6 +74,8 @@ struct UpdateOptions {
   std::int64_t average_cooldown_epochs = 0;   // at the end
   UpdateOrder order = UpdateOrder::kArrival;  // of the groups' gradients on servers
   std::int64_t max_staleness = 0;             // of a gradient there, updates; 0: no bound
+  std::int64_t tune_groups = 0;  // updates of a trial of momentum, rate and number of groups; 0: these stay
+  std::int64_t tune_epochs = 1;  // between searches by such trials; 0: one search, at the start
 };
 
 struct CommOptions {

@@ -74,9 +74,9 @@ void ServedUpdater::transfer_tuner(LayerHeader::Kind kind) {
   std::ranges::transform(all, tuner_.begin(), [](double number) { return static_cast<float>(number); });
 }
 
-void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::int64_t step) {
+void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::int64_t step, double momentum) {
   servers_ = &servers;
-  servers.connect(network_.parameters());
+  servers.connect(network_.parameters(), momentum);
   if (servers.group() == 0) {
     transfer({.kind = LayerHeader::Kind::kSetWeights, .version = step}, network_.weights());
     const std::vector<OptimizerState> states = optimizer_->states();

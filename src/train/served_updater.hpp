@@ -14,7 +14,8 @@ class ServedUpdater final : public Updater {
 
   /// Who updates the weights from now on, instead of nobody.  The first group's weights and states, after `step` steps,
   /// go there.  On all workers.
-  void connect(ServerSession& servers, Communicator& workers, std::int64_t step);
+  /// @param momentum  as in ServerSession::connect()
+  void connect(ServerSession& servers, Communicator& workers, std::int64_t step, double momentum);
 
   /// Lets a server inside this worker go on.
   void serve(Server::May may);

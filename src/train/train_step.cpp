@@ -217,9 +217,26 @@ void TrainStep::measure_noise(Flight& flight) {
                                 flight.agreement->micro_batches_with_squares());
 }
 
-void TrainStep::connect(ServerSession& servers, Communicator& workers) {
+void TrainStep::connect(ServerSession& servers, Communicator& workers, double momentum) {
   PETAFLOW_REQUIRE(served_ != nullptr, "servers without update.servers");
-  served_->connect(servers, workers, step_);
+  served_->connect(servers, workers, step_, momentum);
+}
+
+TrainStep::Kept TrainStep::keep() const {
+  const auto elements = static_cast<std::size_t>(network().parameter_elements());
+  const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> weights(network().weights(), elements);
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), weights);
+  return {step_, {host.data(), host.data() + elements}, updater_->states()};
+}
+
+void TrainStep::go_back_to(const Kept& kept) {
+  step_ = kept.step;
+  const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(kept.weights.data(),
+                                                                                    kept.weights.size());
+  Kokkos::deep_copy(
+      Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(network().weights(), kept.weights.size()), host);
+  updater_->set_states(kept.states);
+  network().refresh(runner_.context());
 }
 
 // All ranks know then whether the gradient may be used.  Where it may not, sums that are under way end nevertheless.

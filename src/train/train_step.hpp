@@ -66,8 +66,18 @@ class TrainStep {
   /// gradient it is; a failure where its loss is not finite, naming step and rank.
   StepResult run(Loader& loader, float learning_rate);
   /// With update.servers: who updates the weights from now on, instead of nobody.  The first group's weights and states
-  /// go there.  On all workers.
-  void connect(ServerSession& servers, Communicator& workers);
+  /// go there.  On all workers; again where they are to go on from what go_back_to() set.
+  /// @param momentum  as in ServerSession::connect()
+  void connect(ServerSession& servers, Communicator& workers, double momentum = Control::kFromOptions);
+  /// With update.servers, after settle(): what the next updates depend on.
+  struct Kept {
+    std::int64_t step = 0;
+    std::vector<float> weights;              // flat
+    std::vector<std::vector<float>> states;  // of own slices; newest in the first group
+  };
+  Kept keep() const;
+  /// The next step is that of keep(), before connect().
+  void go_back_to(const Kept& kept);
   /// With update.groups: the next step is this one; other groups take those between.
   void go_on_at(std::int64_t step) { step_ = step; }
   /// With update.average_every: weights and states become their mean over groups.

@@ -80,6 +80,13 @@ Trainer::Trainer(const TrainerOptions& options, Communicator& comm, const Contex
       flop_per_sample_(flop_per_sample(step.network())) {
   check_targets(step.targets(), train.targets(), "data.train");
   state_.steps_per_epoch = steps_per_epoch();
+  const std::int64_t trial = options.update.tune_groups;
+  if (trial == 0) return;
+  state_.search.emplace(options.update.groups, Control::kFromOptions);
+  if (trial > steps_per_epoch()) {
+    user_error("update.tune_groups = {} steps of a trial are more than the {} of an epoch; set it to {} or less", trial,
+               steps_per_epoch(), steps_per_epoch());
+  }
 }
 
 double Trainer::measure_step() {
@@ -122,13 +129,23 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
     set_from_arrays(step_.network().parameters(), latest, kLatest, path, step_.network().weights());
     step_.network().refresh(context_);
   }
+  const std::optional<GroupSearch> fresh = state_.search;
   state_ = state;
+  if (!fresh || !state_.search) state_.search = fresh;
   saved_ = checkpoint.training;
 }
 
 void Trainer::connect(ServerSession& servers) {
   servers_ = &servers;
-  step_.connect(servers, comm_);
+  if (state_.search) {
+    const GroupTrial& found = state_.search->settings();
+    PETAFLOW_REQUIRE(found.groups == options_.update.groups, "{} groups go on as {}", found.groups,
+                     options_.update.groups);
+    rate_factor_ = found.rate;
+    step_.connect(servers, comm_, found.momentum);
+  } else {
+    step_.connect(servers, comm_);
+  }
   step_.settle();
 }
 
@@ -146,7 +163,11 @@ FitResult Trainer::fit(TrainingListener& listener) {
   listener_->begin();
   const auto progress = comm_.rank() == 0 ? std::make_unique<Progress>(options) : nullptr;
   try {
-    while (result_.stopped == StopRequest::kNone && !finished()) {
+    while (result_.stopped == StopRequest::kNone && result_.end != FitEnd::kGroups && !finished()) {
+      if (search_due()) {
+        result_.stopped = search_groups();
+        continue;
+      }
       if (!state_.validation_due) result_.stopped = train_epoch(progress.get());
       if (result_.stopped == StopRequest::kNone) result_.stopped = end_epoch();
     }
@@ -167,6 +188,7 @@ FitResult Trainer::fit(TrainingListener& listener) {
   }
 
   result_.steps = state_.step;
+  if (state_.search) result_.groups = state_.search->groups();
   result_.noise_scale = noise_scale();
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
@@ -217,7 +239,7 @@ StopRequest Trainer::train_epoch(Progress* progress) {
 }
 
 StepResult Trainer::run_step(std::int64_t step) {
-  const StepResult result = step_.run(loader_, schedule_.rate(step));
+  const StepResult result = step_.run(loader_, learning_rate(step));
   if (result.noise) {
     if (!state_.noise) state_.noise.emplace();
     state_.noise->add(*result.noise);
@@ -280,7 +302,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   }
   if (state_.interval_steps == 0) return;  // no loss is known yet
   listener_->interval({state_.step, state_.epoch, state_.interval_loss / static_cast<double>(state_.interval_steps),
-                       static_cast<double>(schedule_.rate(state_.step - 1)), rate, gflops, noise_scale()});
+                       static_cast<double>(learning_rate(state_.step - 1)), rate, gflops, noise_scale()});
   state_.interval_steps = interval_samples_ = 0;
   state_.interval_loss = interval_s_ = 0;
 }

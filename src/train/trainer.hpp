@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/agree.hpp"
 #include "io/checkpoint.hpp"
 #include "io/progress.hpp"
 #include "train/communication.hpp"
@@ -27,7 +28,8 @@
 namespace petaflow {
 
 /// Why a training is over.
-enum class FitEnd { kLastStep, kTarget, kPatience };
+/// kGroups: it is to go on from the checkpoint with as many groups as FitResult says.
+enum class FitEnd { kLastStep, kTarget, kPatience, kGroups };
 
 /// Rates of training over all ranks.  Flop: 2 per multiply-add of convolutions and dense layers, forward and backward,
 /// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).
@@ -52,6 +54,7 @@ struct FitResult {
   std::vector<LayerService> service;      // with update.servers, on rank 0: of each layer
   std::vector<std::int64_t> group_steps;  // on rank 0: of each group, in this process
   CommunicationTimes communication;       // on rank 0
+  std::int64_t groups = 1;                // with update.tune_groups: those that are best now
   std::optional<double> noise_scale;      // samples, of this rank's group, where it is measured
 };
 
@@ -63,7 +66,7 @@ struct TrainerOptions {
   double learning_rate = 1e-3;
   std::int64_t log_interval = 10;           // steps between lines
   std::int64_t checkpoint_interval = 1000;  // steps between checkpoints; 0: only at the end
-  UpdateOptions update = {};                // average_*
+  UpdateOptions update = {};                // average_*, tune_*, groups
 };
 
 class Trainer {
@@ -78,6 +81,7 @@ class Trainer {
   std::int64_t total_steps() const { return total_steps_; }
   const EpochPlan& epochs() const { return epochs_; }
   const Schedule& schedule() const { return schedule_; }
+  float learning_rate(std::int64_t step) const { return schedule_.rate(step) * static_cast<float>(rate_factor_); }
   /// Batches of train.batch in all steps: more than these where a step takes several.
   std::int64_t total_batches() const { return epochs_.batches_in(total_steps_); }
 
@@ -102,6 +106,12 @@ class Trainer {
  private:
   StopRequest train_epoch(Progress* progress);
   StopRequest train_with_servers(Progress* progress);
+  ServerSession::Lease work_with_servers(std::int64_t until, const std::function<void(std::span<const double>)>& done);
+  bool search_due() const;
+  StopRequest search_groups();
+  std::optional<double> loss_of(const GroupTrial& trial, const TrainStep::Kept& from, StopRequest& stop);
+  void go_on_from(const TrainStep::Kept& kept, const GroupTrial& settings);
+  void tell_search() const;
   StopRequest train_between_averages(Progress* progress);
   struct AveragedSteps;
   void take_own_step(AveragedSteps& steps, std::int64_t step);
@@ -146,6 +156,8 @@ class Trainer {
   std::int64_t total_steps_;
   Schedule schedule_;
   double flop_per_sample_ = 0;
+  double rate_factor_ = 1;             // of the schedule's
+  std::optional<AgreedError> failed_;  // the last trial that did
 
   TrainingState state_;
   std::vector<NamedArray> best_weights_;  // where stop.keep_best

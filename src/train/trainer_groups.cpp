@@ -39,33 +39,23 @@ std::int64_t Trainer::next_settling() const {
   return std::min(end, next(first_of_epoch, waits ? state_.step : std::max(state_.step, saves - 1), between));
 }
 
-// The steps that this group gets of those up to the next settling, when all ranks have the same weights again.
-StopRequest Trainer::train_with_servers(Progress* progress) {
-  const Activity activity("training with servers", state_.step);
+// The steps that this group gets of those before `until`, when all groups have settled, or before a request to stop.
+// @param done  takes losses of the next steps that any group has done, on rank 0
+ServerSession::Lease Trainer::work_with_servers(std::int64_t until,
+                                                const std::function<void(std::span<const double>)>& done) {
   const std::int64_t first_of_epoch = state_.step - state_.epoch_step;
-  TicketReport report{.from = state_.step, .until = next_settling()};
+  TicketReport report{.from = state_.step, .until = until};
   ServerSession::Lease lease;
   std::deque<std::int64_t> tickets;
   // No group goes on, and changes weights, before all have those that they settled on.
   comm_.barrier();
-  Kokkos::Timer since_last;
-  // A step of any group is counted when its loss is known: on rank 0 soon, on the others when all settle.
-  const auto count = [&](std::int64_t steps, const auto& loss_of) {
-    const double seconds = since_last.seconds() / static_cast<double>(std::max<std::int64_t>(steps, 1));
-    for (std::int64_t i = 0; i < steps; ++i) {
-      after_step({loss_of(i), loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
-    }
-    if (steps > 0) since_last.reset();
-  };
   const auto exchange = [&] {
     lease = servers_->report(report);
     if (lease.ticket) {
       loader_.list(*lease.ticket - first_of_epoch);
       tickets.push_back(*lease.ticket);
     }
-    count(std::ssize(lease.losses),
-          [&](std::int64_t i) { return std::optional(lease.losses[static_cast<std::size_t>(i)]); });
-    if (!lease.losses.empty()) show(progress);
+    if (!lease.losses.empty()) done(lease.losses);
   };
 
   loader_.start_listed(state_.epoch, batches_per_step());
@@ -91,6 +81,25 @@ StopRequest Trainer::train_with_servers(Progress* progress) {
     report.stop = static_cast<std::int32_t>(step.stop);
     exchange();
   }
+  return lease;
+}
+
+// The steps up to the next settling, when all ranks have the same weights again.
+StopRequest Trainer::train_with_servers(Progress* progress) {
+  const Activity activity("training with servers", state_.step);
+  Kokkos::Timer since_last;
+  // A step of any group is counted when its loss is known: on rank 0 soon, on the others when all settle.
+  const auto count = [&](std::int64_t steps, const auto& loss_of) {
+    const double seconds = since_last.seconds() / static_cast<double>(std::max<std::int64_t>(steps, 1));
+    for (std::int64_t i = 0; i < steps; ++i) {
+      after_step({loss_of(i), loader_.samples_of(state_.epoch_step), StopRequest::kNone}, seconds);
+    }
+    if (steps > 0) since_last.reset();
+  };
+  const ServerSession::Lease lease = work_with_servers(next_settling(), [&](std::span<const double> losses) {
+    count(std::ssize(losses), [&](std::int64_t i) { return std::optional(losses[static_cast<std::size_t>(i)]); });
+    show(progress);
+  });
   count(lease.until - state_.step, [](std::int64_t) { return std::optional<double>(); });
   step_.settle();
   if (servers_->layout().colocated) comm_.barrier();  // those who have servers inside answer until all have the weights

@@ -1,5 +1,8 @@
 #include "train/training_state.hpp"
 
+#include <cmath>
+#include <utility>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
@@ -9,6 +12,12 @@ namespace {
 
 nlohmann::json to_json(const NoiseEstimate& noise) { return {noise.gradient, noise.covariance}; }
 NoiseEstimate noise_from(const nlohmann::json& json) { return {json.at(0).get<double>(), json.at(1).get<double>()}; }
+
+nlohmann::json to_json(const GroupTrial& trial) { return {trial.groups, trial.momentum, trial.rate, trial.loss}; }
+GroupTrial trial_from(const nlohmann::json& json) {  // infinity is null
+  return {json.at(0).get<std::int64_t>(), json.at(1).get<double>(), json.at(2).get<double>(),
+          json.at(3).is_null() ? INFINITY : json.at(3).get<double>()};
+}
 
 }  // namespace
 
@@ -30,6 +39,12 @@ std::string to_text(const TrainingState& state) {
     if (step.noise) json["lagged_noise"].push_back(to_json(*step.noise));
   }
   if (state.noise) json["noise"] = to_json(state.noise->mean);
+  if (state.search) {
+    nlohmann::json& search = json["search"];
+    search["settings"] = to_json(state.search->settings());
+    search["epoch"] = state.search_epoch;
+    for (const GroupTrial& trial : state.search->tried()) search["tried"].push_back(to_json(trial));
+  }
   return json.dump();
 }
 
@@ -54,6 +69,15 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
       for (std::size_t i = 0; i < state.lagged.size(); ++i) state.lagged[i].noise = noise_from(json["lagged_noise"][i]);
     }
     if (json.contains("noise")) state.noise = NoiseScale{noise_from(json.at("noise"))};
+    if (json.contains("search")) {
+      const nlohmann::json& search = json.at("search");
+      std::vector<GroupTrial> tried;
+      for (const nlohmann::json& trial : search.value("tried", nlohmann::json::array())) {
+        tried.push_back(trial_from(trial));
+      }
+      state.search.emplace(trial_from(search.at("settings")), std::move(tried));
+      search.at("epoch").get_to(state.search_epoch);
+    }
     state.best_kept = json.contains("best_kept");
     if (json.contains("best")) state.best = json.at("best").get<double>();
     return state;

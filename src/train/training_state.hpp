@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "train/noise_scale.hpp"
+#include "update/group_search.hpp"
 
 namespace petaflow {
 
@@ -34,6 +35,9 @@ struct TrainingState {
   std::vector<LaggedStep> lagged;  // steps whose gradients are still to be used
 
   std::optional<NoiseScale> noise;  // where it is measured
+
+  std::optional<GroupSearch> search;  // with update.tune_groups
+  std::int64_t search_epoch = 0;      // at whose beginning the next search is
 
   // Since the last line of metrics.
   std::int64_t interval_steps = 0;

@@ -120,6 +120,26 @@ void Updater::gather_states() {
   }
 }
 
+std::vector<std::vector<float>> Updater::states() const {
+  std::vector<std::vector<float>> all;
+  const auto elements = static_cast<std::size_t>(elements_in(optimizer_->own()));
+  for (const OptimizerState& state : optimizer_->states()) {
+    const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(state.values, elements);
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+    all.emplace_back(host.data(), host.data() + elements);
+  }
+  return all;
+}
+
+void Updater::set_states(const std::vector<std::vector<float>>& states) {
+  const std::vector<OptimizerState> all = optimizer_->states();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::vector<float>& from = states.at(i);
+    const Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host(from.data(), from.size());
+    Kokkos::deep_copy(Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>(all[i].values, from.size()), host);
+  }
+}
+
 std::vector<float> Updater::tuner() const {
   const std::span<float> numbers = optimizer_->tuner_numbers();
   const Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged> device(numbers.data(), numbers.size());

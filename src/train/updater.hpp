@@ -38,6 +38,9 @@ class Updater {
                       StepTimes& times);
   /// Makes the states of all weights known to rank 0, for arrays().  Collective.
   virtual void settle(GradientExchange& exchange);
+  /// States of own slices, in host memory, and back.
+  std::vector<std::vector<float>> states() const;
+  void set_states(const std::vector<std::vector<float>>& states);
   /// Weights and states become their mean.
   /// @param across  ranks that have the same slices
   void average_over(Communicator& across);

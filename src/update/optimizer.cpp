@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/error.hpp"
+
 namespace petaflow {
 namespace {
 
@@ -130,6 +132,14 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
     states_.push_back(arrays_.back().data());
   }
   if (tuner_) arrays_.emplace_back("petaflow::optimizer::exp_avg", static_cast<std::size_t>(elements));
+}
+
+void Optimizer::set_momentum(double momentum) {
+  options_.momentum = options_.beta1 = momentum;
+  options_.keeps_momentum = true;
+  rule_ = make_rule(options_);
+  PETAFLOW_REQUIRE(rule_->states().size() == states_.size(), "a rule with {} states for one with {}",
+                   rule_->states().size(), states_.size());
 }
 
 std::vector<OptimizerState> Optimizer::states() const {

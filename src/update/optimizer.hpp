@@ -49,6 +49,9 @@ class Optimizer {
   void share_factors(const Context& context, const float* gradient, const float* weights,
                      const std::function<void(std::span<double>)>& sum_over_ranks);
 
+  /// From now on optimizer.momentum, or optimizer.beta1 of rules with that, is this.  What the rule keeps stays.
+  void set_momentum(double momentum);
+
   /// Whether follow() belongs to steps (yellowfin's closed loop), with what YellowFin::follow() takes.
   bool follows() const { return tuner_ && options_.closed_loop; }
   void follow(const Context& context, const float* gradient, const float* before, const float* at, const float* after);

@@ -24,9 +24,10 @@ struct OptimizerOptions {
   double larc = 0;                                // trust coefficient of LARC; 0: off
   TrustForm larc_form = TrustForm::kLarc;
   ArrayScope trust_scope = ArrayScope::kAll;  // what moves at a rate of its own (larc, lamb)
-  double ema = 0;            // decay of the average of the weights that takes their place in use; 0: off
-  int ranks = 1;             // among which the samples of a gradient are divided: of the program, not of the user
-  bool closed_loop = false;  // yellowfin: its momentum makes up for that of others' updates; of the program too
+  double ema = 0;               // decay of the average of the weights that takes their place in use; 0: off
+  int ranks = 1;                // among which the samples of a gradient are divided: of the program, not of the user
+  bool keeps_momentum = false;  // sgd: the average of gradients too where momentum is 0; of the program
+  bool closed_loop = false;     // yellowfin: its momentum makes up for that of others' updates; of the program too
 };
 
 }  // namespace petaflow

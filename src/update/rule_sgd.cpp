@@ -53,7 +53,7 @@ struct SgdWithMomentum {
 std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions& options);
 std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions& options) {
   const auto decay = static_cast<float>(options.weight_decay);
-  if (options.momentum == 0) return rule_of(Sgd{decay});
+  if (options.momentum == 0 && !options.keeps_momentum) return rule_of(Sgd{decay});
   return rule_of(SgdWithMomentum{static_cast<float>(options.momentum), decay, options.nesterov});
 }
 
