@@ -70,17 +70,16 @@ CommonOptions options_of(const Scheme& scheme) {
 }
 
 TEST(YellowFin, GoesOnFromEveryCheckpointOfEveryScheme) {
-  for (const Scheme& scheme : std::vector<Scheme>{{"synchronous", {}, 2},
-                                                  {"lag", {.lag = 2}, 2},
-                                                  {"sharded", {.sharded = true}, 3},
-                                                  {"sharded with lag", {.lag = 1, .sharded = true}, 2},
-                                                  {"one group with servers", {.groups = 1, .servers = 2}, 3},
-                                                  {"hybrid", {.groups = 3, .servers = 2}, 6},
-                                                  {"asynchronous", {.groups = 4, .servers = 1}, 4},
-                                                  {"averages", {.groups = 2, .average_every = 2}, 4},
-                                                  {"late averages",
-                                                   {.groups = 2, .average_every = 2, .average_late = 1},
-                                                   2}}) {
+  for (const Scheme& scheme :
+       std::vector<Scheme>{{"synchronous", {}, 2},
+                           {"lag", {.lag = 2}, 2},
+                           {"sharded", {.sharded = true}, 3},
+                           {"sharded with lag", {.lag = 1, .sharded = true}, 2},
+                           {"one group with servers", {.groups = 1, .servers = 2}, 3},
+                           {"hybrid", {.groups = 3, .servers = 2}, 6},
+                           {"asynchronous", {.groups = 4, .servers = 1}, 4},
+                           {"averages", {.groups = 2, .average_every = 2}, 4},
+                           {"late averages", {.groups = 2, .average_every = 2, .average_late = 1}, 2}}) {
     for (const std::int64_t interval : {1, 8}) {  // of settling, too: in between gradients are of older weights
       CommonOptions options = options_of(scheme);
       options.checkpoint.interval = interval;
@@ -109,8 +108,9 @@ TEST(YellowFin, OnServersKeepsTheNumbersOfEveryLayerOnAnyRanks) {
   options.train.deterministic = true;
   const auto expected = testing_support::train_virtually(options, 6).kept.saved;
   options.update.servers = 1;
-  testing_support::expect_same(testing_support::train_virtually(options, 3, &expected[1].second).kept.saved.back().second,
-                               expected.back().second);
+  testing_support::expect_same(
+      testing_support::train_virtually(options, 3, &expected[1].second).kept.saved.back().second,
+      expected.back().second);
   // Numbers of layers are none of the whole gradient.
   options.update = {};
   options.train.batch = 8;
