@@ -26,6 +26,7 @@ TEST_F(Groups, WithServersTrainAndGoOn) {
   const Outcome first = run("train small.toml train.steps=5" + groups, 3);
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_NE(first.out.find("2 ranks in 2 groups with 1 parameter server"), std::string::npos) << first.out;
+  EXPECT_EQ(count(first.out, " 0-2 "), 1U) << "the table of hosts has the server too\n" << first.out;
   EXPECT_NE(text_of(folder_ / "runs/small/report.html").find("Staleness of the gradients"), std::string::npos);
   // On other ranks, and without servers where a step takes as many samples.
   const Outcome more =

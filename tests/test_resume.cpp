@@ -98,6 +98,13 @@ TEST_F(Resume, AnEndedRunIsLeftAlone) {
   EXPECT_EQ(run(training("whole") + " --resume --overwrite").code, 1);
 }
 
+TEST_F(Resume, SaysThatNothingIsLeftToTrain) {
+  ASSERT_EQ(run(training("part", "run.wall_time=0.001")).code, 3);
+  const Outcome outcome = run(training("part", "train.steps=1") + " --resume");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(count(outcome.out, "nothing is left to train after "), 1U) << outcome.out;
+}
+
 TEST_F(Resume, KilledRunsEndAlike) {
   ASSERT_EQ(run(training("whole")).code, 0);
   std::minstd_rand random(7);
@@ -364,7 +371,13 @@ TEST_F(Resume, ChangesOfWhatIsLearntAreRefusedUnlessAccepted) {
   const Outcome accepted = resume("resume.accept_changes=true");
   EXPECT_EQ(accepted.code, 0) << accepted.err;
   EXPECT_NE(accepted.out.find("and accepted: train.h5 (data.train) is "), std::string::npos) << accepted.out;
-  EXPECT_EQ(resume("train.steps=5 data.threads=2 log.interval=1").code, 0);
+  EXPECT_EQ(accepted.out.find("resume.accept_changes = "), std::string::npos) << accepted.out;
+  EXPECT_NE(accepted.out.find(" since the last resume, 4 steps in all"), std::string::npos) << accepted.out;
+  EXPECT_NE(text_of(folder_ / "runs/whole/report.html").find("training time since the last resume"), std::string::npos);
+  const Outcome harmless = resume("train.steps=5 data.threads=2 log.interval=1");
+  EXPECT_EQ(harmless.code, 0);
+  EXPECT_NE(harmless.out.find("changed since the checkpoint: train.steps = 5 (was 4)"), std::string::npos);
+  EXPECT_EQ(count(harmless.out, "changed since the checkpoint"), 1U) << harmless.out;
 }
 
 // The best validation of before would be compared with another set's.

@@ -136,6 +136,9 @@ TEST_F(RunFolder, CheckSaysWhatTheTrainingWillMeet) {
   EXPECT_HOLDS(exists.err, "warning: runs/small exists: the training will want another run.name, --resume");
   EXPECT_HOLDS(exists.err, "warning: the learning rate rises for 6 steps, but the run has 6: it does not reach");
   EXPECT_HOLDS(run("train small.toml --check run.name=still optimizer.lr=0").err, "the weights stay as they are");
+  // What costs nothing to see is said before files are read.
+  expect_refused("train small.toml --check model.filters=[] data.train=none.h5", "model.filters is empty", {1});
+  expect_refused("train small.toml --check train.batch=9000 data.test=none.h5", "train.batch is 9000, but", {1});
   expect_refused("train small.toml --check run.folder=" + std::string(300, 'n'), "cannot make the run folder nnn");
 }
 
@@ -209,6 +212,14 @@ TEST_F(RunFolder, ReportsSeveralRunsAndRefusesWhatIsNone) {
   for (const char* word : {"2 runs of hep", "linear", "model.kind", "cut selection"}) {
     EXPECT_NE(both.find(word), std::string::npos) << word;
   }
+  // What runs/* names beside runs is passed over.
+  std::ofstream(folder_ / "runs/page.html") << "a page";
+  const Outcome all = run("report runs/*");
+  EXPECT_EQ(all.code, 0) << all.err;
+  EXPECT_EQ(count(all.out, "runs/page.html is not the folder of a run: left out"), 1U) << all.out;
+  EXPECT_NE(all.out.find("linear "), std::string::npos) << all.out;
+  expect_refused("report runs/page.html", "runs/page.html is not the folder of a run", {1});
+  expect_refused("report runs/page.html runs", "none of runs/page.html and 1 more is the folder of a run", {1});
   EXPECT_EQ(run("report runs/none").code, 1);
   EXPECT_EQ(run("report runs").code, 1);
 }

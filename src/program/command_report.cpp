@@ -43,6 +43,18 @@ std::string table_of_runs(const std::vector<RunRecord>& runs) {
   return format_table(rows);
 }
 
+/// Reads the runs; of several paths (runs/*) those that are none are passed over with a line, if any is left.
+std::vector<RunRecord> read_runs(const std::vector<std::string>& folders) {
+  std::vector<RunRecord> runs;
+  for (const std::string& folder : folders) {
+    const std::string reason = folders.size() == 1 ? "" : why_no_run(folder);
+    if (reason.empty()) runs.push_back(read_run(folder));
+    if (!reason.empty()) log_info("{}: left out", reason);
+  }
+  if (runs.empty()) user_error("none of {} and {} more is the folder of a run", folders.front(), folders.size() - 1);
+  return runs;
+}
+
 void check_output(const CommandLine& line) {
   if (!line.output.ends_with(".html")) {
     user_error("report writes HTML: name a file that ends in .html instead of {}", line.output);
@@ -67,9 +79,8 @@ int command_report(const CommandLine& line, const Task& task, const Reporter& re
     if (comm.rank() != 0) return;
     if (!line.output.empty()) check_output(line);
     std::string output = line.output;
-    std::vector<RunRecord> runs;
-    for (const std::string& folder : line.files) runs.push_back(read_run(folder));
-    if (output.empty() && runs.size() > 1) {
+    const std::vector<RunRecord> runs = read_runs(line.files);
+    if (output.empty() && line.files.size() > 1) {
       print(comm, table_of_runs(runs));
       log_info("-o FILE.html makes a page of these runs");
       return;

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/context.hpp"
 #include "comm/agree.hpp"
 #include "io/log.hpp"
 #include "program/commands.hpp"
@@ -31,6 +32,7 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
     const std::unique_ptr<Communicator> across = comm.split(comm.rank() % layout.members());
     return train_on(line, config, task, reporter, comm, {*group, nullptr, across.get()});
   }
+  say_binding(comm, Context().threads);  // of servers too
   OptimizerOptions optimizer = options.optimizer;
   optimizer.ranks = layout.members();
   ServedRank rank(comm, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)},

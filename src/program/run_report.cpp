@@ -77,8 +77,10 @@ std::vector<KeyNumber> common_numbers(const RunRecord& run) {
   }
   if (run.finished()) {
     const nlohmann::json& p = run.performance;
-    numbers.push_back(
-        {"training time", duration(number_at(p, "seconds")), plural(p.value("samples", std::int64_t{0}), "sample")});
+    // Times and rates are of the last process.
+    const bool resumed = p.value("steps", std::int64_t{0}) < p.value("last_step", std::int64_t{0});
+    numbers.push_back({resumed ? "training time since the last resume" : "training time",
+                       duration(number_at(p, "seconds")), plural(p.value("samples", std::int64_t{0}), "sample")});
     if (const double rate = number_at(p, "samples_per_s"); rate > 0) {
       numbers.push_back({"throughput", readable(rate, 3) + " /s", sustained_text(p)});
     }

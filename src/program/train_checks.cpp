@@ -22,12 +22,18 @@ namespace {
 
 /// Whether another value of an option makes another network, or shows it other samples.
 bool changes_what_is_learnt(const std::string& option) {
-  static const std::set<std::string> harmless = {"data.threads",  "data.prefetch",   "data.hdf5_locking",
-                                                 "data.cache_gb", "data.validation", "data.test",
-                                                 "data.source"};
-  if (harmless.contains(option)) return false;
+  if (option == "data.validation" || option == "data.test") return false;
   return option == "precision" || option == "kernels.f32" || option == "comm.wire" || option.starts_with("data.") ||
          option.starts_with("model.") || option.starts_with("augment.");
+}
+
+/// Whether an option bears on results: on the weights, or on what is made of them.
+bool bears_on_results(const std::string& option) {
+  static const std::set<std::string> without = {"data.threads", "data.prefetch", "data.hdf5_locking", "data.cache_gb",
+                                                "data.source"};
+  static const std::vector<std::string> tables = {"run.", "log.", "resume.", "generate."};
+  return !without.contains(option) &&
+         std::ranges::none_of(tables, [&](const std::string& table) { return option.starts_with(table); });
 }
 
 }  // namespace
@@ -43,16 +49,9 @@ void check_source(const DataOptions& data, Communicator& comm) {
   });
 }
 
-void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
-  const std::vector<std::string>& test = options.data.test;
-  if (test.empty()) return;
-  if (line.check) {
-    const auto data = open_data(comm, task, test, "data.test", DataRole::kEvaluate);
-    check_all(comm, *data, "data.test");
-    return;
-  }
+void check_test_set(const std::vector<std::string>& test, const Task& task, Communicator& comm) {
   agree(comm, [&] {
-    if (comm.rank() != 0) return;
+    if (test.empty() || comm.rank() != 0) return;
     const std::string found = task.scan(expand_files(test, "data.test"), DataRole::kEvaluate);
     check_shape(*task.open(found, "data.test", DataRole::kEvaluate), task.sample_shape(), "data.test");
   });
@@ -121,6 +120,7 @@ void check_changes(const Configuration& config, const ResumePoint& point) {
     const std::string& before = old[entry.key];
     const std::string now = to_toml(entry.value);
     if (before.empty() || now == before) continue;  // an option that older versions had not
+    if (!bears_on_results(entry.key)) continue;
     const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
     if (changes_what_is_learnt(entry.key)) refused.push_back(change);
     if (!changes_what_is_learnt(entry.key)) log_info("changed since the checkpoint: {}", change);

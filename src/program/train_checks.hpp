@@ -17,9 +17,8 @@ namespace petaflow {
 /// On all ranks: where data.train is not there and the input file says where it comes from, the user error says so.
 void check_source(const DataOptions& data, Communicator& comm);
 
-/// On all ranks.  The test set is read at the end: it is looked into now, so that its faults are not found then.  With
-/// --check all of its samples are read.
-void check_test_set(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm);
+/// On all ranks.  The test set is read at the end: it is looked into now, so that its faults are not found then.
+void check_test_set(const std::vector<std::string>& test, const Task& task, Communicator& comm);
 
 /// A batch that the set cannot fill would be trained on as a smaller one: a user error.
 void check_batch(const TrainOptions& options, const Dataset& train);

@@ -110,8 +110,10 @@ void warn_of_run_folder(const CommandLine& line, const std::string& folder) {
 
 void say_rates(const FitResult& result) {
   const Rates& rates = result.rates;
-  log_info("{}, {} in {:.1f} s", format_count(rates.steps, "step"), format_count(rates.samples, "sample"),
-           rates.seconds);
+  log_info(
+      "{}, {} in {:.1f} s{}", format_count(rates.steps, "step"), format_count(rates.samples, "sample"), rates.seconds,
+      rates.steps < result.steps ? fmt::format(" since the last resume, {} in all", format_count(result.steps, "step"))
+                                 : "");
   log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
            rates.sustained_gflops, rates.peak_gflops);
   if (result.noise_scale) log_info("gradient-noise scale: {:.3g} samples", *result.noise_scale);
@@ -132,8 +134,10 @@ void say_rates(const FitResult& result) {
     return static_cast<double>(of) / static_cast<double>(std::max<std::int64_t>(gradients, 1));
   };
   const auto [least, often] = std::ranges::minmax(result.group_steps);
-  log_info("staleness of gradients: {:.2f} updates in the mean, {} at most; {:.2f} gradients at a server", mean(sum),
-           most, mean(queue));
+  log_info(
+      "staleness of gradients: {:.2f} updates in the mean, {} at most; a server that used one held {:.2f} "
+      "in the mean, 1 where none waits",
+      mean(sum), most, mean(queue));
   log_info("steps of a group: {} to {}", least, often);
 }
 

@@ -52,18 +52,18 @@ struct DataSets {
 };
 
 /// Opens what is trained on, and looks at the rest.  On all ranks.
-DataSets open_data_sets(const CommandLine& line, const CommonOptions& options, Task& task, Communicator& comm) {
+DataSets open_data_sets(const CommonOptions& options, Task& task, Communicator& comm) {
   DataSets sets;
   agree(comm, [&] {
     if (options.data.train.empty()) user_error("data.train is empty: name the files to train on");
   });
   check_source(options.data, comm);
   sets.train = open_data(comm, task, options.data.train, "data.train", DataRole::kTrain);
+  agree(comm, [&] { check_batch(options.train, *sets.train); });
   if (!options.data.validation.empty()) {
     sets.validation = open_data(comm, task, options.data.validation, "data.validation", DataRole::kEvaluate);
   }
-  check_test_set(line, options, task, comm);
-  agree(comm, [&] { check_batch(options.train, *sets.train); });
+  check_test_set(options.data.test, task, comm);
   return sets;
 }
 
@@ -104,10 +104,13 @@ Training make_training(const CommonOptions& options, Task& task, const Context& 
 }
 
 /// train --check: reads all data and takes a step.
-void check_training(const CommandLine& line, const CommonOptions& options, const std::string& folder,
+void check_training(const CommandLine& line, const CommonOptions& options, const std::string& folder, Task& task,
                     Communicator& comm, const DataSets& data, Training& training, TrainStep& step) {
   check_all(comm, *data.train, "data.train");
   if (data.validation) check_all(comm, *data.validation, "data.validation");
+  if (const std::vector<std::string>& test = options.data.test; !test.empty()) {
+    check_all(comm, *open_data(comm, task, test, "data.test", DataRole::kEvaluate), "data.test");
+  }
   say_estimate(options, *training.trainer, step, *training.inference,
                data.train->memory().size_bytes() + (data.validation ? data.validation->memory().size_bytes() : 0));
   if (comm.rank() == 0) warn_of_run_folder(line, folder);
@@ -155,7 +158,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   limit_wall_time(options.run.wall_time);
   std::unique_ptr<WriteLock> lock =
       check_run_folder(comm, folder, {line.overwrite || line.check, line.resume, !line.check});
-  say_binding(comm, context.threads);
+  if (groups.servers == nullptr) say_binding(comm, context.threads);  // otherwise it was said of all ranks
   std::optional<ResumePoint> resumed;
   if (line.resume) resumed = find_resume_point(comm, folder);
   if (resumed && options.update.tune_groups > 0) {
@@ -165,8 +168,9 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
       return other_groups(config, search->groups());
     }
   }
+  agree(comm, [&] { task.model(task.sample_shape()); });  // what is wrong with its options is said before data are read
   const Activity activity("opening data");
-  const DataSets data = open_data_sets(line, options, task, comm);
+  const DataSets data = open_data_sets(options, task, comm);
   std::unique_ptr<Objective> objective;
   agree(comm, [&] { objective = std::make_unique<Objective>(task.objective()); });
   const auto tuning = tune(line, config, task, comm, context, true);
@@ -196,12 +200,17 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   }
   if (resumed) log_info("going on from {}", resumed->path);
   if (line.check) {
-    check_training(line, options, folder, comm, data, training, *step);
+    check_training(line, options, folder, task, comm, data, training, *step);
     return kDone;
   }
   if (resumed && trainer->finished() && has_report(comm, folder)) {
     log_info("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
     return kDone;
+  }
+
+  if (resumed && trainer->finished()) {
+    log_info("nothing is left to train after {}; evaluation and report are made",
+             format_count(trainer->steps(), "step"));
   }
 
   take_new_run_folder(comm, folder, line.overwrite, lock);

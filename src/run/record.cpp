@@ -61,24 +61,27 @@ void read_metrics(const fs::path& path, RunRecord& run) {
 
 }  // namespace
 
-RunRecord read_run(const std::string& folder) try {
+std::string why_no_run(const std::string& folder) {
   const fs::path path(folder);
-  if (!fs::is_directory(path)) user_error("{} is not the folder of a run", folder);
+  if (!fs::is_directory(path)) return fmt::format("{} is not the folder of a run", folder);
+  if (fs::exists(path / kConfigFile) || fs::exists(path / kMetricsFile)) return "";
+  return fmt::format("{} holds no run: neither {} nor {} is there", folder, kConfigFile, kMetricsFile);
+}
+
+RunRecord read_run(const std::string& folder) try {
+  if (const std::string reason = why_no_run(folder); !reason.empty()) user_error("{}", reason);
+  const fs::path path(folder);
   RunRecord run;
   run.folder = folder;
   run.name = fs::absolute(path).lexically_normal().filename().string();
   if (run.name.empty()) run.name = fs::absolute(path).lexically_normal().parent_path().filename().string();
-  const bool has_config = fs::exists(path / kConfigFile), has_metrics = fs::exists(path / kMetricsFile);
-  if (!has_config && !has_metrics) {
-    user_error("{} holds no run: neither {} nor {} is there", folder, kConfigFile, kMetricsFile);
-  }
-  if (has_config) run.config = read_text_file((path / kConfigFile).string());
+  if (fs::exists(path / kConfigFile)) run.config = read_text_file((path / kConfigFile).string());
   run.manifest = read_json(path / kManifestFile);
   run.performance = read_json(path / kPerformanceFile);
   run.evaluation = read_json(path / kEvaluationFile);
   run.trace = read_json(path / kTraceFile);
   if (run.evaluation.contains("judgement")) run.evaluation["results"] = run.evaluation["judgement"];  // former name
-  if (has_metrics) read_metrics(path / kMetricsFile, run);
+  if (fs::exists(path / kMetricsFile)) read_metrics(path / kMetricsFile, run);
   // Results that an earlier part of a resumed run left at its end say nothing of this one.
   const std::int64_t last = run.training.empty() ? 0 : run.training.back().step;
   if (run.performance.is_object() && run.performance.value("last_step", std::int64_t{0}) < last) {
