@@ -184,6 +184,8 @@ TEST_F(CosmoFiles, Refusals) {
   options = quarter();
   options.channels = 5;
   EXPECT_HOLDS(error(options, {"good.h5"}, 0), "the cubes have 4 channels; data.channels is 5");
+  options.as_it_is = true, options.edge = 3;
+  EXPECT_EQ(open_cosmo(options, {folder / "good.h5"}).sample_dims(), (std::array<std::int64_t, 4>{4, 8, 8, 8}));
   options = quarter();
   options.parameters = {7};
   EXPECT_HOLDS(error(options, {"good.h5"}, 0), "4 labels; label 8 is asked for");
@@ -400,12 +402,16 @@ TEST(CosmoData, ASetThatTeachesNothing) {
               bytes_of(std::vector<std::int16_t>(2048, count)));
     write_npy(folder / (std::string(name) + "_label.npy"), "<f4", "(4,)", bytes_of(std::vector<float>(4, label)));
   };
-  const auto look = [&] {
-    refuse_nothing_to_learn(options, scan_cosmo(options, {folder / "a_data.npy", folder / "b_data.npy"}));
+  const auto look_at = [&](bool to_learn_from) {
+    const CosmoIndex index = scan_cosmo(options, {folder / "a_data.npy", folder / "b_data.npy"});
+    refuse_failed_conversion(options, index, to_learn_from);
   };
+  const auto look = [&] { look_at(true); };
   write("a", 0, 0.25F), write("b", 0, 0.5F);
   EXPECT_HOLDS(error_of(look), "a_data.npy: the counts are zero everywhere (2 of 2 looked at)");
+  EXPECT_HOLDS(error_of([&] { look_at(false); }), "the counts are zero everywhere");
   write("b", 3, 0.25F);
+  EXPECT_NO_THROW(look_at(false));
   EXPECT_HOLDS(error_of(look), "all samples have the same labels (2 of 2 looked at)");
   write("b", 3, 0.5F);
   EXPECT_NO_THROW(look());

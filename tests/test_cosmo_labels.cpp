@@ -116,9 +116,12 @@ TEST(CosmoLabels, NamesOfParametersSayTheirOrder) {
     return read_cube(open_cosmo(options, {folder / "named.h5"}), 0).targets;
   };
   EXPECT_EQ(targets({"Omega_m", "sigma_8", "n_s", "H_0"}, kLabels), kLabels);
+  const auto notes = [&] { return open_cosmo(options, {folder / "named.h5"}).notes(); };
+  EXPECT_EQ(notes().size(), 1U);  // what -1 and 1 stand for
   const std::vector<float> other = {kLabels[3], kLabels[0], kLabels[2], kLabels[1]};
   EXPECT_EQ(targets({"H_0", "Omega_m", "N_spec", "sigma8"}, other), kLabels);
   EXPECT_EQ(targets({"H0", "OmegaM", "ns", "sigma_8"}, other, {67.2F, 0.303F, 0.93F, 0.784F}), kLabels);
+  EXPECT_HOLDS(notes().back(), "named.h5 are H0, OmegaM, ns, sigma_8 (namePar): each is taken by its name");
   EXPECT_HOLDS(error_of([&] { targets({"H_0", "Omega_m", "w", "sigma_8"}, other); }),
                "named.h5: none of its parameters H_0, Omega_m, w, sigma_8 (namePar) is n_s");
   EXPECT_HOLDS(error_of([&] { targets({"H_0", "Omega_m", "n_s"}, other); }),

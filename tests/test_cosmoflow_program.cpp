@@ -52,10 +52,11 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_NE(made.out.find("generate (rank 0 of 2)  universe 3/3"), std::string::npos) << made.out;
   EXPECT_EQ(run("generate tiny.toml").code, 1);  // the files exist
-  const Outcome inspected = run("inspect 'data/train/*' data.edge=16 'data.parameters=[\"Omega_m\", \"sigma_8\"]'", 2);
+  const Outcome inspected = run("inspect 'data/train/*'", 2);
   ASSERT_EQ(inspected.code, 0) << inspected.err;
-  for (const char* words : {", 24 samples in ", "4x16x16x16 of 16-bit integers\n", "\nparameters ", " smallest ",
-                            "Omega_m in [", "\nchannel  smallest  largest"}) {
+  for (const char* words :
+       {", 24 samples in ", "4x16x16x16 of 16-bit integers\n", "are for 4x128x128x128\n", "\nparameters ", " smallest ",
+        "\nOmega_m ", "\nH_0 ", "Omega_m in [", "\nchannel  smallest  largest"}) {
     EXPECT_NE(inspected.out.find(words), std::string::npos) << words << "\n" << inspected.out;
   }
   EXPECT_EQ(inspected.out.find("class "), std::string::npos) << inspected.out;
@@ -74,7 +75,8 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   EXPECT_EQ(json["groups"], 2);
   std::vector<std::string> methods;
   for (const auto& method : json["single"]) methods.push_back(method["method"]);
-  EXPECT_EQ(methods, (std::vector<std::string>{"network", "ridge on spectrum", "ridge, and histogram", "prior mean"}));
+  EXPECT_EQ(methods, (std::vector<std::string>{"network", "ridge on spectrum", "ridge on spectrum and histogram",
+                                               "mean of the training set"}));
 
   const std::string report = text_of(folder_ / "runs/tiny/report.html");
   for (const char* words : {"16 cubes of the test set", "cut from 2 universes", "ridge on spectrum",
@@ -159,12 +161,12 @@ TEST_F(CosmoflowProgram, RegressionsThatCannotBeFittedAreLeftOut) {
   ASSERT_EQ(run("generate tiny.toml").code, 0);
   const Outcome train = run("train tiny.toml train.steps=1 'data.train=[\"data/train/*_a00000000_*\"]'");
   ASSERT_EQ(train.code, 0) << train.err;
-  for (const char* method : {"ridge on spectrum", "ridge, and histogram"}) {
+  for (const char* method : {"ridge on spectrum", "ridge on spectrum and histogram"}) {
     const std::string warning = std::string(method) + " is left out: ridge regression needs samples of at least two";
     EXPECT_NE(train.err.find(warning), std::string::npos) << train.err;
     EXPECT_EQ(train.out.find(method), std::string::npos) << train.out;
   }
-  EXPECT_NE(train.out.find("prior mean"), std::string::npos) << train.out;
+  EXPECT_NE(train.out.find("mean of the training set"), std::string::npos) << train.out;
 }
 
 TEST_F(CosmoflowProgram, SummariesNeedNoData) {

@@ -74,6 +74,11 @@ TEST(HepData, WhatIsWrongWithAFileIsSaid) {
                         f.write<float>("all_events/labels", {10}, labels);
                       }),
                "zeros.h5: the images are zero everywhere (10 of 10 looked at)");
+  HepDataOptions role;
+  role.labels = HepLabels::kAny;
+  EXPECT_HOLDS(error_of([&] { open_hep(role, {folder / "zeros.h5"}); }), "the images are zero everywhere");
+  role.labels = HepLabels::kOptional;
+  EXPECT_NO_THROW(open_hep(role, {folder / "zeros.h5"}));
   EXPECT_HOLDS(open(folder / "none*.h5"), "no file matches");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {}); }), "data.train names no file");
   EXPECT_HOLDS(error_of([&] { open_hep({}, {folder / "all.h5", folder / "al*.h5"}); }), "twice");

@@ -56,6 +56,7 @@ TEST_F(Program, SaysItsVersion) {
     EXPECT_EQ(count(version.out, "\n"), 2U) << version.out;
     for (const std::string& library : {std::string(build.onednn), mpi_library(), std::string(build.hdf5)})
       EXPECT_HOLDS(version.out, library);
+    EXPECT_EQ(run("bench --version", ranks).out, version.out);
   }
 }
 
@@ -162,9 +163,10 @@ TEST_F(Program, InspectSaysWhatFilesHold) {
     file.close();
   }
   for (const int ranks : {1, 2}) {
-    const Outcome outcome = run("inspect own.h5 data.channels=2", ranks);
+    const Outcome outcome = run("inspect own.h5", ranks);  // data.channels is 3
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     for (const char* line : {"format all_events, 4 samples in 1 file, 2x3x5 of 32-bit numbers\n",
+                             "to train on them, set their size in [data]: the options here are for 3x64x64\n",
                              "class 0: 3 (75.0 %)\n", "class 1: 1 (25.0 %)\n"}) {
       EXPECT_EQ(count(outcome.out, line), 1U) << line << outcome.out;
     }
@@ -263,6 +265,12 @@ TEST_F(Program, AnImplementationIsForcedOrPreferred) {
   ASSERT_EQ(preferred.code, 0) << preferred.err;
   EXPECT_HOLDS(preferred.out, "conv2: not narrow: for few input channels and taps only; using ");
   EXPECT_EQ(preferred.out.find("conv1: not narrow"), std::string::npos);
+  EXPECT_HOLDS(preferred.out, " (forward");
+  std::istringstream lines(preferred.out);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(": not ") == std::string::npos) continue;
+    EXPECT_EQ(count(preferred.out, line + "\n"), 1U) << line;
+  }
   EXPECT_EQ(run("summary small.toml kernels.conv=kokkos").code, 0);
   if (std::ranges::any_of(gemm_requests(), [](const auto& word) { return word.first == "kokkoskernels"; })) {
     expect_refused("summary small.toml train.deterministic=true kernels.gemm=kokkoskernels",

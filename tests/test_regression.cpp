@@ -176,20 +176,20 @@ TEST(Regression, Table) {
     prior    0.7500
     a        mean relative error RMSE                    R^2
     network  9.17 %              1.22                    -0.500
-    prior    9.17 %              1.00                    0.000; network has 1.000 of this error
+    prior    9.17 %              1.00                    0.000; relative error of network: 1.000 times this
     b        mean relative error RMSE                    R^2
     network  18.33 %             1.12                    -0.250
-    prior    26.67 %             1.00                    0.000; network has 0.688 of this error
+    prior    26.67 %             1.00                    0.000; relative error of network: 0.688 times this
   means over the samples of each of 2 universes
              MAE of normalised values
     network  0.5000
     prior    0.7500
     a        mean relative error RMSE                    R^2
     network  4.17 %              0.707                   0.500
-    prior    9.17 %              1.00                    0.000; network has 0.455 of this error
+    prior    9.17 %              1.00                    0.000; relative error of network: 0.455 times this
     b        mean relative error RMSE                    R^2
     network  18.33 %             0.791                   0.375
-    prior    26.67 %             1.00                    0.000; network has 0.688 of this error)");
+    prior    26.67 %             1.00                    0.000; relative error of network: 0.688 times this)");
 }
 
 }  // namespace

@@ -85,13 +85,13 @@ std::vector<Estimates> fit(const Features& known, const Features& asked) {
     }
   };
   ridge("ridge on spectrum", known.spectrum, asked.spectrum);
-  ridge("ridge, and histogram", known.together(), asked.together());
+  ridge("ridge on spectrum and histogram", known.together(), asked.together());
 
   std::vector<double> mean(known.targets.size() / known.samples, 0.0);
   for (std::size_t i = 0; i < known.targets.size(); ++i) {
     mean[i % mean.size()] += static_cast<double>(known.targets[i]) / static_cast<double>(known.samples);
   }
-  estimates.push_back(constant_estimates("prior mean", mean, static_cast<std::int64_t>(asked.samples)));
+  estimates.push_back(constant_estimates("mean of the training set", mean, static_cast<std::int64_t>(asked.samples)));
   return estimates;
 }
 

@@ -11,9 +11,9 @@
 namespace petaflow::cosmoflow {
 
 /// Estimates for all samples of `data`, on rank 0, by methods that are fitted to the first samples of `train`:
-///   ridge on spectrum          ridge regression on the mean count and the binned power spectrum of log(1 + count)
-///   ridge, and histogram       likewise, and the distribution of the counts
-///   prior mean                 the mean of the training targets
+///   ridge on spectrum                ridge regression on mean count and binned power spectrum of log(1 + count)
+///   ridge on spectrum and histogram  likewise, and on the distribution of the counts
+///   mean of the training set         of its targets
 /// A regression that cannot be fitted (all samples are of one universe) is left out with a warning.  On all ranks: each
 /// reads its share of all those samples, and the numbers are the same however many share them.  Throws user errors as
 /// reading does and where the run is asked to stop, on all ranks alike.

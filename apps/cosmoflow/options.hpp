@@ -91,7 +91,8 @@ inline CosmoDataOptions data_options(const Options& options, DataRole role) {
     cubes.ranges.push_back({kParameterNames[i], kRangeKeys[i], ranges.low(i), ranges.high(i)});
   }
   cubes.parameters = label_positions(options);
-  cubes.labels_optional = role == DataRole::kPredict;
+  cubes.labels_optional = role == DataRole::kPredict || role == DataRole::kInspect;
+  cubes.as_it_is = role == DataRole::kInspect;
   return cubes;
 }
 

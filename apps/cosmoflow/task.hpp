@@ -34,7 +34,9 @@ class CosmoflowTask final : public Task {
 
   std::string scan(const std::vector<std::string>& files, DataRole role) const override {
     CosmoIndex index = scan_cosmo(data_options(options_, role), files);
-    if (role == DataRole::kTrain) refuse_nothing_to_learn(data_options(options_, role), index);
+    if (role == DataRole::kTrain || role == DataRole::kEvaluate) {
+      refuse_failed_conversion(data_options(options_, role), index, role == DataRole::kTrain);
+    }
     return to_bytes(index);
   }
   std::unique_ptr<Dataset> open(const std::string& found, const std::string& /*what*/, DataRole role) const override {

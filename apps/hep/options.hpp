@@ -57,6 +57,7 @@ struct Options {
 inline HepDataOptions data_options(const FileOptions& data, DataRole role) {
   HepDataOptions options = data.options;
   options.file.channels = data.channels;
+  options.file.fewer_channels = role == DataRole::kInspect;
   if (data.crop) options.crop = {data.height, data.width};
   options.maxima.assign(data.maxima.begin(), data.maxima.end());
   options.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));

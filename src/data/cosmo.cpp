@@ -144,6 +144,7 @@ void find_size(CosmoIndex& index, const CosmoDataOptions& options) {
     const Names names = names_in(index.format);
     set_size(index, first, file.dataset(names.cube).info().dims);
     read_cosmo_labels(file, names.labels, options);
+    index.note = unusual_order(file, options);
   }
 }
 
@@ -175,8 +176,11 @@ CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::st
   return index;
 }
 
-CosmoData::CosmoData(const CosmoDataOptions& options, CosmoIndex index)
-    : options_(options), index_(std::move(index)), cuts_(index_.edge / options.edge) {
+CosmoData::CosmoData(const CosmoDataOptions& given, CosmoIndex index) : options_(given), index_(std::move(index)) {
+  CosmoDataOptions& options = options_;
+  if (options.as_it_is && index_.edge % options.edge != 0) options.edge = index_.edge;
+  if (options.as_it_is) options.channels = std::min(options.channels, index_.channels);
+  cuts_ = index_.edge / options.edge;
   constexpr std::size_t kOpenFiles = 64;
   open_ = std::make_unique<RecentlyUsed<OpenHdf5>>(kOpenFiles);
   const std::string& first = index_.files.front();
@@ -301,7 +305,17 @@ std::vector<std::string> CosmoData::notes() const {
     ranges.push_back(fmt::format("{} in [{}, {}] ({})", range.name, range.low, range.high, range.key));
   }
   if (!ranges.empty()) notes.push_back(fmt::format("labels from -1 to 1 stand for {}", fmt::join(ranges, ", ")));
+  if (!index_.note.empty()) notes.push_back(index_.note);
   return notes;
+}
+
+std::vector<std::string> CosmoData::names(std::size_t /*target*/) const {
+  std::vector<std::string> names;
+  for (const std::int64_t position : options_.parameters) {
+    const auto i = static_cast<std::size_t>(position);
+    names.push_back(i < options_.ranges.size() ? options_.ranges[i].name : std::to_string(i + 1));
+  }
+  return names;
 }
 
 void CosmoData::refuse_label(const std::string& path, std::size_t place, const std::vector<float>& labels) const {
@@ -335,7 +349,7 @@ std::vector<std::int64_t> CosmoData::universes() const {
   return universes;
 }
 
-void refuse_nothing_to_learn(const CosmoDataOptions& options, const CosmoIndex& index) {
+void refuse_failed_conversion(const CosmoDataOptions& options, const CosmoIndex& index, bool to_learn_from) {
   constexpr std::int64_t kMost = 4;
   const CosmoData data(options, index);
   const std::vector<std::int64_t> universes = data.universes();
@@ -356,7 +370,7 @@ void refuse_nothing_to_learn(const CosmoDataOptions& options, const CosmoIndex& 
   }
   const std::string which = fmt::format("({} of {} looked at)", looked_at, data.size());
   if (!counts) user_error("{}: the counts are zero everywhere {}", index.files.front(), which);
-  if (universe_changes && !others) {
+  if (to_learn_from && universe_changes && !others) {
     user_error("{}: all samples have the same labels {}: nothing can be learnt", index.files.front(), which);
   }
 }

@@ -33,6 +33,7 @@ struct CosmoDataOptions {
   std::vector<std::int64_t> parameters;  // positions in the files' labels of what is to be predicted
   std::vector<LabelRange> ranges;        // of the files' labels, in order; none: not checked
   bool labels_optional = false;          // a file without has targets NaN and weight 0
+  bool as_it_is = false;                 // edge and channels that the files do not fit give way to the files'
 };
 
 /// Facts about the files before they are read.
@@ -40,6 +41,7 @@ struct CosmoIndex {
   std::string format;
   std::int64_t edge = 0, channels = 0;  // of the cubes in the files
   std::vector<std::string> files;       // npy: those of the data
+  std::string note = {};                // on the order of the labels in the first file; empty: it is the usual one
 };
 
 /// Looks into the first file, in the order of the samples (patterns: expand_files); the others must be alike, which is
@@ -47,14 +49,14 @@ struct CosmoIndex {
 /// Throws Error(kUser).
 CosmoIndex scan_cosmo(const CosmoDataOptions& options, const std::vector<std::string>& files);
 
-/// Refuses a set to learn from whose counts are all zero or whose labels are all the same, as a failed conversion
-/// leaves them.  Looks at four samples, evenly spread over the set.  Throws Error(kUser).
-void refuse_nothing_to_learn(const CosmoDataOptions& options, const CosmoIndex& index);
+/// Refuses a set whose counts are all zero or, where it is to be learnt from, whose labels are all the same, as a
+/// failed conversion leaves them.  Looks at four samples, evenly spread over the set.  Throws Error(kUser).
+void refuse_failed_conversion(const CosmoDataOptions& options, const CosmoIndex& index, bool to_learn_from);
 
 /// From one rank to others: bytes.hpp.
 template <class Bytes>
 void exchange(Bytes& bytes, CosmoIndex& index) {
-  bytes(index.format, index.edge, index.channels, index.files);
+  bytes(index.format, index.edge, index.channels, index.files, index.note);
 }
 
 /// Samples are cubes of int16.  Those that a file is cut into follow each other with the last axis fastest, as the
@@ -76,9 +78,11 @@ class CosmoData final : public Dataset {
   /// that are no scaled parameters.
   float read(std::int64_t index, const SampleBytes& sample) const override;
 
+  /// Of the parameters, where ranges name them.
+  std::vector<std::string> names(std::size_t target) const override;
   std::vector<std::string> files() const override { return index_.files; }
   std::string format() const override { return index_.format; }
-  /// Into how many samples a file is cut, and the ranges that its labels stand for.
+  /// Into how many samples a file is cut, the ranges that its labels stand for, and their order where it is unusual.
   std::vector<std::string> notes() const override;
   SampleOrigin origin(std::int64_t index) const override {
     return {static_cast<std::int32_t>(index / cubes_per_file()), index % cubes_per_file()};

@@ -117,4 +117,17 @@ std::vector<float> read_cosmo_labels(const Hdf5File& file, const std::string& na
   return labels;
 }
 
+std::string unusual_order(const Hdf5File& file, const CosmoDataOptions& options) {
+  if (options.ranges.empty() || !file.has("namePar")) return "";
+  const std::vector<std::string> names = file.read_texts("namePar");
+  const auto same = [](const std::string& name, const LabelRange& range) {
+    return plain_name(name) == plain_name(range.name);
+  };
+  if (names.size() <= options.ranges.size() && std::equal(names.begin(), names.end(), options.ranges.begin(), same)) {
+    return "";
+  }
+  return fmt::format("the labels in {} are {} (namePar): each is taken by its name", file.path(),
+                     fmt::join(names, ", "));
+}
+
 }  // namespace petaflow

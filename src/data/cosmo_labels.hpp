@@ -13,4 +13,7 @@ namespace petaflow {
 /// ranges say.
 std::vector<float> read_cosmo_labels(const Hdf5File& file, const std::string& name, const CosmoDataOptions& options);
 
+/// Sentence on the order of a file's labels where it names them (namePar) in another one than that of the ranges; "".
+std::string unusual_order(const Hdf5File& file, const CosmoDataOptions& options);
+
 }  // namespace petaflow

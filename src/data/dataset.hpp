@@ -90,6 +90,8 @@ class Dataset {
   virtual SampleOrigin origin(std::int64_t index) const { return {0, index}; }
   /// Targets to be predicted for a sample; names are unique.
   virtual std::vector<TargetSpec> targets() const = 0;
+  /// What the numbers of a target are called, in their order; empty: they have no names.
+  virtual std::vector<std::string> names(std::size_t /*target*/) const { return {}; }
   /// Fills a sample, channels last, transformed and normalised; and its targets, whose bytes may hold anything before.
   /// Returns its weight in the loss; 0: its targets are not known.  Throws Error naming file and sample.
   virtual float read(std::int64_t index, const SampleBytes& sample) const = 0;

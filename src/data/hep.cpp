@@ -48,8 +48,8 @@ void add_file(const HepDataOptions& options, const std::string& path, HepIndex& 
              std::isinf(x) ? " (infinite in the file, or beyond the 32 bits of a pixel)" : "");
 }
 
-/// Refuses a set whose images are all zero, as a failed conversion leaves them: a network learns nothing from them, and
-/// no loss says why.  Looks at some events only, evenly spread over the set.
+/// Refuses a set whose images are all zero, as a failed conversion leaves them: nothing is learnt from them nor shown
+/// by them, and no loss says why.  Looks at some events only, evenly spread over the set.
 void refuse_empty_images(const HepIndex& index) {
   constexpr std::int64_t kMost = 16;
   const std::int64_t events = std::ssize(index.events), looked_at = std::min(events, kMost);
@@ -70,7 +70,7 @@ HepIndex scan_hep(const HepDataOptions& options, const std::vector<std::string>&
   if (files.empty()) user_error("no file of HEP data was given");
   HepIndex index;
   for (const std::string& path : files) add_file(options, path, index);
-  if (options.labels == HepLabels::kBothClasses) refuse_empty_images(index);
+  if (options.labels != HepLabels::kOptional) refuse_empty_images(index);
   return index;
 }
 

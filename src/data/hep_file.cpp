@@ -136,7 +136,7 @@ void take_pixels(HepFile& file, const Hdf5File& h5, const HepFileOptions& option
       for (const std::string& name : options.channel_names) names.push_back("all_events/" + name + options.suffix);
       if (options.channels > 0 && options.channels < std::ssize(names))
         names.resize(static_cast<std::size_t>(options.channels));
-      if (options.channels == 0) {  // the first one must be there, the others may
+      if (options.channels == 0 || options.fewer_channels) {  // the first one must be there, the others may
         while (names.size() > 1 && !h5.has(names.back())) names.pop_back();
       }
       if (!h5.has(names.front())) {
@@ -151,6 +151,7 @@ void take_pixels(HepFile& file, const Hdf5File& h5, const HepFileOptions& option
     user_error("data.format is \"{}\"; auto, all_events, sc17 or class_files was expected", file.format);
   }
   file.channels = options.channels == 0 ? file.stored_channels : options.channels;
+  if (options.fewer_channels) file.channels = std::min(file.channels, file.stored_channels);
   if (file.channels > file.stored_channels) {
     user_error("{} has {}; data.channels is {}", file.path, format_count(file.stored_channels, "channel"),
                file.channels);

@@ -16,6 +16,7 @@ namespace petaflow {
 struct HepFileOptions {
   std::string format = "auto";  // "all_events", "sc17", "class_files"; "auto" looks into the first file
   std::int64_t channels = 0;    // taken from the front; 0: all that are there
+  bool fewer_channels = false;  // a file with fewer gives those that it has; otherwise it is refused
   std::vector<std::string> channel_names = {"hist", "histEM", "histtrack"};  // all_events: one data set per channel
   std::string suffix = {};                                                   // all_events: "_val" reads images_val, ...
   std::string dataset = {};                                                  // class_files: "gTowerEt"

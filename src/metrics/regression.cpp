@@ -203,7 +203,7 @@ std::string methods_table(const std::vector<MethodScores>& methods, const std::v
       table += fmt::format("\n    {:<{}}  {:<20}{:<24}{}", method.method, width, percent(p.mean_relative_error),
                            to_string(p.rmse, digits_of(p.rmse)), to_string(p.r2, 3));
       if (p.ratio && p.ratio->value)
-        table += fmt::format("; {} has {} of this error", methods[0].method, to_string(*p.ratio, 3));
+        table += fmt::format("; relative error of {}: {} times this", methods[0].method, to_string(*p.ratio, 3));
     }
   }
   return table;

@@ -9,6 +9,7 @@
 #include "kernels/exact_sum.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/put_rows.hpp"
+#include "nn/refusals.hpp"
 
 namespace petaflow {
 
@@ -172,13 +173,9 @@ std::string ConvStage::describe(const PassPlan& plan) const {
 }
 
 std::vector<std::string> ConvStage::refusals() const {
-  std::vector<std::string> result;
-  for (const PassPlan* plan : {&forward_, &data_, &weights_}) {
-    for (const std::string& refusal : plan->choice.refusals) {
-      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, plan->choice.impl->name));
-    }
-  }
-  return result;
+  return refusal_lines<ConvChoice>(options_.name, {{Pass::kForward, &forward_.choice},
+                                                   {Pass::kBackwardData, &data_.choice},
+                                                   {Pass::kBackwardWeights, &weights_.choice}});
 }
 
 std::size_t ConvStage::saved_bytes() const {

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/region.hpp"
 #include "kernels/channel_sum.hpp"
+#include "nn/refusals.hpp"
 
 namespace petaflow {
 
@@ -46,13 +47,8 @@ std::size_t DenseStage::backward_scratch_bytes() const {
 }
 
 std::vector<std::string> DenseStage::refusals() const {
-  std::vector<std::string> result;
-  for (const GemmChoice* choice : {&forward_, &data_, &weights_}) {
-    for (const std::string& refusal : choice->refusals) {
-      result.push_back(fmt::format("{}: {}; using {}", options_.name, refusal, choice->impl->name));
-    }
-  }
-  return result;
+  return refusal_lines<GemmChoice>(
+      options_.name, {{Pass::kForward, &forward_}, {Pass::kBackwardData, &data_}, {Pass::kBackwardWeights, &weights_}});
 }
 
 Epilogue DenseStage::epilogue() const {

@@ -123,18 +123,20 @@ void add_ranks(Communicator& comm, Contents& contents) {
 
 std::string percent(double part, double whole) { return fmt::format("{:.1f} %", 100 * part / whole); }
 
-std::string ranges_table(const std::string& what, const std::vector<Summary>& summaries) {
+/// @param names  of the rows; none: their numbers
+std::string ranges_table(const std::string& what, const std::vector<Summary>& summaries,
+                         const std::vector<std::string>& names = {}) {
   std::vector<std::vector<std::string>> rows = {{what, "smallest", "largest", "mean", "zeros"}};
   for (std::size_t i = 0; i < summaries.size(); ++i) {
     const Summary& s = summaries[i];
     if (s.count == 0) continue;  // targets that no file says
-    rows.push_back({std::to_string(i + 1), fmt::format("{:.6g}", s.low), fmt::format("{:.6g}", s.high),
-                    fmt::format("{:.6g}", s.sum / s.count), percent(s.zeros, s.count)});
+    rows.push_back({i < names.size() ? names[i] : std::to_string(i + 1), fmt::format("{:.6g}", s.low),
+                    fmt::format("{:.6g}", s.high), fmt::format("{:.6g}", s.sum / s.count), percent(s.zeros, s.count)});
   }
   return rows.size() == 1 ? "" : "\n" + format_table(rows);
 }
 
-std::string describe(const TargetSummary& target) {
+std::string describe(const TargetSummary& target, const std::vector<std::string>& names) {
   const bool map = target.spec.kind == TargetKind::kClassMap, boxes = target.spec.kind == TargetKind::kBoxes;
   const double all = std::accumulate(target.classes.begin(), target.classes.end(), 0.0);
   std::string text;
@@ -142,21 +144,26 @@ std::string describe(const TargetSummary& target) {
     text += fmt::format("\n{} {}: {:.0f}{} ({})", target.spec.name, i, target.classes[i], map ? " pixels" : "",
                         percent(target.classes[i], all));
   }
-  return text + ranges_table(boxes ? "number of " + target.spec.name : target.spec.name, target.numbers);
+  return text + ranges_table(boxes ? "number of " + target.spec.name : target.spec.name, target.numbers, names);
 }
 
-std::string describe(const Dataset& data, const Contents& contents) {
+/// @param asked  what the options of [data] describe
+std::string describe(const Dataset& data, const Contents& contents, const Shape& asked) {
   const auto [c, d, h, w] = data.sample_dims();
   const std::string format = data.format().empty() ? "" : fmt::format("format {}, ", data.format());
   std::string text = fmt::format("{}{} in {}, {} of {}", format, format_count(data.size(), "sample"),
                                  format_count(std::ssize(data.files()), "file"), sample_to_string({1, c, d, h, w}),
                                  data.type() == DType::kI16 ? "16-bit integers" : "32-bit numbers");
   for (const std::string& note : data.notes()) text += "\n" + note;
+  if (asked.with_batch(1) != Shape{1, c, d, h, w}) {
+    text += fmt::format("\nto train on them, set their size in [data]: the options here are for {}",
+                        sample_to_string(asked));
+  }
   if (contents.unknown > 0) {
     text += fmt::format("\nwithout a label: {:.0f} ({})", contents.unknown,
                         percent(contents.unknown, static_cast<double>(data.size())));
   }
-  for (const TargetSummary& target : contents.targets) text += describe(target);
+  for (std::size_t t = 0; t < contents.targets.size(); ++t) text += describe(contents.targets[t], data.names(t));
   return text + ranges_table("channel", contents.channels);
 }
 
@@ -178,7 +185,7 @@ int command_inspect(const CommandLine& line, Configuration& config, const Task& 
     contents = read_share(*data, range, progress.get());
   });
   add_ranks(comm, contents);
-  agree(comm, [&] { print(comm, describe(*data, contents)); });
+  agree(comm, [&] { print(comm, describe(*data, contents, task.sample_shape())); });
   return kDone;
 }
 

@@ -19,12 +19,6 @@ constexpr const char* kFooter =
     "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a "
     "signal or run.wall_time, to be resumed.";
 
-CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
-  CLI::App& command = *program.add_subcommand(name, description);
-  command.footer(kFooter);
-  return command;
-}
-
 void add_input(CLI::App& command, CommandLine& line) {
   command.add_option("INPUT", line.input, "input file (TOML)")->required();
   command.add_option("OVERRIDE", line.overrides, "options of the input file, changed for this run: train.batch=16")
@@ -57,6 +51,17 @@ std::string version_text(const std::string& program) {
   return fmt::format("{} of petaflow {}, commit {}\nKokkos {}, {}, {}, HDF5 {}", program, build.version, build.commit,
                      build.kokkos, *build.onednn != '\0' ? fmt::format("oneDNN {}", build.onednn) : "without oneDNN",
                      mpi_library(), build.hdf5);
+}
+
+void add_version(CLI::App& app, const std::string& program) {
+  app.set_version_flag("--version", [=] { return version_text(program); }, "print what this program was built from");
+}
+
+CLI::App& add_command(CLI::App& program, const std::string& name, const std::string& description) {
+  CLI::App& command = *program.add_subcommand(name, description);
+  command.footer(kFooter);
+  add_version(command, program.get_name());
+  return command;
 }
 
 std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
@@ -103,7 +108,7 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
   CLI::App program(description, name);
   program.footer(kFooter);
   program.require_subcommand(0, 1);
-  program.set_version_flag("--version", [&] { return version_text(name); }, "print what this program was built from");
+  add_version(program, name);
 
   CLI::App& generate = add_command(program, "generate", "Write a small valid data set to the files that INPUT names");
   add_input(generate, line);

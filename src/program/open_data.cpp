@@ -45,9 +45,9 @@ void fill_memory(Communicator& comm, Dataset& data) {
 
 std::unique_ptr<Dataset> open_as_it_is(Communicator& comm, const Task& task, const std::vector<std::string>& files,
                                        const std::string& what) {
-  std::string found = scan(comm, task, files, what, DataRole::kPredict);
+  std::string found = scan(comm, task, files, what, DataRole::kInspect);
   std::unique_ptr<Dataset> data;
-  agree(comm, [&] { data = task.open(std::exchange(found, {}), what, DataRole::kPredict); });
+  agree(comm, [&] { data = task.open(std::exchange(found, {}), what, DataRole::kInspect); });
   fill_memory(comm, *data);
   return data;
 }
@@ -111,7 +111,8 @@ void check_all(Communicator& comm, const Dataset& data, const std::string& what)
       if (progress) progress->update(end - first, end - first);
     }
   });
-  log_info("{}: {} are in order", what, format_count(data.size(), "sample"));
+  const char* const verb = data.size() == 1 ? "is" : "are";
+  log_info("{}: {} {} in order", what, format_count(data.size(), "sample"), verb);
 }
 
 }  // namespace petaflow

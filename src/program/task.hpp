@@ -24,8 +24,8 @@
 
 namespace petaflow {
 
-/// Purpose that a data set is opened for.
-enum class DataRole { kTrain, kEvaluate, kPredict };
+/// Purpose that a data set is opened for.  Where it is to be inspected, options that files do not fit give way to them.
+enum class DataRole { kTrain, kEvaluate, kPredict, kInspect };
 
 /// How much an evaluation may cost: between epochs, or with errors for a report.
 enum class Depth { kQuick, kFull };
