@@ -53,7 +53,8 @@ double plain_iou(const Maps& maps, std::size_t first, std::size_t last, int c) {
 /// What all ranks find, each of every `size`-th frame; on rank 0.
 std::vector<PixelCounts> counted(Communicator& comm, const Maps& maps) {
   FrameCounts counts(kClasses);
-  for (auto f = static_cast<std::size_t>(comm.rank()); f < maps.known.size(); f += static_cast<std::size_t>(comm.size()))
+  for (auto f = static_cast<std::size_t>(comm.rank()); f < maps.known.size();
+       f += static_cast<std::size_t>(comm.size()))
     counts.add(static_cast<std::int64_t>(f), maps.known[f], maps.predicted[f]);
   return counts.merge(comm);
 }

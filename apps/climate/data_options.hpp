@@ -18,6 +18,7 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
   schema.add("data.width", frames.width, in_range(1, 65536));
   schema.add("data.channels", frames.channels, not_empty());
   schema.add("data.label_set", frames.file.label_set, in_range(0, 100));
+  schema.add("data.variable_names", frames.file.variable_names);
   schema.add("data.from", frames.from);
   schema.add("data.to", frames.to);
   schema.add("data.normalise", frames.normalise,
@@ -34,7 +35,7 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
 /// How a set is to be read.
 inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole role) {
   ClimateDataOptions frames = data.frames;
-  frames.targets_optional = role == DataRole::kPredict;
+  frames.targets_optional = role == DataRole::kPredict || role == DataRole::kInspect;
   frames.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
   return frames;
 }

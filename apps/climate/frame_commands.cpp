@@ -97,7 +97,8 @@ void label_file(const std::string& path, const std::string& to, const FrameDataO
       const Frame frame = read_some(*file, i, fields);
       maps.append(frame.time, labels_of(frame, rules));
     }
-    maps.close({{"source", fmt::format("heuristics on {}: rivers {}, cyclones {}", path, rules.rivers, rules.cyclones)}});
+    maps.close(
+        {{"source", fmt::format("heuristics on {}: rivers {}, cyclones {}", path, rules.rivers, rules.cyclones)}});
   } catch (...) {
     std::error_code ignored;
     fs::remove(temporary, ignored);

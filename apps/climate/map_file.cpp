@@ -102,9 +102,9 @@ void MapFile::define(bool has_time) {
 void MapFile::append(const std::string& time, std::span<const std::uint8_t> classes,
                      std::span<const float> probabilities) {
   const auto height = static_cast<std::size_t>(grid_.height()), width = static_cast<std::size_t>(grid_.width());
-  PETAFLOW_REQUIRE(classes.size() == height * width && probabilities.size() == (probabilities_ ? 3 : 0) * height * width,
-                   "{} classes and {} probabilities for {} x {} pixels", classes.size(), probabilities.size(), height,
-                   width);
+  PETAFLOW_REQUIRE(
+      classes.size() == height * width && probabilities.size() == (probabilities_ ? 3 : 0) * height * width,
+      "{} classes and {} probabilities for {} x {} pixels", classes.size(), probabilities.size(), height, width);
   const auto lock = lock_hdf5();
   if (!std::exchange(defined_, true)) define(!time.empty());
   if (time.empty() != (time_ < 0)) user_error("{}: the moments of some frames are known, of others not", path_);

@@ -27,7 +27,8 @@ class MapFile {
   /// @param time           "1979-01-31T03:00:00", or empty; known for all frames or for none
   /// @param classes        (H, W), a Tag each
   /// @param probabilities  (H, W, 3), where the file has some
-  void append(const std::string& time, std::span<const std::uint8_t> classes, std::span<const float> probabilities = {});
+  void append(const std::string& time, std::span<const std::uint8_t> classes,
+              std::span<const float> probabilities = {});
   /// Writes attributes of the file beside those of CF, and closes it.
   void close(const std::map<std::string, std::string>& attributes);
 

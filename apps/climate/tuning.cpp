@@ -14,7 +14,7 @@ namespace {
 /// A number of the options and the range in which it is sought.
 template <typename Options>
 struct Knob {
-  double Options::*value;
+  double Options::* value;
   double low, high;
   bool by_factor = false;  // uniform in the logarithm
 };

@@ -27,8 +27,8 @@ Frame read(const climate::ClimateData& data, std::int64_t index) {
 
 /// What the rule per pixel looks at, (H, W) each.
 struct PixelFields {
-  std::vector<double> water;  // kg/m2, damped near the equator
-  std::vector<double> wind;   // m/s at the lowest level
+  std::vector<double> water;    // kg/m2, damped near the equator
+  std::vector<double> wind;     // m/s at the lowest level
   std::vector<float> pressure;  // Pa at sea level
 
   explicit PixelFields(const Frame& frame) {
@@ -84,10 +84,10 @@ PixelThresholds tune_pixels(const std::vector<Frame>& frames, std::int64_t trial
   std::vector<double> of_rivers(count), of_cyclones(count);
   parallel_items("petaflow::climate::tune", count, [&](int, std::size_t i) {
     const PixelThresholds drawn = draw(static_cast<std::int64_t>(i));
-    of_rivers[i] = score(frames, fields, kRiver,
-                         [&](const PixelFields& of, std::size_t p) { return is_river(of, drawn, p); });
-    of_cyclones[i] = score(frames, fields, kCyclone,
-                           [&](const PixelFields& of, std::size_t p) { return is_cyclone(of, drawn, p); });
+    of_rivers[i] =
+        score(frames, fields, kRiver, [&](const PixelFields& of, std::size_t p) { return is_river(of, drawn, p); });
+    of_cyclones[i] =
+        score(frames, fields, kCyclone, [&](const PixelFields& of, std::size_t p) { return is_cyclone(of, drawn, p); });
   });
   const auto best = [](const std::vector<double>& scores) {
     return draw(std::ranges::max_element(scores) - scores.begin());

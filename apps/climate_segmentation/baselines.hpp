@@ -19,7 +19,6 @@ namespace petaflow::climate_segmentation {
 /// the same however many share them.  Throws user errors as reading does, where the run is asked to stop, and where
 /// frames have not all 16 variables.
 std::vector<Method> classical_methods(Communicator& comm, const climate::ClimateData& train,
-                                      const climate::ClimateData& data, std::int64_t train_frames,
-                                      std::int64_t trials);
+                                      const climate::ClimateData& data, std::int64_t train_frames, std::int64_t trials);
 
 }  // namespace petaflow::climate_segmentation

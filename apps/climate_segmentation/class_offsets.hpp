@@ -40,8 +40,8 @@ class OffsetSearch {
   /// The matrix of these offsets, multiples of kOffsetStep; exact but for the choice between the two events, whose
   /// difference is known to a bin: on the border half of its pixels are taken for each.
   PixelCounts counts(const ClassOffsets& offsets) const;
-  /// Offsets with the highest mean IoU: one after the other along all values, until neither changes (coordinate search),
-  /// from several starts.
+  /// Offsets with the highest mean IoU: one after the other along all values, until neither changes (coordinate
+  /// search), from several starts.
   ClassOffsets best() const;
 
  private:

@@ -117,8 +117,8 @@ void SegmentationEvaluator::warn_of_missed() {
 Evaluation SegmentationEvaluator::evaluate() {
   const bool full = depth_ == Depth::kFull;
   for (Method& method : methods_) {
-    method.report = evaluate_segmentation(method.frames, kClasses,
-                                          {full ? static_cast<int>(options_.evaluate.replicas) : 0, 0});
+    method.report =
+        evaluate_segmentation(method.frames, kClasses, {full ? static_cast<int>(options_.evaluate.replicas) : 0, 0});
   }
   const SegmentationReport& network = methods_.front().report;
   if (!full) warn_of_missed();

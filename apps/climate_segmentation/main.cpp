@@ -1,4 +1,5 @@
-// climate_segmentation: tropical cyclones and atmospheric rivers in the atmosphere, pixel by pixel (Kurth et al., SC18).
+// climate_segmentation: tropical cyclones and atmospheric rivers in the atmosphere, pixel by pixel (Kurth et al.,
+// SC18).
 #include "climate_segmentation/reporter.hpp"
 #include "climate_segmentation/task.hpp"
 #include "program/run.hpp"

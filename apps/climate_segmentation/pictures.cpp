@@ -132,12 +132,12 @@ std::string pictures_html(const json& pictures, const std::string& whose) {
       maps += "<div><div class=\"panel\">" + text + "</div>" + plot.svg(text) + "</div>\n";
     }
     const std::string time = frame.value("time", "");
-    html += figure_of(maps + "</div>\n",
-                      fmt::format("Frame {} of <code>{}</code>{} as {} sees it. Classes: {}. Errors: {}.",
-                                  frame.at("frame").get<std::int64_t>() + 1,
-                                  html_escape(frame.at("file").get<std::string>()),
-                                  time.empty() ? "" : " (" + html_escape(time) + ")", whose, legend(kClassTints),
-                                  legend(kErrorTints)));
+    html += figure_of(
+        maps + "</div>\n",
+        fmt::format("Frame {} of <code>{}</code>{} as {} sees it. Classes: {}. Errors: {}.",
+                    frame.at("frame").get<std::int64_t>() + 1, html_escape(frame.at("file").get<std::string>()),
+                    time.empty() ? "" : " (" + html_escape(time) + ")", whose, legend(kClassTints),
+                    legend(kErrorTints)));
   }
   return html.empty() ? "" : "<div class=\"wide\">" + html + "</div>\n";
 }

@@ -9,8 +9,8 @@
 
 namespace petaflow::climate_segmentation {
 
-/// {"frames": [{"file", "frame", "time", "field", "units", "low", "high", "height", "width", "png": [4]}]}: the pictures
-/// that an evaluation has kept, with the water of the column (or the first channel) as the field.
+/// {"frames": [{"file", "frame", "time", "field", "units", "low", "high", "height", "width", "png": [4]}]}: the
+/// pictures that an evaluation has kept, with the water of the column (or the first channel) as the field.
 nlohmann::json pictures_json(const SegmentationEvaluator& evaluator);
 
 /// Figures of what pictures_json() gave, HTML; empty where there are none.

@@ -53,8 +53,7 @@ std::string methods_table(const EvaluatedRun& run, bool several) {
       {"", "mean", kNames[0], kNames[1], kNames[2], "MLPerf’s mean", "pixels right"}};
   const auto add = [&](const std::string& name, const std::string& how, const json& method) {
     std::vector<std::string> row = method_cells(method);
-    row.insert(row.begin(),
-               html_escape(name) + (how.empty() ? "" : "<small>" + html_escape(how) + "</small>"));
+    row.insert(row.begin(), html_escape(name) + (how.empty() ? "" : "<small>" + html_escape(how) + "</small>"));
     rows.push_back(std::move(row));
   };
   add("network", results.value("how", ""), results);
@@ -79,8 +78,8 @@ std::string confusion_table(const EvaluatedRun& run, bool several) {
       row.push_back(grouped(number_at(known, std::string(tag).c_str())));
     }
   }
-  return table(rows, fmt::format("Pixels by known and predicted class{}.",
-                                 several ? " of " + html_escape(run.run->name) : ""));
+  return table(
+      rows, fmt::format("Pixels by known and predicted class{}.", several ? " of " + html_escape(run.run->name) : ""));
 }
 
 }  // namespace
@@ -153,8 +152,7 @@ void SegmentationReporter::add_sections(Page& page, const std::vector<RunRecord>
   page.section("Result", html);
   const json* curves = evaluated.front().curves();
   if (curves == nullptr || !curves->contains("frames")) return;
-  const std::string maps =
-      pictures_html(*curves, several ? html_escape(evaluated.front().run->name) : "the network");
+  const std::string maps = pictures_html(*curves, several ? html_escape(evaluated.front().run->name) : "the network");
   if (!maps.empty()) page.section("Maps", maps);
 }
 

@@ -44,8 +44,9 @@ inline Graph unet(const ModelOptions& options, const Shape& sample, std::int64_t
   const std::size_t levels = filters.size();
   const std::int64_t coarsest = std::int64_t{1} << (levels - 1);
   if (levels > 16 || sample.h % coarsest != 0 || sample.w % coarsest != 0) {
-    user_error("a U-Net with the {} levels of model.filters halves its maps {} times, which {} x {} pixels do not allow",
-               levels, levels - 1, sample.h, sample.w);
+    user_error(
+        "a U-Net with the {} levels of model.filters halves its maps {} times, which {} x {} pixels do not allow",
+        levels, levels - 1, sample.h, sample.w);
   }
   Graph graph(sample);
   std::vector<GraphValue> skips;

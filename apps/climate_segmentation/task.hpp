@@ -1,4 +1,5 @@
-// The task of the climate segmentation: which pixels of a frame of the atmosphere are a tropical cyclone, which a river.
+// The task of the climate segmentation: which pixels of a frame of the atmosphere are a tropical cyclone, which a
+// river.
 #pragma once
 
 #include <fmt/ranges.h>

@@ -33,7 +33,9 @@ class SegmentationProgram : public Program {
   static std::string sets() { return "generate.train=6 generate.validation=2 generate.test=3 "; }
   Outcome train(const std::string& name, const std::string& more = "", int ranks = 1) {
     return run("train " + small() + "run.name=" + name +
-                   " train.deterministic=true train.shards=2 train.epochs=1 evaluate.baseline_trials=6 evaluate.baseline_frames=2 " + more,
+                   " train.deterministic=true train.shards=2 train.epochs=1 evaluate.baseline_trials=6 "
+                   "evaluate.baseline_frames=2 " +
+                   more,
                ranks);
   }
   std::vector<std::vector<float>> weights(const std::string& name) const {
@@ -114,7 +116,8 @@ TEST_F(SegmentationProgram, AResumedRunEndsAlikeOnAnyNumberOfRanks) {
 
 TEST_F(SegmentationProgram, TwoRanksWithStatisticsOfTheWholeBatchEqualOne) {
   const std::string options =
-      "model.filters=[4,8] model.batch_norm=global train.deterministic=false train.shards=4 evaluate.baseline_trials=0 ";
+      "model.filters=[4,8] model.batch_norm=global train.deterministic=false train.shards=4 "
+      "evaluate.baseline_trials=0 ";
   ASSERT_EQ(train("one", options).code, 0);
   ASSERT_EQ(train("two", options, 2).code, 0);
   const auto one = weights("one"), two = weights("two");

@@ -106,7 +106,8 @@ SegmentationReport evaluate_segmentation(std::span<const PixelCounts> frames, st
   for (int r = 0; r < options.replicas && frames.size() > 1; ++r) {
     FrameSums& replica = replicas.emplace_back(classes);
     RandomSequence draw(stream, static_cast<std::uint64_t>(r));
-    for (std::size_t i = 0; i < frames.size(); ++i) replica.add(frames[draw.below(static_cast<std::uint32_t>(frames.size()))]);
+    for (std::size_t i = 0; i < frames.size(); ++i)
+      replica.add(frames[draw.below(static_cast<std::uint32_t>(frames.size()))]);
   }
   const auto metric = [&](const std::string& reason, const auto& get) {
     std::vector<double> values;
@@ -115,8 +116,8 @@ SegmentationReport evaluate_segmentation(std::span<const PixelCounts> frames, st
   };
   SegmentationReport report{std::ssize(frames), {}, {}, {}, {}, all.counts};
   for (std::int64_t c = 0; c < classes; ++c) {
-    report.iou.push_back(
-        metric("no pixel has this class or is taken for it", [c](const FrameSums& sums) { return sums.counts.iou(c); }));
+    report.iou.push_back(metric("no pixel has this class or is taken for it",
+                                [c](const FrameSums& sums) { return sums.counts.iou(c); }));
   }
   report.iou_mean = metric("no pixels", [](const FrameSums& sums) { return sums.counts.mean_iou(); });
   report.iou_mlperf = metric("no frames", [](const FrameSums& sums) { return sums.mlperf / sums.frames; });

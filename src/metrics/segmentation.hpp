@@ -14,7 +14,8 @@ namespace petaflow {
 /// Pixels by their known class (row) and the predicted one (column): (classes, classes).
 class PixelCounts {
  public:
-  explicit PixelCounts(std::int64_t classes) : classes_(classes), pixels_(static_cast<std::size_t>(classes * classes)) {}
+  explicit PixelCounts(std::int64_t classes)
+      : classes_(classes), pixels_(static_cast<std::size_t>(classes * classes)) {}
 
   std::int64_t classes() const { return classes_; }
   double& at(std::int64_t known, std::int64_t predicted) {

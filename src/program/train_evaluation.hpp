@@ -1,4 +1,5 @@
-// The evaluations at the end of a training: of the validation set, for what decisions need, and of the test set in full.
+// The evaluations at the end of a training: of the validation set, for what decisions need, and of the test set in
+// full.
 #pragma once
 
 #include "program/configuration.hpp"

@@ -244,8 +244,8 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   training.inference->update(context);
   std::optional<AgreedError> failed;  // the report is written all the same
   try {
-    StopRequest request = calibrate(config, task, comm, context, training.inference->network(), *objective,
-                                    data.validation.get());
+    StopRequest request =
+        calibrate(config, task, comm, context, training.inference->network(), *objective, data.validation.get());
     if (request != StopRequest::kNone) return stopped(request, result.steps);
     request = evaluate_at_end(config, task, reporter, comm, context, training.inference->network(), *objective,
                               data.validation.get());
