@@ -106,8 +106,10 @@ TEST_F(SegmentationProgram, GoesFromFramesToMapsAndAReport) {
 }
 
 TEST_F(SegmentationProgram, AResumedRunEndsAlikeOnAnyNumberOfRanks) {
-  const std::string short_run = "model.filters=[4,8] evaluate.baseline_trials=0 checkpoint.interval=1 ";
-  ASSERT_EQ(train("whole", short_run).code, 0);
+  const std::string short_run =
+      "model.filters=[4,8] evaluate.baseline_trials=0 evaluate.baseline_frames=60 checkpoint.interval=1 ";
+  const Outcome whole = train("whole", short_run);
+  ASSERT_EQ(whole.code, 0) << whole.err;
   ASSERT_EQ(train("part", short_run + "run.wall_time=0.001").code, 3);
   const Outcome rest = train("part", short_run + "--resume", 2);
   ASSERT_EQ(rest.code, 0) << rest.err;
@@ -116,9 +118,10 @@ TEST_F(SegmentationProgram, AResumedRunEndsAlikeOnAnyNumberOfRanks) {
 
 TEST_F(SegmentationProgram, TwoRanksWithStatisticsOfTheWholeBatchEqualOne) {
   const std::string options =
-      "model.filters=[4,8] model.batch_norm=global train.deterministic=false train.shards=4 "
-      "evaluate.baseline_trials=0 ";
-  ASSERT_EQ(train("one", options).code, 0);
+      "model.filters=[4,8] model.batch_norm=global train.deterministic=false train.shards=1 "
+      "evaluate.baseline_trials=0 evaluate.baseline_frames=60 ";
+  const Outcome alone = train("one", options);
+  ASSERT_EQ(alone.code, 0) << alone.err;
   ASSERT_EQ(train("two", options, 2).code, 0);
   const auto one = weights("one"), two = weights("two");
   ASSERT_EQ(one.size(), two.size());
