@@ -96,7 +96,7 @@ struct LossOfCell {
   }
 };
 
-struct LossOfSample {
+struct LossOfFrame {
   std::int64_t cells;
   const StepState* step;
   const float* of_cell;
@@ -129,7 +129,7 @@ void detection_loss(const Context& context, const Detection& args) {
                     args.weights, args.scale, context.step, x.as<float>(), args.scores,
                     dx.data != nullptr ? dx.as<float>() : nullptr, of_cell});
   launch(context, "petaflow::detection_loss::sum[kokkos]"_label, x.shape.n,
-         LossOfSample{x.shape.pixels(), context.step, of_cell, args.loss});
+         LossOfFrame{x.shape.pixels(), context.step, of_cell, args.loss});
 }
 
 }  // namespace petaflow

@@ -129,9 +129,9 @@ void CfVariables::set_time(const std::string& dimension) {
 std::string CfVariables::time(std::int64_t frame) const {
   const auto i = static_cast<std::size_t>(frame);
   if (units_ && i < times_.size()) return units_->text(times_[i]);
-  const std::string by_name = time_of_file(file_.path());
+  std::string by_name = time_of_file(file_.path());
   if (i >= time_texts_.size()) return by_name;
-  const std::string from_text = time_of_file(time_texts_[i]);  // ClimateNet: the name of the file
+  std::string from_text = time_of_file(time_texts_[i]);  // ClimateNet: the name of the file
   return from_text.empty() ? by_name : from_text;
 }
 

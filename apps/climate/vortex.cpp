@@ -23,9 +23,9 @@ class Profile {
     }
     for (int i = kSteps - 1; i >= 0; --i) {
       const double r = (i + 0.5) * step_ * kMetresPerDegree;
-      const double wind = (wind_[static_cast<std::size_t>(i)] + wind_[static_cast<std::size_t>(i + 1)]) / 2;
+      const double wind = (wind_[static_cast<std::size_t>(i)] + wind_[static_cast<std::size_t>(i) + 1]) / 2;
       pressure_[static_cast<std::size_t>(i)] =
-          pressure_[static_cast<std::size_t>(i + 1)] - kAirDensity * wind * (wind / r + f) * step_ * kMetresPerDegree;
+          pressure_[static_cast<std::size_t>(i) + 1] - kAirDensity * wind * (wind / r + f) * step_ * kMetresPerDegree;
     }
   }
 

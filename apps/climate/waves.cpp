@@ -39,7 +39,8 @@ std::vector<float> random_field(const Grid& grid, const ZonalWaves& zonal, const
       const double drift = shape.drift_m_s * (0.5 + random.uniform());
       const double turn = k * drift * 3600 * hours / (1000 * kEarthRadiusKm);  // at the equator's speed everywhere
       const double wave = std::pow(1.0 + k, -shape.slope / 2);
-      amplitude[static_cast<std::size_t>(node * waves + k)] = std::complex(a, b) * std::polar(wave, -turn);
+      amplitude[static_cast<std::size_t>(node) * static_cast<std::size_t>(waves) + static_cast<std::size_t>(k)] =
+          std::complex(a, b) * std::polar(wave, -turn);
     }
   }
   std::vector<float> field(height * width);
@@ -57,7 +58,9 @@ std::vector<float> random_field(const Grid& grid, const ZonalWaves& zonal, const
         const double z = (latitude - (node - nodes / 2) * spacing) / shape.width;
         if (std::abs(z) > 2) continue;
         const double bell = std::exp(-2 * z * z);
-        sum += bell * amplitude[static_cast<std::size_t>(node * waves + k)];
+        sum +=
+            bell *
+            amplitude[static_cast<std::size_t>(node) * static_cast<std::size_t>(waves) + static_cast<std::size_t>(k)];
         weight += bell * bell;
       }
       variance += damping * damping * weight * std::pow(1.0 + k, -shape.slope);

@@ -39,9 +39,10 @@ void write_labels(Hdf5File& file, const Frame& frame) {
   const std::vector<float> labels(frame.labels.begin(), frame.labels.end());
   const auto numbers = summary(labels);
   std::vector<float> statistics(numbers.begin(), numbers.end());
-  for (std::uint8_t tag = 0; tag < kTagNames.size(); ++tag) {
-    statistics.push_back(static_cast<float>(static_cast<double>(std::ranges::count(frame.labels, tag)) /
-                                            static_cast<double>(frame.pixels())));
+  for (std::size_t tag = 0; tag < kTagNames.size(); ++tag) {
+    statistics.push_back(
+        static_cast<float>(static_cast<double>(std::ranges::count(frame.labels, static_cast<std::uint8_t>(tag))) /
+                           static_cast<double>(frame.pixels())));
   }
   file.write<float>("climate/labels_0", {frame.grid.height(), frame.grid.width()}, labels);
   file.write<float>("climate/labels_0_stats", {std::ssize(statistics), 1}, statistics);

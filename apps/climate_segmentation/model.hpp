@@ -1,6 +1,7 @@
 // The networks of the climate segmentation: variables on a grid to a class for every pixel.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ inline std::vector<std::string> model_kinds() { return {"unet", "pixel", "tirami
 
 /// x (N, C, 1, H, W), scaled variables -> logits (N, 3, 1, H, W) of the classes climate::kTagNames.
 inline Graph model(const ModelOptions& options, const Shape& sample) {
-  constexpr auto classes = std::ssize(climate::kTagNames);
+  const std::int64_t classes = std::ssize(climate::kTagNames);
   if (options.kind == "pixel") return pixel_network(options, sample, classes);
   const bool norms = options.batch_norm != "none";
   if (options.kind == "tiramisu") return climate::tiramisu({.batch_norm = norms, .classes = classes}, sample);
