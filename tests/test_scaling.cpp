@@ -46,7 +46,7 @@ double time_of_sum(const char* name, int ranks, std::int64_t elements, const Log
   options.byte_added_s = kAdded;
   VirtualWorld world(ranks, network, options);
   world.run([&](std::unique_ptr<Transport> transport) {
-    Reduction<float> sum(*transport, find_reduction(name)->plan(*transport, elements), 1);
+    Reduction<float> sum(*transport, find_reduction(name)->plan(*transport, elements), Tag(1));
     sum.start(std::array<float*, 1>{nullptr});
     transport->wait([&] { return sum.advance(); }, "test");
   });
