@@ -49,11 +49,20 @@ void Configuration::load_input(Communicator& comm, const CommandLine& line) {
     if (line.command == "bench") check_ranks(options, comm.size());
     set_hdf5_locking(options.data.hdf5_locking);
     comm.watch_hangs(hang_options());
-    resolved_ = schema.resolved();
+    groups_ = options.update.groups;
   });
 }
 
 void Configuration::regroup(std::int64_t groups) { options = with_groups(options, groups); }
+
+std::string Configuration::resolved() {
+  if (groups_ == 0 || options.update.groups == groups_) return schema.resolved();
+  const CommonOptions regrouped = options;
+  regroup(groups_);
+  std::string text = schema.resolved();
+  options = regrouped;
+  return text;
+}
 
 void Configuration::load_options(Communicator& comm, const std::vector<std::string>& overrides) {
   agree(comm, [&] {

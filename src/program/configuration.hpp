@@ -1,6 +1,7 @@
 // The options of the program and of its application, as the input file and the command line give them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "comm/communicator.hpp"
@@ -24,8 +25,9 @@ struct Configuration {
   /// Takes the options from a resolved configuration.  Those that this version does not know are refused.
   void load_text(Communicator& comm, const std::string& config, const std::string& where);
 
-  /// All options as load_input() found them.
-  const std::string& resolved() const { return resolved_; }
+  /// All options and their values, as text: those of load_input() with what the task has kept since (Task::keep), and
+  /// the groups that the user asked for.
+  std::string resolved();
   /// Other groups of the same workers, whose steps take as many samples each.
   void regroup(std::int64_t groups);
 
@@ -36,7 +38,8 @@ struct Configuration {
   Schema schema;
 
  private:
-  std::string program_, resolved_;
+  std::string program_;
+  std::int64_t groups_ = 0;  // that the user asked for; 0: no input was loaded
 };
 
 /// train --check on one rank: it checks what a rank of one group would do, whatever the job's ranks are.

@@ -31,7 +31,7 @@ bool changes_what_is_learnt(const std::string& option) {
 bool bears_on_results(const std::string& option) {
   static const std::set<std::string> without = {"data.threads", "data.prefetch", "data.hdf5_locking", "data.cache_gb",
                                                 "data.source"};
-  static const std::vector<std::string> tables = {"run.", "log.", "resume.", "generate."};
+  static const std::vector<std::string> tables = {"log.", "resume.", "generate."};
   return !without.contains(option) &&
          std::ranges::none_of(tables, [&](const std::string& table) { return option.starts_with(table); });
 }
@@ -110,7 +110,7 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
   }
 }
 
-void check_changes(const Configuration& config, const ResumePoint& point) {
+void check_changes(Configuration& config, const ResumePoint& point) {
   std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data);
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {

@@ -33,7 +33,7 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
 
 /// Changes since the checkpoint was written.  Refused without resume.accept_changes where they change what
 /// is learnt; otherwise the run goes on with the new values and says so.
-void check_changes(const Configuration& config, const ResumePoint& point);
+void check_changes(Configuration& config, const ResumePoint& point);
 
 /// Warns of a learning rate of 0, and of one that the warm-up does not reach.
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps);

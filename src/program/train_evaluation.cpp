@@ -54,7 +54,7 @@ StopRequest calibrate(Configuration& config, Task& task, Communicator& comm, con
   for (std::string line; std::getline(stream, line);) found.push_back(line);
   agree(comm, [&] {
     config.schema.load("", found);
-    if (comm.rank() == 0) keep_options(config.run_folder(), config.schema.resolved());
+    if (comm.rank() == 0) keep_options(config.run_folder(), config.resolved());
   });
   log_info("of data.validation: {}", fmt::join(found, ", "));
   return StopRequest::kNone;

@@ -117,7 +117,7 @@ void check_training(const CommandLine& line, const CommonOptions& options, const
 }
 
 /// The listener that writes into the run folder while the training goes on: on rank 0, but for parts of the trace.
-std::unique_ptr<TraceRecorder> make_listener(const Configuration& config, const Task& task, const RunIdentity& identity,
+std::unique_ptr<TraceRecorder> make_listener(Configuration& config, const Task& task, const RunIdentity& identity,
                                              Communicator& comm, int threads, std::unique_ptr<MetricsLog> metrics,
                                              std::unique_ptr<MlLog> mllog) {
   const CommonOptions& options = config.options;
