@@ -104,9 +104,8 @@ TEST(WriteLock, DiesWithItsProcess) {
 }
 
 /// Writes what a holder leaves whose flock is not seen here.
-void write_holder(const std::string& path, const std::string& host, long process, const std::string& beginning,
-                  int beats) {
-  std::ofstream(path) << fmt::format(
+std::string holder(const std::string& host, long process, const std::string& beginning, int beats) {
+  return fmt::format(
       "{{\"name\": \"process {} on {}\", \"host\": \"{}\", \"process\": {}, \"beginning\": \"{}\", \"beats\": {}}}\n",
       process, host, host, process, beginning, beats);
 }
@@ -116,11 +115,11 @@ TEST(WriteLock, WhereThereAreNoLocksOfTheSystem) {
   char host[256] = "";
   gethostname(host, sizeof host);
   // On this host: a process that is gone, one that began at another time, one that lives.
-  write_holder(folder / "lock", host, 999'999'999, "1", 0);
+  std::ofstream(folder / "lock") << holder(host, 999'999'999, "1", 0);
   {
     const WriteLock lock(folder.path());
   }
-  write_holder(folder / "lock", host, getppid(), "1", 0);
+  std::ofstream(folder / "lock") << holder(host, getppid(), "1", 0);
   {
     const WriteLock lock(folder.path());
   }
@@ -132,15 +131,15 @@ TEST(WriteLock, WhereThereAreNoLocksOfTheSystem) {
   EXPECT_HOLDS(error_of([&] { WriteLock(folder.path(), {.patience_s = 0.3}); }),
                fmt::format("process {} on {}", getpid(), host));
   // On another host: one that changes the file lives.
-  write_holder(folder / "lock", "elsewhere", 7, "1", 0);
+  std::ofstream(folder / "lock") << holder("elsewhere", 7, "1", 0);
   {
     const WriteLock lock(folder.path(), {.patience_s = 0.5});
   }
-  write_holder(folder / "lock", "elsewhere", 7, "1", 0);
+  std::ofstream(folder / "lock") << holder("elsewhere", 7, "1", 0);
   std::atomic<bool> end = false;
   std::thread heart([&] {
     for (int beat = 1; !end; ++beat) {
-      write_holder(folder / "lock", "elsewhere", 7, "1", beat);
+      std::fstream(folder / "lock", std::ios::in | std::ios::out) << holder("elsewhere", 7, "1", beat);  // never empty
       usleep(100'000);
     }
   });
