@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "climate/features.hpp"
 #include "climate/physics.hpp"
@@ -7,10 +8,9 @@
 namespace petaflow::climate {
 namespace {
 
-constexpr double kLineStep = 1.25;       // degrees between points of a line
-constexpr double kReach = 3.6;           // half widths beyond which a plume has no effect
-constexpr double kPolewardEnd = 66;      // degrees
-constexpr double kHalf = 0.69314718056;  // exp(-kHalf) is a half
+constexpr double kLineStep = 1.25;   // degrees between points of a line
+constexpr double kPlumeReach = 3.6;  // half widths beyond which a plume has no effect
+constexpr double kPolewardEnd = 66;  // degrees
 
 double smooth_step(double x) {
   x = std::clamp(x, 0.0, 1.0);
@@ -89,7 +89,7 @@ std::vector<Place> curved_line(Place start, double heading, double bend, double 
 }
 
 std::vector<std::int64_t> add_plume(const Grid& grid, const Plume& plume, Layers& layers) {
-  const double reach = kReach * plume.half_width;
+  const double reach = kPlumeReach * plume.half_width;
   Window window(grid, plume.line, reach);
   const double segments = static_cast<double>(plume.line.size() - 1);
   for (std::size_t i = 0; i + 1 < plume.line.size(); ++i) {
@@ -108,7 +108,7 @@ std::vector<std::int64_t> add_plume(const Grid& grid, const Plume& plume, Layers
       const auto add = [at](std::vector<float>& layer, double value) { layer[at] += static_cast<float>(value); };
       const double ends = smooth_step(nearest.along / 0.14) * smooth_step((1 - nearest.along) / 0.14);
       const double share = nearest.distance / plume.half_width, square = share * share;
-      const double moist = ends * std::exp(-kHalf * square * square), z = nearest.distance / broad;
+      const double moist = ends * std::exp(-std::numbers::ln2 * square * square), z = nearest.distance / broad;
       add(layers.water, plume.water * (1 - 0.4 * nearest.along) * moist);
       add(layers.rain, plume.rain * moist * moist);
       add(layers.temperature, plume.warmth * moist);

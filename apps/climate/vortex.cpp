@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "climate/features.hpp"
 #include "climate/physics.hpp"
@@ -8,13 +9,12 @@
 namespace petaflow::climate {
 namespace {
 
-constexpr double kReach = 2.5;           // radii beyond which a vortex has no effect
-constexpr double kHalf = 0.69314718056;  // exp(-kHalf) is a half
+constexpr double kVortexReach = 2.5;  // radii beyond which a vortex has no effect
 
 /// Wind and pressure by radius, the pressure from V^2 / r + f V = (dp/dr) / density.
 class Profile {
  public:
-  explicit Profile(const Vortex& vortex) : step_(kReach * vortex.radius / kSteps) {
+  explicit Profile(const Vortex& vortex) : step_(kVortexReach * vortex.radius / kSteps) {
     const double core = vortex.core * vortex.radius;
     const double f = std::abs(coriolis(vortex.centre.latitude));
     for (int i = 1; i <= kSteps; ++i) {
@@ -57,7 +57,7 @@ Layers::Layers(std::size_t pixels) {
 
 std::vector<std::int64_t> add_vortex(const Grid& grid, const Vortex& vortex, Layers& layers) {
   const Profile profile(vortex);
-  const double reach = kReach * vortex.radius, latitude = vortex.centre.latitude;
+  const double reach = kVortexReach * vortex.radius, latitude = vortex.centre.latitude;
   const double hemisphere = latitude < 0 ? -1 : 1;
   const double inflow = 22 * kRadians, inward = std::sin(inflow), around = std::cos(inflow);
   std::vector<std::int64_t> pixels;
@@ -84,7 +84,7 @@ std::vector<std::int64_t> add_vortex(const Grid& grid, const Vortex& vortex, Lay
     add(layers.t500, vortex.warmth500 * warm + 0.7 * ahead);
     add(layers.t200, vortex.warmth200 * warm);
     add(layers.temperature, 0.15 * vortex.warmth500 * warm + ahead);
-    const double square = share * share, shield = std::exp(-kHalf * square * square);
+    const double square = share * share, shield = std::exp(-std::numbers::ln2 * square * square);
     add(layers.water, vortex.water * shield * (1 + 0.25 * std::exp(-2 * square)) + 1.2 * ahead);
     const double arms = 1 + 0.6 * std::cos(2 * std::atan2(hemisphere * north, east) + 5 * share);  // two spiral bands
     add(layers.rain, vortex.rain * (0.75 * std::exp(-6 * square) + 0.25 * shield * arms));

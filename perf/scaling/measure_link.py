@@ -16,16 +16,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 WHOLE = "comm.overlap=false"
 
 
-def schemes(ranks):
+def schemes(ranks, reduction):
     """Name, options of the run, options of the simulator (None: it does not know the scheme)."""
-    sums = "comm.reduction=halving"
-    yield "plain", [WHOLE, sums], ["--reduction", "halving", "--no-overlap"]
-    yield "overlap", [sums], ["--reduction", "halving"]
+    sums, simulated = f"comm.reduction={reduction}", ["--reduction", reduction]
+    # Rings round a sum once for each rank, so narrow numbers go by halves.
+    narrow, simulated_narrow = ["comm.reduction=halving", "comm.wire=bf16"], ["--reduction", "halving", "--wire", "bf16"]
+    yield "plain", [WHOLE, sums], [*simulated, "--no-overlap"]
+    yield "overlap", [sums], simulated
     yield "overlap, two_level", ["comm.reduction=two_level"], ["--reduction", "two_level"]
     yield "overlap, MPI's own sums", ["comm.reduction=mpi"], None
-    yield "bf16 on the wire", [WHOLE, sums, "comm.wire=bf16"], ["--reduction", "halving", "--no-overlap", "--wire", "bf16"]
-    yield "overlap, bf16", [sums, "comm.wire=bf16"], ["--reduction", "halving", "--wire", "bf16"]
-    yield "lag 1", [sums, "update.lag=1"], ["--reduction", "halving", "--lag", "1"]
+    yield "bf16 on the wire", [WHOLE, *narrow], [*simulated_narrow, "--no-overlap"]
+    yield "overlap, bf16", narrow, simulated_narrow
+    yield "lag 1", [sums, "update.lag=1"], [*simulated, "--lag", "1"]
     yield "sharded", ["update.sharded=true"], None
     yield "local SGD, every 8 steps", [f"update.groups={ranks}", "update.average_every=8"], None
     workers = ranks - 1
@@ -45,12 +47,13 @@ def main():
     parser.add_argument("--machine", default="tcp_400mbit")
     parser.add_argument("--workload", default="hep_knl", help="that has the sizes of the network's layers")
     parser.add_argument("--build", default="build/host/bin")
+    parser.add_argument("--reduction", default="halving", help="how gradients are summed where a scheme does not say")
     parser.add_argument("--only", help="schemes whose names contain this")
     parser.add_argument("input")
     parser.add_argument("options", nargs="*")
     given = parser.parse_args()
     results = {}
-    chosen = [s for s in schemes(given.ranks) if not given.only or given.only in s[0] or s[0] in ("plain", "lag 1")]
+    chosen = [s for s in schemes(given.ranks, given.reduction) if not given.only or given.only in s[0] or s[0] in ("plain", "lag 1")]
     for _ in range(given.rounds):
         for name, options, _ in chosen:
             servers = 1 if "update.servers=1" in options else 0
