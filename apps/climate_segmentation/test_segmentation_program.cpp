@@ -2,7 +2,9 @@
 // resumed run; commands of its own; what it refuses.
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
+#include <map>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -128,6 +130,56 @@ TEST_F(SegmentationProgram, TwoRanksWithStatisticsOfTheWholeBatchEqualOne) {
   for (std::size_t w = 0; w < one.size(); ++w) {
     for (std::size_t i = 0; i < one[w].size(); ++i) ASSERT_NEAR(one[w][i], two[w][i], 2e-3) << w;
   }
+}
+
+/// All lines that the compliance checker of MLPerf HPC 3.0 wants of DeepCAM with LAMB, and its own rules of their
+/// values but for those of the whole data set (hpc_3.0.0/common.yaml, closed_common.yaml, closed_deepcam*.yaml).
+TEST_F(SegmentationProgram, KeepsALogForMlperf) {
+  const Outcome outcome =
+      run("train " + fs::absolute("inputs/climate_deepcam.toml").string() +
+              " mllog=true run.name=mlperf data.height=48 data.width=72 'data.train=data/climate_small/train/*' "
+              "'data.validation=data/climate_small/validation/*' model.kind=unet model.filters=[4,8] "
+              "model.batch_norm=global train.recompute=1 train.epochs=2 schedule.warmup_steps=2 schedule.name=step "
+              "'schedule.step_epochs=[1]' stop.target=0.01 evaluate.baseline_trials=0",
+          2);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::map<std::string, std::vector<nlohmann::json>> events;
+  std::ifstream file(folder_ / "runs/mlperf/mllog.txt");
+  for (std::string line; std::getline(file, line);) {
+    const nlohmann::json event = nlohmann::json::parse(line.substr(9));
+    events[event["key"]].push_back(event);
+  }
+  for (const char* key :
+       {"cache_clear", "init_start", "init_stop", "run_start", "run_stop", "epoch_start", "epoch_stop", "eval_start",
+        "eval_stop", "eval_accuracy", "submission_org", "submission_platform", "submission_division",
+        "submission_status", "number_of_nodes", "accelerators_per_node"}) {
+    EXPECT_EQ(events[key].size(), 1U) << key;
+  }
+  const std::map<std::string, nlohmann::json> expected = {{"submission_benchmark", "deepcam"},
+                                                          {"seed", 1},
+                                                          {"global_batch_size", 2},
+                                                          {"gradient_accumulation_frequency", 1},
+                                                          {"batchnorm_group_size", 2},
+                                                          {"train_samples", 6},
+                                                          {"eval_samples", 2},
+                                                          {"opt_name", "LAMB"},
+                                                          {"opt_lr", 5.5e-3},
+                                                          {"opt_betas", {0.9, 0.999}},
+                                                          {"opt_eps", 1e-6},
+                                                          {"opt_bias_correction", true},
+                                                          {"opt_grad_averaging", true},
+                                                          {"opt_max_grad_norm", 1.0},
+                                                          {"scheduler_type", "multistep"},
+                                                          {"scheduler_milestones", {3}},
+                                                          {"scheduler_decay_rate", 0.1},
+                                                          {"scheduler_lr_warmup_steps", 2},
+                                                          {"scheduler_lr_warmup_factor", 1}};
+  for (const auto& [key, value] : expected) {
+    ASSERT_EQ(events[key].size(), 1U) << key;
+    EXPECT_EQ(events[key].front()["value"], value) << key;
+  }
+  EXPECT_EQ(events["run_stop"].front()["metadata"]["status"], "success");
+  EXPECT_EQ(events["eval_accuracy"].front()["metadata"]["epoch_num"], 1);
 }
 
 TEST_F(SegmentationProgram, LabelsFramesAndMakesStatistics) {

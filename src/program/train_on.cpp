@@ -224,7 +224,7 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
   });
   write_manifest(comm, context.threads, identity, options.data, folder);
   write_mllog_settings(mllog.get(), folder + "/" + kMllogFile, task.mlperf_benchmark().name, options, comm,
-                       context.threads, data.train->size(), *trainer, data.validation.get());
+                       context.threads, data.train->size(), *trainer, *step, data.validation.get());
   const auto listener =
       make_listener(config, task, identity, comm, context.threads, std::move(metrics), std::move(mllog));
   if (groups.servers != nullptr) trainer->connect(*groups.servers);
