@@ -48,7 +48,8 @@ TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, cons
     calendar_ = Calendar::k360Day;
   } else {
     user_error(
-        "{} has the calendar \"{}\"; standard, gregorian, proleptic_gregorian, noleap, 365_day or 360_day was expected",
+        "{} has the calendar \"{}\"; standard, gregorian, proleptic_gregorian, noleap, 365_day or 360_day was expected "
+        "(cdo setcalendar,standard OLD NEW writes one of them)",
         where, calendar);
   }
   static const std::regex form(R"(\s*([a-zA-Z]+)\s+since\s+(-?[0-9]{1,6})-([0-9]{1,2})-([0-9]{1,2}))"

@@ -47,6 +47,10 @@ CfFile::CfFile(const std::string& path, const FrameFileOptions& options) : Frame
   grid_ = variables_->grid();
 }
 
+std::string CfFile::contents() const {
+  return variables_->file().contents() + "; data.variable_names = [\"TMQ=NAME\"] says how files name a variable";
+}
+
 std::vector<std::uint8_t> CfFile::read_labels(std::int64_t frame) const {
   if (!has_labels_) return FrameFile::read_labels(frame);
   const auto labels = std::ranges::count_if(place_, [](std::int64_t place) { return place >= 0; });  // come last

@@ -18,6 +18,8 @@ class CfFile final : public FrameFile {
   std::string format() const override { return has_labels_ ? "climatenet" : "cf"; }
   std::int64_t frames() const override { return variables_->frames(); }
   bool has_labels() const override { return has_labels_; }
+  /// All variables: one may be there by another name.
+  std::string contents() const override;
   std::vector<std::uint8_t> read_labels(std::int64_t frame) const override;
   std::string time(std::int64_t frame) const override { return variables_->time(frame); }
 

@@ -17,22 +17,43 @@ constexpr std::int64_t kBoxFields = 5;
 void check_grid(const FrameFile& file, const ClimateDataOptions& options) {
   const Grid& grid = file.grid();
   if (grid.height() == options.height && grid.width() == options.width) return;
-  user_error("{}: frames are of {} x {} pixels, but data.height = {} and data.width = {}", file.path(), grid.height(),
-             grid.width(), options.height, options.width);
+  user_error(
+      "{0}: frames are of {1} x {2} pixels, but data.height = {3} and data.width = {4}; set these to {1} and {2}",
+      file.path(), grid.height(), grid.width(), options.height, options.width);
 }
 
-/// Refuses a file whose pixels lie elsewhere than those of the first one.
+/// Refuses a file that is not what scan_climate() took it for.
+void check_layout(const FrameFile& file, const ClimateIndex& index, std::size_t f) {
+  const auto family = [](const std::string& format) { return format == "climatenet" ? "cf" : format; };
+  if (family(file.format()) != family(index.format)) {
+    user_error("{} has the layout {}, but {} has {}; the files of a set must have one layout", file.path(),
+               file.format(), index.files.front(), index.format);
+  }
+  if (file.frames() != index.frames[f]) {
+    user_error("{} has {} frames, but {} has one; give files with several frames as a set of their own", file.path(),
+               file.frames(), index.files.front());
+  }
+}
+
+/// Refuses a file whose pixels lie elsewhere than those of the first one, which is of the same size.
 void check_coordinates(const FrameFile& file, const ClimateIndex& index) {
   constexpr double kNear = 1e-3;  // degrees; some files have theirs in f32
-  const auto agree = [](const std::vector<double>& a, const std::vector<double>& b) {
-    return std::ranges::equal(a, b, [](double x, double y) { return std::abs(x - y) < kNear; });
+  const auto check = [&](const char* what, const std::vector<double>& found, const std::vector<double>& expected) {
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (std::abs(found[i] - expected[i]) < kNear) continue;
+      user_error("{}: {} {} is {}, but {} in {}; the files of a set must have one grid: interpolate these to it",
+                 file.path(), what, i, found[i], expected[i], index.files.front());
+    }
   };
-  const Grid &found = file.grid(), &expected = index.grid;
-  if (agree(found.latitude, expected.latitude) && agree(found.longitude, expected.longitude)) return;
-  user_error("{}: latitudes {} to {} and longitudes {} to {} are not the coordinates of {}, {} to {} and {} to {}",
-             file.path(), found.latitude.front(), found.latitude.back(), found.longitude.front(),
-             found.longitude.back(), index.files.front(), expected.latitude.front(), expected.latitude.back(),
-             expected.longitude.front(), expected.longitude.back());
+  check("latitude", file.grid().latitude, index.grid.latitude);
+  check("longitude", file.grid().longitude, index.grid.longitude);
+}
+
+/// Refuses a file that does not belong to the set.
+void check_file(const FrameFile& file, const ClimateDataOptions& options, const ClimateIndex& index, std::size_t f) {
+  check_layout(file, index, f);
+  check_grid(file, options);
+  check_coordinates(file, index);
 }
 
 /// Refuses a file without a target that every frame must have.
@@ -58,7 +79,11 @@ ChannelScaling find_scaling(const ClimateDataOptions& options, ClimateIndex& ind
   } else if (options.normalise != Normalise::kNone) {
     Communicator alone;
     try {
-      statistics = compute_statistics(alone, index.files, options.file, fields);
+      statistics =
+          compute_statistics(alone, index.files, options.file, fields, [&](std::size_t f, const FrameFile& file) {
+            check_file(file, options, index, f);
+            check_targets(file, options);
+          });
     } catch (const AgreedError& error) {  // among this rank alone: the others have yet to be told
       throw Error(error.kind(), error.what());
     }
@@ -137,6 +162,7 @@ std::shared_ptr<const FrameFile> ClimateData::open(std::int64_t index) const {
 
 float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
   PETAFLOW_REQUIRE(index >= 0 && index < size() && sample.input.size() == sample_bytes(), "sample {} of {}, {} bytes",
+    check_layout(*file, index, index.frames.size() - 1);
                    index, size(), sample.input.size());
   if (!kept_) return read_file(index, sample);
   Kept& kept = kept_[static_cast<std::size_t>(index)];
@@ -157,8 +183,7 @@ float ClimateData::read_file(std::int64_t index, const SampleBytes& sample) cons
   thread_local RawFields raw;
   const auto file = open(index);
   const std::int64_t frame = origin(index).index;
-  check_grid(*file, options_);
-  check_coordinates(*file, index_);
+  check_file(*file, options_, index_, static_cast<std::size_t>(origin(index).file));
   file->read_fields(frame, fields_, raw);
   convert(*file, frame, raw, numbers<float>(sample.input));
   return read_targets(*file, frame, sample);

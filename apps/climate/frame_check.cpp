@@ -17,8 +17,8 @@ namespace {
   }
   const float x = plane[first * step];
   user_error(
-      "{}{}: {} of {} numbers of {} are no values (NaN, infinite or a fill value): the first is {} at row {}, "
-      "column {}",
+      "{0}{1}: {2} of {3} numbers of {4} are no values (NaN, infinite or a fill value): the first is {5} at row {6}, "
+      "column {7}; fill the gaps, or leave {4} out of data.channels",
       file.path(), file.frames() > 1 ? fmt::format(", frame {}", frame) : "", bad, pixels,
       kFields[static_cast<std::size_t>(field)].name, std::isnan(x) ? std::abs(x) : x, first / width, first % width);
 }

@@ -88,7 +88,7 @@ std::string labels_name(const std::string& file) { return fs::path(file).stem().
 void label_file(const std::string& path, const std::string& to, const FrameDataOptions& data, const LabelRules& rules) {
   const auto file = open_frames(path, data.frames.file);
   const std::vector<int> fields = fields_needed(rules);
-  file->require(fields);
+  file->require(fields, "label.rivers and label.cyclones say which rules are followed: \"none\" needs none");
   make_parent(to);
   const std::string temporary = temporary_name(to);
   try {

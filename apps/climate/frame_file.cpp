@@ -23,16 +23,20 @@ bool is_netcdf(const Hdf5File& file) {
 
 }  // namespace
 
-void FrameFile::require(std::span<const int> fields) const {
+void FrameFile::require(std::span<const int> fields, const std::string& remedy) const {
   for (const int field : fields) {
     if (has(field)) continue;
-    std::vector<std::string_view> there;
-    for (std::size_t i = 0; i < kFields.size(); ++i) {
-      if (place_[i] >= 0) there.push_back(kFields[i].name);
-    }
-    user_error("{} has no variable {}; it has {}", path_, kFields[static_cast<std::size_t>(field)].name,
-               fmt::join(there, ", "));
+    user_error("{} has no variable {}; it has {} ({})", path_, kFields[static_cast<std::size_t>(field)].name,
+               contents(), remedy);
   }
+}
+
+std::string FrameFile::contents() const {
+  std::vector<std::string_view> there;
+  for (std::size_t i = 0; i < kFields.size(); ++i) {
+    if (place_[i] >= 0) there.push_back(kFields[i].name);
+  }
+  return fmt::format("{}", fmt::join(there, ", "));
 }
 
 void FrameFile::read_fields(std::int64_t frame, std::span<const int> fields, RawFields& raw) const {

@@ -46,7 +46,11 @@ class FrameFile {
   const Grid& grid() const { return grid_; }
   bool has(int field) const { return place_[static_cast<std::size_t>(field)] >= 0; }
   /// Throws where the file has not got some variables, naming those that it has.
-  void require(std::span<const int> fields) const;
+  /// @param remedy  what may be done about that
+  void require(std::span<const int> fields,
+               const std::string& remedy = "data.channels names those that are read") const;
+  /// Names of what is in the file, for messages.
+  virtual std::string contents() const;
   virtual bool has_labels() const { return false; }
   virtual bool has_boxes() const { return false; }
 

@@ -42,17 +42,20 @@ std::vector<std::string> files_between(const std::vector<std::string>& files, co
   check_day(to, "data.to");
   if (from.empty() && to.empty()) return files;
   std::vector<std::string> chosen;
+  std::string first, last;
   for (const std::string& path : files) {
     const std::string day = time_of_file(path).substr(0, 10);
     if (day.empty()) {
       user_error("{}: data.from and data.to choose files by names such as data-1996-06-05-02-1.h5, which this is not",
                  path);
     }
+    if (first.empty() || day < first) first = day;
+    if (last.empty() || day > last) last = day;
     if ((from.empty() || day >= from) && (to.empty() || day <= to)) chosen.push_back(path);
   }
   if (chosen.empty()) {
-    user_error("none of {} files is from {} to {} (data.from, data.to)", files.size(), from.empty() ? "any day" : from,
-               to.empty() ? "any day" : to);
+    user_error("none of {} files is from {} to {} (data.from, data.to); they are from {} to {}", files.size(),
+               from.empty() ? "any day" : from, to.empty() ? "any day" : to, first, last);
   }
   return chosen;
 }

@@ -80,7 +80,7 @@ FieldStatistics FieldSums::statistics() const {
 
 Statistics compute_statistics(Communicator& comm, const std::vector<std::string>& files,
                               const FrameFileOptions& options, std::vector<int> fields,
-                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
+                              const std::function<void(std::size_t, const FrameFile&)>& check) {
   constexpr std::int64_t kBlock = 64;  // files whose sums are kept apart, so that they are added in one order
   Sums total;
   double frames = 0;
@@ -93,7 +93,9 @@ Statistics compute_statistics(Communicator& comm, const std::vector<std::string>
       std::vector<Sums> sums(count);
       std::vector<std::int64_t> read(count);
       parallel_items("petaflow::statistics", count, [&](int, std::size_t i) {
-        const auto file = open_frames(files[static_cast<std::size_t>(begin) + i], options);
+        const std::size_t f = static_cast<std::size_t>(begin) + i;
+        const auto file = open_frames(files[f], options);
+        if (check) check(f, *file);
         read[i] = file->frames();
         for (std::int64_t frame = 0; frame < read[i]; ++frame) add_frame(*file, frame, fields, sums[i]);
       });
@@ -101,7 +103,6 @@ Statistics compute_statistics(Communicator& comm, const std::vector<std::string>
         frames += static_cast<double>(read[i]);
         for (std::size_t f = 0; f < total.size(); ++f) total[f].merge(sums[i][f]);
       }
-      if (progress && comm.rank() == 0) progress(begin + static_cast<std::int64_t>(count) - first, last - first);
     }
   });
   Statistics statistics;

@@ -52,11 +52,12 @@ class FieldSums {
 
 /// Statistics of some variables of all frames of some files, which ranks and threads share; the same on all ranks.
 /// Collective.  Throws user errors, as for numbers that are no values.
-/// @param fields    empty: all that the first file has
-/// @param progress  is called on rank 0 with the files that it has read and those that it will
+/// @param fields  empty: all that the first file has
+/// @param check   is called with the number of every file and the open file, by several threads; what it throws is
+///                thrown on
 Statistics compute_statistics(Communicator& comm, const std::vector<std::string>& files,
                               const FrameFileOptions& options = {}, std::vector<int> fields = {},
-                              const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+                              const std::function<void(std::size_t, const FrameFile&)>& check = {});
 
 /// Reads and writes DeepCAM's file; the numbers are written in f64, and read in any type.  Throw user errors; reading
 /// checks that the numbers are finite, the counts positive and each mean between its minimum and maximum.

@@ -154,7 +154,9 @@ TEST_F(ClimateSet, WhatDoesNotFitIsRefused) {
   EXPECT_HOLDS(refusal(), "did you mean TMQ?");
   options_.channels = {"TS", "PSL"};
   options_.height = 6;
-  EXPECT_HOLDS(refusal(), "06-01-02-1.h5: frames are of 5 x 8 pixels, but data.height = 6 and data.width = 8");
+  EXPECT_HOLDS(
+      refusal(),
+      "06-01-02-1.h5: frames are of 5 x 8 pixels, but data.height = 6 and data.width = 8; set these to 5 and 8");
   options_.height = kHeight;
   options_.normalise = Normalise::kNone;  // so that the files are read as samples alone
   write_frame(files_[2], made_frame(kHeight, kWidth + 1, 5));
@@ -164,13 +166,15 @@ TEST_F(ClimateSet, WhatDoesNotFitIsRefused) {
   write_frame(files_[2], gaps);
   EXPECT_HOLDS(refusal(),
                "06-03-02-1.h5: 1 of 40 numbers of TS are no values (NaN, infinite or a fill value): the "
-               "first is nan at row 0, column 3");
+               "first is nan at row 0, column 3; fill the gaps, or leave TS out of data.channels");
   write_hdf5_atomically(files_[2], [&](Hdf5File& file) {
     file.write<float>("climate/data", {1, kHeight, kWidth}, std::vector<float>(kPixels, 1));
     file.write<std::int32_t>("climate/channels", {1}, std::vector<std::int32_t>{kTs}, {Hdf5Type::kI32});
     file.write<float>("climate/labels_0", {kHeight, kWidth}, std::vector<float>(kPixels, 7));
   });
-  EXPECT_HOLDS(refusal(), "06-03-02-1.h5 has no variable PSL; it has TS");
+  EXPECT_HOLDS(refusal(), "06-03-02-1.h5 has the layout sc18, but " + files_[0] + " has deepcam");
+  files_.erase(files_.begin(), files_.begin() + 2);
+  EXPECT_HOLDS(refusal(), "06-03-02-1.h5 has no variable PSL; it has TS (data.channels names");
   options_.channels = {"TS"};
   EXPECT_HOLDS(refusal(), "climate/labels_0 is 7 at row 0, column 0");
 }

@@ -230,7 +230,9 @@ TEST(ClimateTimes, DaysChooseFiles) {
   EXPECT_EQ(from_to("1996-06-06", ""), std::vector(files.begin() + 1, files.end()));
   EXPECT_EQ(from_to("", "1996-06-06"), std::vector(files.begin(), files.begin() + 2));
   EXPECT_EQ(from_to("1996-06-06", "1996-06-06"), std::vector{files[1]});
-  EXPECT_HOLDS(error_of([&] { from_to("1998-01-01", ""); }), "none of 3 files is from 1998-01-01 to any day");
+  EXPECT_HOLDS(
+      error_of([&] { from_to("1998-01-01", ""); }),
+      "none of 3 files is from 1998-01-01 to any day (data.from, data.to); they are from 1996-06-05 to 1997-01-01");
   EXPECT_HOLDS(error_of([&] { from_to("1996-6-6", ""); }), "data.from is \"1996-6-6\"");
   EXPECT_HOLDS(error_of([&] { from_to("", "1997-02-29"); }), "data.to is \"1997-02-29\"");
   EXPECT_HOLDS(error_of([] { files_between({"train.h5"}, "1996-01-01", ""); }), "train.h5");

@@ -136,7 +136,8 @@ TEST_F(ClimateNetcdf, FieldsAreUnpackedAndTurned) {
       EXPECT_EQ(raw.values[p], 100000 + 0.5F * static_cast<float>(expected[p]));
     }
   }
-  EXPECT_HOLDS(error_of([&] { file->read_fields(0, std::array<int, 1>{kTs}, raw); }), "has no variable TS; it has PSL");
+  EXPECT_HOLDS(error_of([&] { file->read_fields(0, std::array<int, 1>{kTs}, raw); }),
+               "has no variable TS; it has lat, lon, time, msl; data.variable_names");
   EXPECT_HOLDS(error_of([&] { file->read_fields(2, std::array<int, 1>{kPsl}, raw); }), "has no frame 2; it has 2");
 }
 
@@ -153,7 +154,7 @@ TEST_F(ClimateNetcdf, WhatDoesNotFitIsRefused) {
   EXPECT_HOLDS(refusal(), "none of the variables TMQ, U850");
   EXPECT_HOLDS(refusal(), "it has lat, lon");
   written(lat, lon, field);
-  EXPECT_HOLDS(refusal(), "has no variable TMQ; it has TS");
+  EXPECT_HOLDS(refusal(), "has no variable TMQ; it has lat, lon, TS; data.variable_names = [\"TMQ=NAME\"]");
   EXPECT_HOLDS(error_of([&] { open_frames(path(), {.variable_names = {"SST=TS"}}); }), "no variable \"SST\"");
   EXPECT_HOLDS(error_of([&] { open_frames(path(), {.variable_names = {"TS"}}); }), "such as TMQ=IWV");
   written(lat, {0, 10, 20, 30}, field);
@@ -211,11 +212,19 @@ TEST_F(ClimateNetcdf, FilesOfASetHaveOneGrid) {
   const SampleStorage sample(data);
   EXPECT_EQ(data.read(1, sample.bytes()), 0);
   EXPECT_EQ(sample.input<float>()[5], 280);
-  EXPECT_HOLDS(error_of([&] { data.read(2, sample.bytes()); }),
-               "c.nc: latitudes -60 to 61 and longitudes 0 to 270 are not the coordinates of " + files[0]);
+  const auto refusal_of_last = [&] {
+    return error_of([&] { check_samples(ClimateData(options, scan_climate(options, files)), {2, 3}); });
+  };
+  EXPECT_HOLDS(refusal_of_last(), "c.nc: latitude 2 is 61, but 60 in " + files[0]);
   write(2, 60, 10);
-  EXPECT_HOLDS(error_of([&] { check_samples(ClimateData(options, scan_climate(options, files)), {2, 3}); }),
-               "longitudes 10 to 280 are not");
+  EXPECT_HOLDS(refusal_of_last(), "c.nc: longitude 0 is 10, but 0 in " + files[0]);
+  {
+    Writer file(files[2]);
+    const int time = file.dimension("time", 2);
+    const auto grid = file.grid({-60, 0, 60}, {0, 90, 180, 270});
+    file.data(file.variable("TS", NC_FLOAT, {time, grid[0], grid[1]}), std::vector<double>(24, 280));
+  }
+  EXPECT_HOLDS(refusal_of_last(), "c.nc has 2 frames, but " + files[0] + " has one");
 }
 
 /// MERRA-2, 2017-02-28: 361 x 576 from -180.

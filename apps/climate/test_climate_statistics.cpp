@@ -51,13 +51,11 @@ TEST(ClimateStatistics, AreThoseOfAllFrames) {
     write_frame(files.back(), frames.back());
   }
   Communicator alone;
-  std::vector<std::int64_t> seen;
-  const Statistics all = compute_statistics(alone, files, {}, {}, [&](std::int64_t done, std::int64_t of) {
-    seen.push_back(done);
-    EXPECT_EQ(of, 7);
-  });
+  std::vector<std::string> seen(7);
+  const Statistics all =
+      compute_statistics(alone, files, {}, {}, [&](std::size_t f, const FrameFile& file) { seen.at(f) = file.path(); });
   EXPECT_EQ(all.frames, 7);
-  EXPECT_EQ(seen, std::vector<std::int64_t>{7});
+  EXPECT_EQ(seen, files);
   expect_statistics(all, frames);
   const Statistics some = compute_statistics(alone, files, {}, {kSome.begin(), kSome.end()});
   EXPECT_EQ(some[kPsl].mean, all[kPsl].mean);

@@ -222,10 +222,21 @@ TEST_F(SegmentationProgram, RefusesWhatDoesNotFit) {
   std::vector<float> fields = good.fields;
   fields[5] = std::numeric_limits<float>::quiet_NaN();
   write("nan.h5", fields, labels, all);
-  expect_refused(input + "data.train=nan.h5", "nan.h5");
+  expect_refused(input + "data.train=nan.h5",
+                 "nan.h5: 1 of 3456 numbers of TMQ are no values (NaN, infinite or a fill value): the first is nan at "
+                 "row 0, column 5; fill the gaps");
   labels[7] = 3;
   write("label.h5", good.fields, labels, all);
-  expect_refused(input + "data.train=label.h5", "label.h5");
+  expect_refused(input + "data.train=label.h5", "label.h5: climate/labels is 3 at row 0, column 7; a label is 0");
+
+  labels[7] = 0;
+  write("sc18.h5", good.fields, labels, all);
+  expect_refused(input + "'data.train=[\"data/climate_small/train/*\", \"sc18.h5\"]'",
+                 "sc18.h5 has the layout sc18, but", {1});
+  expect_refused(input + "data.train=frames/*.h5", "data.train: no file matches frames/*.h5: there is no folder frames",
+                 {1});
+  expect_refused(input + "data.from=1850-01-01 data.to=1850-12-31",
+                 "none of 6 files is from 1850-01-01 to 1850-12-31 (data.from, data.to); they are from", {1});
 }
 
 }  // namespace
