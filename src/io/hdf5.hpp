@@ -2,8 +2,8 @@
 // file and the data set.  Source: HDF5 reference manual, C API, 1.10 and later.
 //
 // HDF5's own calls are serialised by one mutex of the process, as the library may be built without thread safety; rows
-// of contiguous f32 data are read around it with pread, packed chunks of 16-bit integers are unpacked outside of it.
-// All errors are Error(kUser).
+// of contiguous f32 data and chunks of f32 and 16-bit integers are read around it with pread, and unpacked outside of
+// it. All errors are Error(kUser).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Boxes of data sets of 16-bit integers.  Chunks are read as they are stored and unpacked here: HDF5 unpacks one at a
-// time in the whole process, and its filters cost more than the reading.
+// Boxes of chunked data sets of 16-bit integers or f32.  Chunks are read as they are stored, around HDF5 where it says
+// where they are, and unpacked here: HDF5 reads and unpacks one at a time in the whole process, and its filters cost
+// more than the reading.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -26,23 +27,28 @@ using Index = std::vector<std::int64_t>;
 hid_t type_in_memory(bool is_signed) { return is_signed ? H5T_NATIVE_INT16 : H5T_NATIVE_UINT16; }
 
 /// The filters of a chunked data set, in the order in which they were applied; `known`: all of them can be undone here.
+template <class T>
 struct Filters {
   std::vector<H5Z_filter_t> list;
   bool known = false;
+  bool addressed = false;  // chunks are where HDF5 says, in the file that we have open
   hsize_t file_bytes = 0;  // of the file that holds the data set: no chunk in it is longer
-  std::int16_t fill = 0;   // the numbers of chunks that were never written
+  T fill = 0;              // the numbers of chunks that were never written
 };
 
-Filters filters_of(const Hdf5Dataset::Impl& set, bool is_signed) {
-  Filters filters;
+/// @param in_file, in_memory  types of numbers that have the same bits
+template <class T>
+Filters<T> filters_of(const Hdf5Dataset::Impl& set, hid_t in_file, hid_t in_memory) {
+  Filters<T> filters;
 #ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
   const Lock lock;
   const Handle made(H5Dget_create_plist(set.id), H5Pclose), type(H5Dget_type(set.id), H5Tclose);
-  const Handle file(H5Iget_file_id(set.id), H5Fclose);
+  const Handle file(H5Iget_file_id(set.id), H5Fclose), file_made(H5Fget_create_plist(file), H5Pclose);
   H5Fget_filesize(file, &filters.file_bytes);
-  filters.known =
-      std::endian::native == std::endian::little && H5Tequal(type, is_signed ? H5T_STD_I16LE : H5T_STD_U16LE) > 0;
-  H5Pget_fill_value(made, type_in_memory(is_signed), &filters.fill);  // stays 0 where the file defines none
+  hsize_t user_block = 1;
+  filters.addressed = set.in_own_file && H5Pget_userblock(file_made, &user_block) >= 0 && user_block == 0;
+  filters.known = std::endian::native == std::endian::little && H5Tequal(type, in_file) > 0;
+  H5Pget_fill_value(made, in_memory, &filters.fill);  // stays 0 where the file defines none
   for (int i = 0; i < H5Pget_nfilters(made); ++i) {
     unsigned flags = 0, config = 0;
     std::size_t values = 0;
@@ -55,29 +61,38 @@ Filters filters_of(const Hdf5Dataset::Impl& set, bool is_signed) {
   return filters;
 }
 
-/// Puts the first bytes of all numbers, then the second ones, back together.
+/// Puts the first bytes of all numbers, then the second ones, ... back together.
+template <std::size_t kSize>
 void unshuffle(std::vector<std::byte>& bytes, std::vector<std::byte>& buffer) {
-  const std::size_t half = bytes.size() / 2;
+  const std::size_t count = bytes.size() / kSize;
   buffer.resize(bytes.size());
-  for (std::size_t i = 0; i < half; ++i) {
-    buffer[2 * i] = bytes[i];
-    buffer[2 * i + 1] = bytes[half + i];
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t b = 0; b < kSize; ++b) buffer[kSize * i + b] = bytes[b * count + i];
   }
   bytes.swap(buffer);
 }
 
 /// Reads the numbers of the chunk whose corner is `corner`; false where it was never written.
-bool read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& corner, std::size_t chunk_bytes,
+template <class T>
+bool read_chunk(const Hdf5Dataset::Impl& set, const Filters<T>& filters, const Index& corner, std::size_t chunk_bytes,
                 std::vector<std::byte>& bytes) {
 #ifdef PETAFLOW_HDF5_READS_STORED_CHUNKS
   thread_local std::vector<std::byte> buffer;
   const std::vector<hsize_t> offset(corner.begin(), corner.end());
   std::uint32_t skipped = 0;  // bit i: filter i was not applied to this chunk
+  haddr_t address = HADDR_UNDEF;
   {
     const Lock lock;
     hsize_t stored = 0;
+#if H5_VERSION_GE(1, 10, 5)
+    unsigned mask = 0;
+    check(H5Dget_chunk_info_by_coord(set.id, offset.data(), &mask, &address, &stored) >= 0,
+          "{}: data set {} is damaged", set.file->path, set.name);
+    skipped = mask;
+#else
     check(H5Dget_chunk_storage_size(set.id, offset.data(), &stored) >= 0, "{}: data set {} is damaged", set.file->path,
           set.name);
+#endif
     if (stored == 0) return false;
     constexpr std::size_t kMostInflated = 1032;  // bytes from one, by deflate (RFC 1951)
     if (stored > filters.file_bytes || chunk_bytes / kMostInflated > stored) {
@@ -85,13 +100,17 @@ bool read_chunk(const Hdf5Dataset::Impl& set, const Filters& filters, const Inde
                  set.name, chunk_bytes, stored, filters.file_bytes);
     }
     bytes.resize(stored);
-    check(H5Dread_chunk(set.id, H5P_DEFAULT, offset.data(), &skipped, bytes.data()) >= 0,
+    if (!filters.addressed) address = HADDR_UNDEF;
+    check(address != HADDR_UNDEF || H5Dread_chunk(set.id, H5P_DEFAULT, offset.data(), &skipped, bytes.data()) >= 0,
           "{}: data set {}: a chunk cannot be read: truncated?", set.file->path, set.name);
+  }
+  if (address != HADDR_UNDEF) {
+    hdf5::read_bytes(set, static_cast<std::int64_t>(address), bytes);
   }
   for (std::size_t i = filters.list.size(); i-- > 0;) {
     if ((skipped >> i & 1U) != 0) continue;
     if (filters.list[i] == H5Z_FILTER_SHUFFLE) {
-      unshuffle(bytes, buffer);
+      unshuffle<sizeof(T)>(bytes, buffer);
     } else {
       buffer.resize(chunk_bytes);
       if (!inflate_zlib(bytes, buffer)) {
@@ -131,8 +150,9 @@ Index strides_of(const Index& dims) {
 }
 
 /// Copies what a chunk and a box have in common from the chunk's numbers to the box's; `fill` where there is no chunk.
-void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::int16_t* chunk, std::int16_t fill,
-                 const Index& first, const Index& count, std::int16_t* values) {
+template <class T>
+void copy_common(const Index& chunk_first, const Index& chunk_dims, const T* chunk, T fill, const Index& first,
+                 const Index& count, T* values) {
   const std::size_t rank = first.size();
   const Index chunk_strides = strides_of(chunk_dims), box_strides = strides_of(count);
   Index from(rank), to(rank), step(rank, 1);
@@ -146,13 +166,13 @@ void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::i
   step.back() = width;
   if (rank > 1) step[rank - 2] = rows;
   for_each_index(from, to, step, [&](const Index& index) {
-    std::int16_t* target = values;
+    T* target = values;
     for (std::size_t axis = 0; axis < rank; ++axis) target += (index[axis] - first[axis]) * box_strides[axis];
     if (chunk == nullptr) {
       for (std::int64_t row = 0; row < rows; ++row) std::fill_n(target + row * box_row, width, fill);
       return;
     }
-    const std::int16_t* source = chunk;
+    const T* source = chunk;
     for (std::size_t axis = 0; axis < rank; ++axis) source += (index[axis] - chunk_first[axis]) * chunk_strides[axis];
     if (width == chunk_row && width == box_row) {
       std::copy_n(source, rows * width, target);
@@ -164,11 +184,12 @@ void copy_common(const Index& chunk_first, const Index& chunk_dims, const std::i
   });
 }
 
-void read_chunks(const Hdf5Dataset::Impl& set, const Filters& filters, const Index& first, const Index& count,
-                 std::span<std::int16_t> values) {
+template <class T>
+void read_chunks(const Hdf5Dataset::Impl& set, const Filters<T>& filters, const Index& first, const Index& count,
+                 std::span<T> values) {
   thread_local std::vector<std::byte> bytes;
   const Index& chunk = set.info.chunk;
-  std::size_t chunk_bytes = sizeof(std::int16_t);
+  std::size_t chunk_bytes = sizeof(T);
   for (const std::int64_t edge : chunk) chunk_bytes *= static_cast<std::size_t>(edge);
   Index from(first.size()), to(first.size());
   for (std::size_t axis = 0; axis < first.size(); ++axis) {
@@ -177,7 +198,7 @@ void read_chunks(const Hdf5Dataset::Impl& set, const Filters& filters, const Ind
   }
   for_each_index(from, to, chunk, [&](const Index& corner) {
     const bool written = read_chunk(set, filters, corner, chunk_bytes, bytes);
-    const auto* const numbers = written ? reinterpret_cast<const std::int16_t*>(bytes.data()) : nullptr;
+    const auto* const numbers = written ? reinterpret_cast<const T*>(bytes.data()) : nullptr;
     copy_common(corner, chunk, numbers, filters.fill, first, count, values.data());
   });
 }
@@ -202,6 +223,19 @@ bool is_signed_type(const Hdf5Dataset::Impl& set) {
 }
 
 }  // namespace
+
+bool hdf5::read_rows_of_chunks(const Hdf5Dataset::Impl& set, std::int64_t first, std::int64_t count,
+                               std::span<float> values) {
+  const Index& chunk = set.info.chunk;
+  if (chunk.empty() || chunk.front() > count) return false;
+  const auto filters = filters_of<float>(set, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT);
+  if (!filters.known) return false;
+  Index from(chunk.size(), 0), size = set.info.dims;
+  from.front() = first;
+  size.front() = count;
+  read_chunks<float>(set, filters, from, size, values);
+  return true;
+}
 
 std::string place_text(std::span<const std::int64_t> first, std::span<const std::int64_t> count, std::int64_t at) {
   Index place(first.begin(), first.end());
@@ -229,8 +263,10 @@ void Hdf5Dataset::read_box(std::span<const std::int64_t> first, std::span<const 
                    values.size(), elements);
   const Index from(first.begin(), first.end()), size(count.begin(), count.end());
   const bool is_signed = is_signed_type(*impl_);
-  Filters filters;
-  if (!set.chunk.empty()) filters = filters_of(*impl_, is_signed);
+  Filters<std::int16_t> filters;
+  if (!set.chunk.empty()) {
+    filters = filters_of<std::int16_t>(*impl_, is_signed ? H5T_STD_I16LE : H5T_STD_U16LE, type_in_memory(is_signed));
+  }
   if (filters.known) {
     read_chunks(*impl_, filters, from, size, values);
   } else {

@@ -109,17 +109,6 @@ Handle cache_for(const Hdf5Info& info) {
   return list;
 }
 
-/// Reads `size` bytes at `offset` around HDF5.
-void read_bytes(const Hdf5Dataset::Impl& set, std::int64_t offset, std::byte* to, std::int64_t size) {
-  while (size > 0) {
-    const ssize_t got = pread(set.file->descriptor, to, static_cast<std::size_t>(size), offset);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0)
-      user_error("{}: data set {} ends at byte {} of the file: truncated?", set.file->path, set.name, offset);
-    to += got, offset += got, size -= got;
-  }
-}
-
 /// Refuses a data set with a filter that this library has not: HDF5 says so only when a chunk is read.
 void require_filters(const Hdf5Dataset::Impl& set, hid_t made) {
   for (int i = 0; i < H5Pget_nfilters(made); ++i) {
@@ -169,6 +158,17 @@ std::pair<Handle, Handle> select_rows(const Hdf5Dataset::Impl& set, std::int64_t
 
 }  // namespace
 
+void hdf5::read_bytes(const Hdf5Dataset::Impl& set, std::int64_t offset, std::span<std::byte> to) {
+  while (!to.empty()) {
+    const ssize_t got = pread(set.file->descriptor, to.data(), to.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      user_error("{}: data set {} ends at byte {} of the file: truncated?", set.file->path, set.name, offset);
+    offset += got;
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+}
+
 std::int64_t Hdf5Info::row_elements() const {
   return dims.empty() ? 1 : std::accumulate(dims.begin() + 1, dims.end(), std::int64_t{1}, std::multiplies<>());
 }
@@ -211,8 +211,8 @@ Hdf5Dataset::Impl::Impl(std::shared_ptr<Hdf5File::Impl> file_in, std::string nam
     check(static_cast<bool>(id), "{}: {} is not a readable data set", file->path, name);
   }
   const bool plain = layout == H5D_CONTIGUOUS && H5Tequal(type, H5T_IEEE_F32LE) > 0;
-  const bool here = file_name(id) == file_name(file->id);  // a link may lead into another file
-  if (plain && here && file->descriptor >= 0 && std::endian::native == std::endian::little) {
+  in_own_file = file->descriptor >= 0 && file_name(id) == file_name(file->id);  // a link may lead into another file
+  if (plain && in_own_file && std::endian::native == std::endian::little) {
     const haddr_t at = H5Dget_offset(id);  // undefined for data that were never written or are stored outside
     if (at != HADDR_UNDEF) offset = static_cast<std::int64_t>(at);
   }
@@ -227,10 +227,11 @@ void Hdf5Dataset::read(std::int64_t first, std::int64_t count, std::span<T> valu
   const std::int64_t elements = require_rows(*impl_, first, count, values.size());
   if (elements == 0) return;
   if (std::is_same_v<T, float> && impl_->offset >= 0) {
-    const std::int64_t row_bytes = impl_->info.row_elements() * 4;
-    read_bytes(*impl_, impl_->offset + first * row_bytes, reinterpret_cast<std::byte*>(values.data()),
-               count * row_bytes);
+    hdf5::read_bytes(*impl_, impl_->offset + first * impl_->info.row_elements() * 4, std::as_writable_bytes(values));
     return;
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (hdf5::read_rows_of_chunks(*impl_, first, count, values)) return;
   }
   if (std::is_integral_v<T> && impl_->info.type_class == Hdf5Class::kFloat) {
     std::vector<double> wide(values.size());  // HDF5 1.10 turns negative half-precision numbers into wrong integers

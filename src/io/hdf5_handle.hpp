@@ -1,10 +1,13 @@
-// The base of hdf5.cpp, hdf5_attributes.cpp and hdf5_dataset.cpp: the lock, owned handles, HDF5's own words.  Include
-// nowhere else.
+// The base of hdf5.cpp, hdf5_attributes.cpp, hdf5_box.cpp and hdf5_dataset.cpp: the lock, owned handles, HDF5's own
+// words.  Include nowhere else.
 #pragma once
 
 #include <hdf5.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <mutex>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -97,10 +100,22 @@ struct Hdf5Dataset::Impl {
   std::string name;
   hdf5::Handle id;
   Hdf5Info info;
+  bool in_own_file = false;  // and not in one that a link leads to; the file's descriptor is open
   std::int64_t offset = -1;  // where contiguous little-endian f32 data start in the file; -1: to be read through HDF5
 
   /// Opens what `file` holds under `name`; the caller knows that it is there.
   Impl(std::shared_ptr<Hdf5File::Impl> file, std::string name);
 };
+
+namespace hdf5 {
+
+/// Reads bytes at `offset` of the file of a data set around HDF5.
+void read_bytes(const Hdf5Dataset::Impl& set, std::int64_t offset, std::span<std::byte> to);
+
+/// Reads rows of a chunked data set of little-endian f32 chunk by chunk, unpacked by this thread.  False where that
+/// cannot be done here, or where chunks have more rows than are asked for, which HDF5 keeps for the next call.
+bool read_rows_of_chunks(const Hdf5Dataset::Impl& set, std::int64_t first, std::int64_t count, std::span<float> values);
+
+}  // namespace hdf5
 
 }  // namespace petaflow
