@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include <fmt/ranges.h>
+
 #include "base/error.hpp"
 #include "climate/frame_check.hpp"
 #include "climate/frame_time.hpp"
+#include "climate/npy_frame.hpp"
 #include "comm/agree.hpp"
 
 namespace petaflow::climate {
@@ -61,6 +64,29 @@ void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
   if (options.targets_optional) return;
   if (options.map && !file.has_labels()) user_error("{} ({}) has no labels", file.path(), file.format());
   if (options.boxes && !file.has_boxes()) user_error("{} ({}) has no boxes", file.path(), file.format());
+}
+
+/// What samples follow from beside the files that they are read from.
+std::string recipe_of(const ClimateDataOptions& options, const ClimateIndex& index, const std::vector<int>& fields) {
+  const auto number = [](double x) { return fmt::format("{:a}", x); };
+  std::string text = fmt::format(
+      "scaled samples, version 1; fields {}; normalise {}; clip {:a}; labels {}; names {}; columns {}; {} {} {}",
+      fmt::join(fields, " "), static_cast<int>(options.normalise), options.clip, options.file.label_set,
+      fmt::join(options.file.variable_names, " "), fmt::join(options.file.box_columns, " "), options.map, options.boxes,
+      options.most_boxes);
+  for (const auto* numbers :
+       {&index.scaling.offsets, &index.scaling.factors, &index.grid.latitude, &index.grid.longitude}) {
+    text += ";";
+    for (const double x : *numbers) text += " " + number(x);
+  }
+  return text;
+}
+
+/// The files that a frame is read from.
+std::vector<std::string> sources_of(const std::string& path) {
+  std::vector<std::string> sources = {path};
+  if (path.ends_with(".npy")) sources.push_back(label_file_of(path));
+  return sources;
 }
 
 /// Scaling by the options' own numbers, or by statistics, whose odd ones are noted.
@@ -122,6 +148,7 @@ ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<s
       index.grid = file->grid();
     }
     index.frames.push_back(file->frames());
+    check_layout(*file, index, index.frames.size() - 1);
   }
   index.frames.resize(index.files.size(), 1);
   index.scaling = find_scaling(options, index, fields);
@@ -140,6 +167,14 @@ ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
   for (const TargetSpec& target : targets()) bytes += target.bytes();
   if (size() * static_cast<std::int64_t>(bytes) <= options_.cache_bytes) {
     kept_ = std::make_unique<Kept[]>(samples_.size());
+  }
+  if (!options_.cache.empty()) {
+    try {
+      cache_ = std::make_unique<FrameCache>(options_.cache, options_.cache_type, recipe_of(options_, index_, fields_),
+                                            std::ssize(fields_), targets().size());
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("data.cache: {}", error.what()));
+    }
   }
 }
 
@@ -162,13 +197,12 @@ std::shared_ptr<const FrameFile> ClimateData::open(std::int64_t index) const {
 
 float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
   PETAFLOW_REQUIRE(index >= 0 && index < size() && sample.input.size() == sample_bytes(), "sample {} of {}, {} bytes",
-    check_layout(*file, index, index.frames.size() - 1);
                    index, size(), sample.input.size());
-  if (!kept_) return read_file(index, sample);
+  if (!kept_) return read_copy_or_file(index, sample);
   Kept& kept = kept_[static_cast<std::size_t>(index)];
   const std::size_t targets = (options_.map ? 1 : 0) + (options_.boxes ? 1 : 0);
   std::call_once(kept.once, [&] {
-    kept.weight = read_file(index, sample);
+    kept.weight = read_copy_or_file(index, sample);
     kept.input.assign(sample.input.begin(), sample.input.end());
     for (std::size_t t = 0; t < targets; ++t) {
       kept.targets.emplace_back(sample.targets[t].begin(), sample.targets[t].end());
@@ -178,6 +212,19 @@ float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
   for (std::size_t t = 0; t < targets; ++t) std::ranges::copy(kept.targets[t], sample.targets[t].begin());
   return kept.weight;
 }
+
+float ClimateData::read_copy_or_file(std::int64_t index, const SampleBytes& sample) const {
+  if (!cache_) return read_file(index, sample);
+  const auto [f, frame] = origin(index);
+  const std::string copy = cache_->path(sources_of(index_.files[static_cast<std::size_t>(f)]), frame);
+  float weight = 0;
+  if (cache_->read(copy, sample, weight)) return weight;
+  weight = read_file(index, sample);
+  cache_->write(copy, sample, weight);
+  return weight;
+}
+
+std::vector<ReadCount> ClimateData::read_counts() const { return cache_ ? cache_->counts() : std::vector<ReadCount>(); }
 
 float ClimateData::read_file(std::int64_t index, const SampleBytes& sample) const {
   thread_local RawFields raw;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "climate/frame_cache.hpp"
 #include "climate/frame_file.hpp"
 #include "climate/scaling.hpp"
 #include "data/dataset.hpp"
@@ -27,6 +28,8 @@ struct ClimateDataOptions {
   std::int64_t most_boxes = 15;          // of a frame
   bool targets_optional = false;         // a frame without has zeros and weight 0
   std::int64_t cache_bytes = std::int64_t{4} << 30;  // sets up to this size (scaled, f32) are kept once they are read
+  std::string cache;                                 // folder of copies on a local disk; empty: none
+  CacheType cache_type = CacheType::kF32;
 };
 
 /// Facts about a set before its samples are read.
@@ -57,7 +60,7 @@ std::vector<int> channel_fields(const ClimateDataOptions& options);
 /// Targets: "map", a Tag per pixel, and "boxes", (ymin, xmin, ymax, xmax, kind) each.
 class ClimateData final : public Dataset {
  public:
-  /// Opens no file.
+  /// Opens no file of frames.  Throws a user error where the folder of copies cannot be made.
   ClimateData(const ClimateDataOptions& options, ClimateIndex index);
 
   std::int64_t size() const override { return std::ssize(samples_); }
@@ -72,6 +75,7 @@ class ClimateData final : public Dataset {
   /// Throws a user error naming the file where a frame has another size than the options say, other coordinates than
   /// the first file or not all variables, or where a number is no value or no label.
   float read(std::int64_t index, const SampleBytes& sample) const override;
+  std::vector<ReadCount> read_counts() const override;
 
   /// The variables of the channels.
   const std::vector<int>& fields() const { return fields_; }
@@ -89,6 +93,7 @@ class ClimateData final : public Dataset {
     float weight = 0;
   };
 
+  float read_copy_or_file(std::int64_t index, const SampleBytes& sample) const;
   float read_file(std::int64_t index, const SampleBytes& sample) const;
   float read_targets(const FrameFile& file, std::int64_t frame, const SampleBytes& sample) const;
   void convert(const FrameFile& file, std::int64_t frame, const RawFields& raw, std::span<float> sample) const;
@@ -99,6 +104,7 @@ class ClimateData final : public Dataset {
   std::vector<SampleOrigin> samples_;
   std::unique_ptr<RecentlyUsed<std::unique_ptr<FrameFile>>> open_;
   std::unique_ptr<Kept[]> kept_;  // of each sample, where the set is kept
+  std::unique_ptr<FrameCache> cache_;
 };
 
 }  // namespace petaflow::climate

@@ -28,7 +28,11 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
   schema.add("data.factors", frames.factors);
   schema.add("data.clip", frames.clip, at_least(0));
   schema.add("data.cache_gb", data.cache_gb, at_least(0));
+  schema.add("data.cache", frames.cache);
+  schema.add("data.cache_type", frames.cache_type,
+             {{"f32", CacheType::kF32}, {"f16", CacheType::kF16}, {"i16", CacheType::kI16}});
 
+  schema.add_use({"data.cache_type"}, "data.cache");
   schema.add_use({"data.stats", "data.offsets", "data.factors", "data.clip"}, "data.normalise", {"min_max", "z_score"});
 }
 
@@ -36,6 +40,7 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
 inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole role) {
   ClimateDataOptions frames = data.frames;
   frames.targets_optional = role == DataRole::kPredict || role == DataRole::kInspect;
+  if (frames.targets_optional) frames.cache.clear();  // read once
   frames.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
   return frames;
 }

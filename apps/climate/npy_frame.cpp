@@ -8,6 +8,14 @@
 
 namespace petaflow::climate {
 
+std::string label_file_of(const std::string& path) {
+  const std::string prefix = "data-";
+  const std::filesystem::path data_path(path);
+  const std::string name = data_path.filename().string();
+  if (!name.starts_with(prefix)) return "";
+  return (data_path.parent_path() / ("label-" + name.substr(prefix.size()))).string();
+}
+
 NpyFrame::NpyFrame(const std::string& path) : FrameFile(path), data_(path) {
   const std::vector<std::int64_t>& dims = data_.dims();
   if (dims.size() != 3 || (dims[0] != kFieldCount && dims[2] != kFieldCount)) {
@@ -17,11 +25,8 @@ NpyFrame::NpyFrame(const std::string& path) : FrameFile(path), data_(path) {
   channels_last_ = dims[2] == kFieldCount;
   grid_ = channels_last_ ? cam5_grid(dims[0], dims[1]) : cam5_grid(dims[1], dims[2]);
   std::iota(place_.begin(), place_.end(), 0);
-
-  const std::filesystem::path data_path(path);
-  const std::string name = data_path.filename().string(), prefix = "data-";
-  const auto label_path = data_path.parent_path() / ("label-" + name.substr(std::min(prefix.size(), name.size())));
-  if (name.starts_with(prefix) && std::filesystem::exists(label_path)) label_path_ = label_path.string();
+  const std::string label_path = label_file_of(path);
+  if (std::filesystem::exists(label_path)) label_path_ = label_path;
 }
 
 std::vector<std::uint8_t> NpyFrame::read_labels(std::int64_t frame) const {

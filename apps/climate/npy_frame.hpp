@@ -9,6 +9,9 @@
 
 namespace petaflow::climate {
 
+/// The file of the labels of data-NAME.npy, whether it is there or not; empty for files of other names.
+std::string label_file_of(const std::string& path);
+
 class NpyFrame final : public FrameFile {
  public:
   explicit NpyFrame(const std::string& path);

@@ -1,5 +1,7 @@
 // Frames as samples: channels, scaling, targets, what is kept in memory, and what is refused.
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -128,6 +130,143 @@ TEST_F(ClimateSet, WhatFitsIsReadOnce) {
   for (const std::string& file : files_) std::filesystem::remove(file);
   EXPECT_EQ(samples(kept), expected);
   EXPECT_HOLDS(error_of([&] { samples(too_large); }), "does not exist");
+}
+
+/// Samples as numbers and labels, with what the set counted.
+struct Samples {
+  std::vector<std::vector<float>> numbers;
+  std::vector<std::vector<std::uint8_t>> labels;
+  std::int64_t hits = 0, made = 0, damaged = 0;
+};
+
+Samples read_all(const ClimateData& data) {
+  Samples all;
+  const SampleStorage sample(data);
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    EXPECT_EQ(data.read(i, sample.bytes()), 1);
+    const auto map = sample.bytes().target<std::uint8_t>(0);
+    all.numbers.emplace_back(sample.input<float>().begin(), sample.input<float>().end());
+    all.labels.emplace_back(map.begin(), map.end());
+  }
+  for (const auto& [name, count] : data.read_counts()) {
+    (name == "cache_hits" ? all.hits : name == "cache_made" ? all.made : all.damaged) = count;
+  }
+  return all;
+}
+
+/// The numbers that the network sees are those of the copies from the first time on.
+TEST_F(ClimateSet, CopiesAreWithinTheStepOfTheirType) {
+  options_.clip = 2;
+  const Samples exact = read_all(open());
+  EXPECT_EQ(exact.hits + exact.made, 0);
+  options_.cache = folder_ / "cache";
+  for (const CacheType type : {CacheType::kF32, CacheType::kF16, CacheType::kI16}) {
+    SCOPED_TRACE(static_cast<int>(type));
+    options_.cache_type = type;
+    const Samples first = read_all(open()), second = read_all(open());
+    EXPECT_EQ(first.made, 3);
+    EXPECT_EQ(second.hits, 3);
+    EXPECT_EQ(first.hits + second.made + first.damaged + second.damaged, 0);
+    EXPECT_EQ(first.numbers, second.numbers);
+    EXPECT_EQ(first.labels, exact.labels);
+    EXPECT_EQ(second.labels, exact.labels);
+    float largest = 0;
+    for (std::size_t i = 0; i < 3; ++i) {
+      for (std::size_t at = 0; at < exact.numbers[i].size(); ++at) {
+        const float x = exact.numbers[i][at], error = std::abs(first.numbers[i][at] - x);
+        const float step = type == CacheType::kF16 ? std::abs(x) / 2048 + 0x1p-25F : 4 / 131070.0F * 1.05F;
+        ASSERT_LE(error, type == CacheType::kF32 ? 0 : step) << x;
+        largest = std::max(largest, error);
+      }
+    }
+    EXPECT_EQ(largest > 0, type != CacheType::kF32);
+  }
+}
+
+TEST_F(ClimateSet, CopiesOfOtherSourcesOrOptionsAreNotTaken) {
+  options_.cache = folder_ / "cache";
+  options_.cache_bytes = 0;
+  const Samples first = read_all(open());
+  const auto expect_made = [&](std::int64_t made) {
+    const std::string cache = options_.cache;
+    const Samples with = read_all(open());
+    options_.cache.clear();
+    EXPECT_EQ(with.numbers, read_all(open()).numbers);
+    options_.cache = cache;
+    EXPECT_EQ(with.made, made);
+    EXPECT_EQ(with.hits, 3 - made);
+  };
+  expect_made(0);
+  options_.clip = 1;
+  expect_made(3);
+  options_.normalise = Normalise::kMinMax;
+  expect_made(3);
+  options_.channels = {"TS", "PSL"};
+  expect_made(3);
+  options_.channels = {"PSL", "TS"};
+  expect_made(3);
+  options_.normalise = Normalise::kNone;
+  expect_made(3);
+  frames_[1].fields[kTs * kPixels] = 250;
+  write_frame(files_[1], frames_[1]);  // its statistics are not used
+  expect_made(1);
+  expect_made(0);
+  options_.cache_type = CacheType::kF16;
+  EXPECT_HOLDS(error_of([&] { read_all(open()); }), "data.cache_type = \"f16\" holds numbers up to 65504, but");
+}
+
+TEST_F(ClimateSet, DamagedCopiesAreMadeAgain) {
+  namespace fs = std::filesystem;
+  const Samples exact = read_all(open());
+  options_.cache = folder_ / "cache";
+  const ClimateData data = open();
+  read_all(data);
+  std::vector<fs::path> copies(fs::directory_iterator(options_.cache), {});
+  ASSERT_EQ(copies.size(), 3U);
+  fs::resize_file(copies[0], fs::file_size(copies[0]) - 1);
+  std::string bytes = test::read_bytes(copies[1].string());
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  test::write_bytes(copies[1].string(), bytes);
+  test::write_bytes(copies[2].string(), "");
+  Samples again = read_all(open());
+  EXPECT_EQ(again.damaged, 3);
+  EXPECT_EQ(again.made, 3);
+  EXPECT_EQ(again.numbers, exact.numbers);
+
+  // What a killed run left half written goes when it is old; another one's work stays.
+  const std::string left = options_.cache + "/0.sample.tmp.1.1", fresh = options_.cache + "/0.sample.tmp.2.2";
+  test::write_bytes(left, "half");
+  test::write_bytes(fresh, "half");
+  fs::last_write_time(left, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  again = read_all(open());
+  EXPECT_EQ(again.hits, 3);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_TRUE(fs::exists(fresh));
+
+  const ClimateData without_folder = open();
+  fs::remove_all(options_.cache);
+  again = read_all(without_folder);
+  EXPECT_EQ(again.numbers, exact.numbers);
+  EXPECT_EQ(again.made, 0);
+  test::write_bytes(options_.cache, "a file");
+  EXPECT_HOLDS(error_of([&] { open(); }), "data.cache: ");
+  EXPECT_HOLDS(error_of([&] { open(); }), "is not a folder");
+}
+
+/// Two sets, as two ranks of a host have them, on one folder at a time.
+TEST_F(ClimateSet, ManyThreadsShareAFolder) {
+  const Samples exact = read_all(open());
+  options_.cache = folder_ / "cache";
+  const ClimateData one = open(), two = open();
+  std::atomic<int> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] { wrong += read_all(t % 2 == 0 ? one : two).numbers == exact.numbers ? 0 : 1; });
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(options_.cache), {}), 3);
 }
 
 TEST_F(ClimateSet, DaysChooseFrames) {

@@ -64,6 +64,12 @@ class BoxTarget {
   std::size_t fields_;
 };
 
+/// What a data set counted while its samples were read, such as hits of a cache.
+struct ReadCount {
+  std::string name;
+  std::int64_t count = 0;
+};
+
 /// Samples [first, last).
 struct SampleRange {
   std::int64_t first = 0, last = 0;
@@ -95,6 +101,8 @@ class Dataset {
   /// Fills a sample, channels last, transformed and normalised; and its targets, whose bytes may hold anything before.
   /// Returns its weight in the loss; 0: its targets are not known.  Throws Error naming file and sample.
   virtual float read(std::int64_t index, const SampleBytes& sample) const = 0;
+  /// The same names on all ranks.
+  virtual std::vector<ReadCount> read_counts() const { return {}; }
 
   // A set that was just opened may have to be completed before it is read: by what is in its files, which ranks share
   // the reading of (program/open_data.hpp).

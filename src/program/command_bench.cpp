@@ -34,6 +34,7 @@ struct IoRates {
   double samples = 0;          // of the global batches
   double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
   std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+  std::vector<ReadCount> counts;
   // The largest of any rank:
   double seconds = 0;
   double waited_steps = 0;  // found their batch not ready
@@ -49,8 +50,14 @@ double bytes_read(const Loader& loader, bool from_files) try {
   return NAN;
 }
 
-/// Adds what the loaders of all ranks counted.
-void finish(IoRates& io, Communicator& comm, const Loader& loader) {
+/// Adds what the loaders and data sets of all ranks counted.
+void finish(IoRates& io, Communicator& comm, const Loader& loader, const Dataset& data) {
+  io.counts = data.read_counts();
+  for (ReadCount& one : io.counts) {
+    auto count = static_cast<double>(one.count);
+    comm.all_reduce_sum(std::span<double>(&count, 1));
+    one.count = static_cast<std::int64_t>(count);
+  }
   io.bytes = bytes_read(loader, io.held_bytes == 0);
   comm.all_reduce_sum(std::span<double>(&io.bytes, 1));
   const LoaderWaits& waits = loader.waits();
@@ -68,6 +75,7 @@ nlohmann::json io_json(const IoRates& io, std::int64_t steps) {
                          {"waited_s", io.waited_s},
                          {"first_batch_s", io.first_s},
                          {"held_bytes", io.held_bytes}};
+  for (const auto& [name, count] : io.counts) json[name] = count;
   if (std::isnan(io.bytes)) return json;
   json["bytes_read"] = static_cast<std::int64_t>(io.bytes);
   json["mb_per_s"] = 1e-6 * io.bytes / io.seconds;
@@ -80,10 +88,12 @@ std::string io_text(const IoRates& io, std::int64_t steps) {
   const std::string bytes = std::isnan(io.bytes) ? "this kernel does not count the bytes read (/proc/self/task/*/io)"
                                                  : fmt::format("{:.0f} bytes read{}, {:.1f} MB/s", io.bytes, held,
                                                                1e-6 * io.bytes / io.seconds);
+  std::string counts;
+  for (const auto& [name, count] : io.counts) counts += fmt::format(", {} {}", name, count);
   return fmt::format(
-      "files: {}; {:.2f} samples/s delivered in {:.2f} s\n"
+      "files: {}; {:.2f} samples/s delivered in {:.2f} s{}\n"
       "steps that waited for data: {:.0f} of {} ({:.0f} %), {:.3f} s, of these {:.3f} s for the first batch",
-      bytes, io.samples / io.seconds, io.seconds, io.waited_steps, steps,
+      bytes, io.samples / io.seconds, io.seconds, counts, io.waited_steps, steps,
       100 * io.waited_steps / static_cast<double>(steps), io.waited_s, io.first_s);
 }
 
@@ -147,7 +157,7 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
   if (train) {
     io.seconds = whole_s;
     io.held_bytes = train->memory().size_bytes();
-    finish(io, comm, *loader);
+    finish(io, comm, *loader, *train);
   }
   const Network& network = step->network();
   const StepTimes times = mean_times(comm, step->times());

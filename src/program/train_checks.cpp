@@ -29,8 +29,8 @@ bool changes_what_is_learnt(const std::string& option) {
 
 /// Whether an option bears on results: on the weights, or on what is made of them.
 bool bears_on_results(const std::string& option) {
-  static const std::set<std::string> without = {"data.threads", "data.prefetch", "data.hdf5_locking", "data.cache_gb",
-                                                "data.source"};
+  static const std::set<std::string> without = {"data.threads",  "data.prefetch", "data.hdf5_locking",
+                                                "data.cache_gb", "data.cache",    "data.source"};
   static const std::vector<std::string> tables = {"log.", "resume.", "generate."};
   return !without.contains(option) &&
          std::ranges::none_of(tables, [&](const std::string& table) { return option.starts_with(table); });
