@@ -34,7 +34,7 @@ struct IoRates {
   double samples = 0;          // of the global batches
   double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
   std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
-  std::vector<ReadCount> counts;
+  std::vector<ReadCount> counts;  // at the beginning of the epoch; of all ranks since then, in the end
   // The largest of any rank:
   double seconds = 0;
   double waited_steps = 0;  // found their batch not ready
@@ -52,11 +52,11 @@ double bytes_read(const Loader& loader, bool from_files) try {
 
 /// Adds what the loaders and data sets of all ranks counted.
 void finish(IoRates& io, Communicator& comm, const Loader& loader, const Dataset& data) {
-  io.counts = data.read_counts();
-  for (ReadCount& one : io.counts) {
-    auto count = static_cast<double>(one.count);
+  const std::vector<ReadCount> counts = data.read_counts();
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    auto count = static_cast<double>(counts[i].count - io.counts[i].count);
     comm.all_reduce_sum(std::span<double>(&count, 1));
-    one.count = static_cast<std::int64_t>(count);
+    io.counts[i].count = static_cast<std::int64_t>(count);
   }
   io.bytes = bytes_read(loader, io.held_bytes == 0);
   comm.all_reduce_sum(std::span<double>(&io.bytes, 1));
@@ -144,7 +144,10 @@ int command_bench(const CommandLine& line, Configuration& config, Task& task, Co
   IoRates io;
   std::vector<double> seconds;
   const Kokkos::Timer whole;
-  if (train) loader->start_epoch(0);
+  if (train) {
+    io.counts = train->read_counts();
+    loader->start_epoch(0);
+  }
   for (std::int64_t s = 0; s < steps; ++s) {
     comm.barrier();
     const Kokkos::Timer timer;
