@@ -57,7 +57,7 @@ TEST(LayerLists, OfNetworksWithoutOneOfAllTheirLayersAreRead) {
   EXPECT_EQ(deepcam.convolutions.size(), 19U);
   EXPECT_EQ(deepcam.convolutions[2].conv.geometry.groups, 64);
   EXPECT_EQ(deepcam.convolutions[2].conv.weight_elements(), 9 * 64);
-  EXPECT_EQ(read_layer_list("perf/shapes/climate.txt").convolutions.size(), 6U);
+  EXPECT_EQ(read_layer_list("perf/shapes/detection.txt").convolutions.size(), 8U);
   EXPECT_EQ(read_layer_list("perf/shapes/deeplab.txt").convolutions.size(), 15U);
   EXPECT_EQ(read_layer_list("perf/shapes/tiramisu.txt").convolutions.size(), 3U);
 }

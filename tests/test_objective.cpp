@@ -115,6 +115,39 @@ TEST(Objective, IsTheWeightedSumOfItsTerms) {
   EXPECT_EQ(found.losses, expected);
 }
 
+// An output that is an error itself: no target, and nothing of padding.
+TEST(Objective, MayHoldAnOutputToBeSmall) {
+  Fixture fixture;
+  const Shape shape{kSamples, 5, 2, 7, 11};  // more numbers than a thread adds
+  const std::vector<float> numbers_of_output = numbers(shape.elements(), 3);
+  std::vector<float> host = numbers_of_output;
+  for (std::int64_t i = 0; i < shape.sample_size(); ++i) host[static_cast<std::size_t>(shape.sample_size() + i)] = NAN;
+  const DeviceArray<float> x(host), dx(std::vector<float>(host.size(), NAN)), scores(host.size());
+  const auto tensor = [&](const DeviceArray<float>& values) {
+    return Tensor::dense(shape, DType::kF32, values.data());
+  };
+  const Objective objective(std::vector<LossTerm>{{0, "", std::make_shared<SquareLoss>(), 3}});
+  EXPECT_TRUE(objective.targets(std::array{shape}).empty());
+  ObjectiveRun losses(objective, std::array{shape});
+  const auto found =
+      losses.run(fixture.context, {}, std::array{tensor(x)}, std::array{tensor(scores)}, std::array{tensor(dx)});
+  const std::vector<float> gradient = dx.get(), kept = scores.get();
+  for (std::size_t n = 0; n < kSamples; ++n) {
+    const double weight = std::array{0.5, 0.0, 2.0}[n], size = static_cast<double>(shape.sample_size());
+    double sum = 0;
+    for (std::size_t i = n * gradient.size() / kSamples; i < (n + 1) * gradient.size() / kSamples; ++i) {
+      const double value = static_cast<double>(numbers_of_output[i]);
+      sum += value * value;
+      ASSERT_NEAR(static_cast<double>(gradient[i]), 3 * weight * kLossScale * 2 * value / size, 1e-9);
+      if (n != 1) {
+        ASSERT_EQ(kept[i], host[i]);
+      }
+    }
+    EXPECT_NEAR(found[n], 3 * weight * sum / size, 1e-6 * sum);
+  }
+  EXPECT_EQ(found[1], 0);
+}
+
 TEST(Objective, SaysWhatItReads) {
   const std::vector<TargetSpec> targets = Objective(terms()).targets(std::array{kMap, kClass, kNumbers});
   EXPECT_EQ(targets,

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "climate_detection/options.hpp"
 #include "climate_segmentation/options.hpp"
 #include "config/document.hpp"
 #include "config/reference.hpp"
@@ -50,6 +51,14 @@ TEST(Reference, HoldsEveryOptionOfTheClimateSegmentation) {
   Schema schema;
   climate_segmentation::declare(schema, options);
   for (const std::string& sentence : compare_with_reference(schema, "inputs/reference_climate_segmentation.toml"))
+    ADD_FAILURE() << sentence;
+}
+
+TEST(Reference, HoldsEveryOptionOfTheClimateDetection) {
+  climate_detection::Options options;
+  Schema schema;
+  climate_detection::declare(schema, options);
+  for (const std::string& sentence : compare_with_reference(schema, "inputs/reference_climate_detection.toml"))
     ADD_FAILURE() << sentence;
 }
 
@@ -108,6 +117,10 @@ TEST(Reference, SaysTheWordsThatOptionsTake) {
   Schema climate;
   climate_segmentation::declare(climate, climate_options);
   std::ranges::copy(words_of(climate, "inputs/reference_climate_segmentation.toml"), std::back_inserter(all));
+  climate_detection::Options detection_options;
+  Schema detection;
+  climate_detection::declare(detection, detection_options);
+  std::ranges::copy(words_of(detection, "inputs/reference_climate_detection.toml"), std::back_inserter(all));
   EXPECT_GE(all.size(), 33U);
   for (const Words& words : all) {
     if (takes_names(words.option)) continue;
@@ -154,6 +167,16 @@ TEST(Inputs, LoadAndAgreeWithTheirRanges) {
     Schema schema;
     declare(schema, common);
     cosmoflow::declare(schema, options);
+    EXPECT_NO_THROW(schema.load(file, {})) << file;
+    EXPECT_NO_THROW(schema.drop_idle()) << file;
+    EXPECT_NO_THROW(check(common)) << file;
+  }
+  for (const char* file : {"inputs/climate_detection.toml", "inputs/climate_detection_sc17.toml"}) {
+    CommonOptions common;
+    climate_detection::Options options;
+    Schema schema;
+    declare(schema, common);
+    climate_detection::declare(schema, options);
     EXPECT_NO_THROW(schema.load(file, {})) << file;
     EXPECT_NO_THROW(schema.drop_idle()) << file;
     EXPECT_NO_THROW(check(common)) << file;

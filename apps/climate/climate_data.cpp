@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
+#include "base/random.hpp"
+#include "climate/boxes.hpp"
 #include "climate/frame_check.hpp"
 #include "climate/frame_time.hpp"
 #include "climate/npy_frame.hpp"
@@ -63,17 +66,19 @@ void check_file(const FrameFile& file, const ClimateDataOptions& options, const 
 void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
   if (options.targets_optional) return;
   if (options.map && !file.has_labels()) user_error("{} ({}) has no labels", file.path(), file.format());
-  if (options.boxes && !file.has_boxes()) user_error("{} ({}) has no boxes", file.path(), file.format());
+  if (options.boxes && !options.boxes_optional && !file.has_boxes()) {
+    user_error("{} ({}) has no boxes; they are read from files of ExtremeWeather", file.path(), file.format());
+  }
 }
 
 /// What samples follow from beside the files that they are read from.
 std::string recipe_of(const ClimateDataOptions& options, const ClimateIndex& index, const std::vector<int>& fields) {
   const auto number = [](double x) { return fmt::format("{:a}", x); };
   std::string text = fmt::format(
-      "scaled samples, version 1; fields {}; normalise {}; clip {:a}; labels {}; names {}; columns {}; {} {} {}",
+      "scaled samples, version 1; fields {}; normalise {}; clip {:a}; labels {}; names {}; columns {}; {} {} {} {} {}",
       fmt::join(fields, " "), static_cast<int>(options.normalise), options.clip, options.file.label_set,
       fmt::join(options.file.variable_names, " "), fmt::join(options.file.box_columns, " "), options.map, options.boxes,
-      options.most_boxes);
+      options.most_boxes, options.targets_optional, options.boxes_optional);
   for (const auto* numbers :
        {&index.scaling.offsets, &index.scaling.factors, &index.grid.latitude, &index.grid.longitude}) {
     text += ";";
@@ -131,6 +136,18 @@ std::vector<int> channel_fields(const ClimateDataOptions& options) {
   return fields;
 }
 
+std::vector<bool> labelled_frames(std::int64_t frames, double fraction, std::int64_t seed) {
+  const auto count = static_cast<std::int64_t>(std::ceil(fraction * static_cast<double>(frames) - 1e-9));
+  RandomSequence random(random_stream(static_cast<std::uint64_t>(seed), RandomPurpose::kShuffle), 0);
+  std::vector<bool> chosen(static_cast<std::size_t>(frames));
+  for (std::int64_t i = 0, left = count; i < frames; ++i) {  // each of the frames that are left is as likely
+    const bool take = random.below(static_cast<std::uint32_t>(frames - i)) < static_cast<std::uint32_t>(left);
+    chosen[static_cast<std::size_t>(i)] = take;
+    left -= take ? 1 : 0;
+  }
+  return chosen;
+}
+
 ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<std::string>& files) {
   ClimateIndex index;
   index.files = files_between(files, options.from, options.to);
@@ -155,6 +172,25 @@ ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<s
   return index;
 }
 
+void check_any_box(const ClimateDataOptions& options, const ClimateIndex& index, const std::string& what) {
+  const std::int64_t frames = std::accumulate(index.frames.begin(), index.frames.end(), std::int64_t{0});
+  const std::vector<bool> labelled = labelled_frames(frames, options.labelled_fraction, options.labelled_seed);
+  std::int64_t first = 0;
+  for (std::size_t f = 0; f < index.files.size(); first += index.frames[f++]) {
+    const auto begin = labelled.begin() + first;
+    if (std::find(begin, begin + index.frames[f], true) == begin + index.frames[f]) continue;
+    const auto file = open_frames(index.files[f], options.file);
+    for (std::int64_t i = 0; i < index.frames[f] && file->has_boxes(); ++i) {
+      if (labelled[static_cast<std::size_t>(first + i)] && !file->read_boxes(i).empty()) return;
+    }
+  }
+  user_error(
+      "{}: none of the {} of {} frames whose boxes are looked at has one; give files of ExtremeWeather with boxes, or "
+      "a "
+      "larger data.labelled_fraction",
+      what, std::ranges::count(labelled, true), frames);
+}
+
 ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
     : options_(options),
       index_(std::move(index)),
@@ -165,6 +201,7 @@ ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
   }
   std::size_t bytes = sample_bytes();
   for (const TargetSpec& target : targets()) bytes += target.bytes();
+  labelled_ = labelled_frames(size(), options_.labelled_fraction, options_.labelled_seed);
   if (size() * static_cast<std::int64_t>(bytes) <= options_.cache_bytes) {
     kept_ = std::make_unique<Kept[]>(samples_.size());
   }
@@ -198,11 +235,11 @@ std::shared_ptr<const FrameFile> ClimateData::open(std::int64_t index) const {
 float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
   PETAFLOW_REQUIRE(index >= 0 && index < size() && sample.input.size() == sample_bytes(), "sample {} of {}, {} bytes",
                    index, size(), sample.input.size());
-  if (!kept_) return read_copy_or_file(index, sample);
+  if (!kept_) return read_labelled(index, sample);
   Kept& kept = kept_[static_cast<std::size_t>(index)];
   const std::size_t targets = (options_.map ? 1 : 0) + (options_.boxes ? 1 : 0);
   std::call_once(kept.once, [&] {
-    kept.weight = read_copy_or_file(index, sample);
+    kept.weight = read_labelled(index, sample);
     kept.input.assign(sample.input.begin(), sample.input.end());
     for (std::size_t t = 0; t < targets; ++t) {
       kept.targets.emplace_back(sample.targets[t].begin(), sample.targets[t].end());
@@ -222,6 +259,13 @@ float ClimateData::read_copy_or_file(std::int64_t index, const SampleBytes& samp
   weight = read_file(index, sample);
   cache_->write(copy, sample, weight);
   return weight;
+}
+
+float ClimateData::read_labelled(std::int64_t index, const SampleBytes& sample) const {
+  const float weight = read_copy_or_file(index, sample);
+  if (!options_.boxes || labelled_[static_cast<std::size_t>(index)]) return weight;
+  BoxTarget(sample.targets[options_.map ? 1 : 0], kBoxFields).set_unknown();
+  return options_.boxes_optional ? weight : 0.0F;
 }
 
 std::vector<ReadCount> ClimateData::read_counts() const { return cache_ ? cache_->counts() : std::vector<ReadCount>(); }
@@ -249,22 +293,29 @@ float ClimateData::read_targets(const FrameFile& file, std::int64_t frame, const
       known = false;
     }
   }
-  if (options_.boxes) {
-    BoxTarget target_boxes(sample.targets[target++], kBoxFields);
-    const std::vector<Box> boxes = file.has_boxes() ? file.read_boxes(frame) : std::vector<Box>();
-    known = known && file.has_boxes();
-    if (boxes.size() > target_boxes.room()) {
-      user_error("{}: frame {} has {} boxes; data.most_boxes = {}", file.path(), frame, boxes.size(),
-                 options_.most_boxes);
-    }
-    target_boxes.resize(boxes.size());
-    for (std::size_t i = 0; i < boxes.size(); ++i) {
-      const Box& box = boxes[i];
-      std::ranges::copy(std::array{box.ymin, box.xmin, box.ymax, box.xmax, static_cast<float>(box.kind)},
-                        target_boxes[i].begin());
-    }
-  }
+  if (options_.boxes) known = (read_boxes(file, frame, sample.targets[target++]) || options_.boxes_optional) && known;
   return known ? 1.0F : 0.0F;
+}
+
+/// Whether they are known.
+bool ClimateData::read_boxes(const FrameFile& file, std::int64_t frame, std::span<std::byte> target) const {
+  BoxTarget boxes(target, kBoxFields);
+  if (!file.has_boxes()) {
+    boxes.set_unknown();
+    return false;
+  }
+  const std::vector<Box> found = joined_across_seam(file.read_boxes(frame), options_.width);
+  if (found.size() > boxes.room()) {
+    user_error("{}: frame {} has {} boxes; data.most_boxes = {}: set it to what a frame may have", file.path(), frame,
+               found.size(), options_.most_boxes);
+  }
+  boxes.resize(found.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const Box box = centred(found[i], options_.width);
+    std::ranges::copy(std::array{box.ymin, box.xmin, box.ymax, box.xmax, static_cast<float>(box.kind)},
+                      boxes[i].begin());
+  }
+  return true;
 }
 
 void ClimateData::convert(const FrameFile& file, std::int64_t frame, const RawFields& raw,

@@ -26,7 +26,10 @@ struct ClimateDataOptions {
                                          // 0: not clipped
   bool map = true, boxes = false;        // targets
   std::int64_t most_boxes = 15;          // of a frame
-  bool targets_optional = false;         // a frame without has zeros and weight 0
+  bool targets_optional = false;         // a frame without has zeros, or no known boxes, and weight 0
+  bool boxes_optional = false;           // a frame whose boxes are not known has weight 1 all the same
+  double labelled_fraction = 1;          // of the frames: those of the others are not looked at
+  std::int64_t labelled_seed = 1;        // of the choice
   std::int64_t cache_bytes = std::int64_t{4} << 30;  // sets up to this size (scaled, f32) are kept once they are read
   std::string cache;                                 // folder of copies on a local disk; empty: none
   CacheType cache_type = CacheType::kF32;
@@ -54,10 +57,17 @@ void exchange(Bytes& bytes, ClimateIndex& index) {
 /// that by all threads.  Throws user errors.
 ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<std::string>& files);
 
+/// Throws a user error where no frame whose boxes are looked at has any; `what` names the list of files.
+void check_any_box(const ClimateDataOptions& options, const ClimateIndex& index, const std::string& what);
+
 /// The variables that the options name as channels, or all.  Throws user errors (unknown, twice).
 std::vector<int> channel_fields(const ClimateDataOptions& options);
 
-/// Targets: "map", a Tag per pixel, and "boxes", (ymin, xmin, ymax, xmax, kind) each.
+/// Whether the boxes of each of so many frames are looked at: a share of them that is rounded up, by chance.
+std::vector<bool> labelled_frames(std::int64_t frames, double fraction, std::int64_t seed);
+
+/// Targets: "map", a Tag per pixel, and "boxes", (ymin, xmin, ymax, xmax, kind) each, in pixels; the centre of a box
+/// lies in the frame, and what reaches out of it in the west or east goes on at the other side.
 class ClimateData final : public Dataset {
  public:
   /// Opens no file of frames.  Throws a user error where the folder of copies cannot be made.
@@ -93,15 +103,18 @@ class ClimateData final : public Dataset {
     float weight = 0;
   };
 
+  float read_labelled(std::int64_t index, const SampleBytes& sample) const;
   float read_copy_or_file(std::int64_t index, const SampleBytes& sample) const;
   float read_file(std::int64_t index, const SampleBytes& sample) const;
   float read_targets(const FrameFile& file, std::int64_t frame, const SampleBytes& sample) const;
+  bool read_boxes(const FrameFile& file, std::int64_t frame, std::span<std::byte> target) const;
   void convert(const FrameFile& file, std::int64_t frame, const RawFields& raw, std::span<float> sample) const;
 
   ClimateDataOptions options_;
   ClimateIndex index_;
   std::vector<int> fields_;
   std::vector<SampleOrigin> samples_;
+  std::vector<bool> labelled_;  // samples whose boxes are looked at
   std::unique_ptr<RecentlyUsed<std::unique_ptr<FrameFile>>> open_;
   std::unique_ptr<Kept[]> kept_;  // of each sample, where the set is kept
   std::unique_ptr<FrameCache> cache_;

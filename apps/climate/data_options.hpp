@@ -17,7 +17,6 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
   schema.add("data.height", frames.height, in_range(2, 65536));
   schema.add("data.width", frames.width, in_range(1, 65536));
   schema.add("data.channels", frames.channels, not_empty());
-  schema.add("data.label_set", frames.file.label_set, in_range(0, 100));
   schema.add("data.variable_names", frames.file.variable_names);
   schema.add("data.from", frames.from);
   schema.add("data.to", frames.to);
@@ -34,6 +33,16 @@ inline void declare_data(Schema& schema, FrameDataOptions& data) {
 
   schema.add_use({"data.cache_type"}, "data.cache");
   schema.add_use({"data.stats", "data.offsets", "data.factors", "data.clip"}, "data.normalise", {"min_max", "z_score"});
+}
+
+/// Those of applications whose targets are boxes.
+inline void declare_boxes(Schema& schema, FrameDataOptions& data) {
+  ClimateDataOptions& frames = data.frames;
+  schema.add("data.most_boxes", frames.most_boxes, in_range(1, 10000));
+  schema.add("data.box_columns", frames.file.box_columns, not_empty());
+  schema.add("data.labelled_fraction", frames.labelled_fraction, in_range(0, 1));
+  schema.add("data.labelled_seed", frames.labelled_seed, at_least(0));
+  schema.add_use({"data.labelled_seed"}, "data.labelled_fraction");
 }
 
 /// How a set is to be read.

@@ -102,7 +102,8 @@ std::string ExtremeWeatherFile::time(std::int64_t frame) const {
   static const std::regex of_year("climo_([0-9]{4})\\.h5");
   const std::string name = std::filesystem::path(path()).filename().string();
   std::smatch found;
-  if (!std::regex_match(name, found, of_year) || frames() != 4 * 365) return "";
+  if (!std::regex_match(name, found, of_year) || frames() != 4 * 365)
+    return frames() == 1 ? FrameFile::time(frame) : "";
   const TimeUnits units(fmt::format("hours since {}-01-01", found[1].str()), "noleap", path());
   return units.text(6 * static_cast<double>(frame));
 }

@@ -22,7 +22,8 @@ class ExtremeWeatherFile final : public FrameFile {
   bool has_boxes() const override { return boxes_.has_value(); }
   /// Throws a user error where a box reaches out of the frame, is empty, or is of no kind.
   std::vector<Box> read_boxes(std::int64_t frame) const override;
-  /// Of the published files of a year, "climo_1979.h5": every 6 hours, without leap days.
+  /// Of the published files of a year, "climo_1979.h5": every 6 hours, without leap days; of a single frame by the
+  /// name.
   std::string time(std::int64_t frame) const override;
 
  protected:

@@ -167,12 +167,16 @@ void declare_label(Schema& schema, LabelRules& rules) {
   schema.add_use({"label.percentile"}, "label.rivers", {"transport"});
 }
 
+TaskCommand stats_command(const FrameDataOptions& data) {
+  return {"stats", "Write minimum, maximum, mean and mean square of every variable, for data.stats",
+          "HDF5 file to write", [&data](const CommandLine& line, Communicator& comm) { stats(line, data, comm); }};
+}
+
 std::vector<TaskCommand> frame_commands(const FrameDataOptions& data, const LabelRules& rules) {
   return {{"label", "Write maps of cyclones and rivers by the heuristics of the published labels, as netCDF",
            "folder for a file <name>-labels.nc of each FILE",
            [&data, &rules](const CommandLine& line, Communicator& comm) { label(line, data, rules, comm); }},
-          {"stats", "Write minimum, maximum, mean and mean square of every variable, for data.stats",
-           "HDF5 file to write", [&data](const CommandLine& line, Communicator& comm) { stats(line, data, comm); }}};
+          stats_command(data)};
 }
 
 }  // namespace petaflow::climate

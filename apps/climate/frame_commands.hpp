@@ -17,8 +17,11 @@ struct LabelRules {
 };
 void declare_label(Schema& schema, LabelRules& rules);
 
+/// stats FILE... -o OUT.h5: statistics of the variables, as data.stats takes them.  The data must outlive the command.
+TaskCommand stats_command(const FrameDataOptions& data);
+
 /// label FILE... -o FOLDER: the labels of the heuristics, a netCDF file (map_file.hpp) for each file of frames, which
-/// ranks and threads share.  stats FILE... -o OUT.h5: statistics of the variables, as data.stats takes them.
+/// ranks and threads share; and stats.
 /// What the arguments refer to must outlive the commands.
 std::vector<TaskCommand> frame_commands(const FrameDataOptions& data, const LabelRules& rules);
 

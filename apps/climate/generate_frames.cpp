@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "climate/frame_file.hpp"
 #include "comm/agree.hpp"
 #include "io/atomic_file.hpp"
 #include "io/log.hpp"
@@ -68,7 +67,7 @@ void prepare_folders(const GenerateOptions& options, bool overwrite) {
 }
 
 /// A rank's share of the frames of all sets, every `ranks`-th.
-void write_share(const GenerateOptions& options, const Grid& grid, int rank, int ranks) {
+void write_share(const GenerateOptions& options, const Grid& grid, int rank, int ranks, const FrameWriter& write) {
   struct Item {
     std::string path;
     std::int64_t index;
@@ -94,8 +93,7 @@ void write_share(const GenerateOptions& options, const Grid& grid, int rank, int
     const std::size_t end = std::min(items.size(), begin + kBlock);
     parallel_items("petaflow::climate::generate", end - begin, [&](int, std::size_t i) {
       const Item& item = items[begin + i];
-      write_frame(item.path,
-                  weather_frame(options.weather, grid, static_cast<std::uint64_t>(options.seed), item.index));
+      write(item.path, weather_frame(options.weather, grid, static_cast<std::uint64_t>(options.seed), item.index));
     });
     if (progress) progress->update(static_cast<std::int64_t>(end), static_cast<std::int64_t>(end));
   }
@@ -118,7 +116,7 @@ std::string frame_name(const WeatherOptions& weather, std::int64_t index) {
 }
 
 void generate_frames(const GenerateOptions& options, std::int64_t height, std::int64_t width, Communicator& comm,
-                     bool overwrite) {
+                     bool overwrite, const FrameWriter& write) {
   std::unique_ptr<WriteLock> lock;
   agree(comm, [&] {
     if (comm.rank() != 0) return;
@@ -132,7 +130,7 @@ void generate_frames(const GenerateOptions& options, std::int64_t height, std::i
     log_info("to be written: {}, {} of {} x {} pixels, {}", set.folder.string(), format_count(set.count, "frame"),
              height, width, format_bytes(static_cast<std::size_t>(set.count) * bytes));
   }
-  agree(comm, [&] { write_share(options, cam5_grid(height, width), comm.rank(), comm.size()); });
+  agree(comm, [&] { write_share(options, cam5_grid(height, width), comm.rank(), comm.size(), write); });
 }
 
 }  // namespace petaflow::climate

@@ -1,11 +1,14 @@
-// Frames as samples: channels, scaling, targets, what is kept in memory, and what is refused.
+// Frames as samples: channels, scaling, targets, augmentation, what is kept in memory, and what is refused.
 #include <atomic>
 #include <cmath>
+#include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "climate/augmentation.hpp"
 #include "climate/climate_data.hpp"
+#include "climate/extreme_weather_file.hpp"
 #include "climate_frames.hpp"
 #include "data/bytes.hpp"
 #include "io/hdf5.hpp"
@@ -316,6 +319,96 @@ TEST_F(ClimateSet, WhatDoesNotFitIsRefused) {
   EXPECT_HOLDS(refusal(), "06-03-02-1.h5 has no variable PSL; it has TS (data.channels names");
   options_.channels = {"TS"};
   EXPECT_HOLDS(refusal(), "climate/labels_0 is 7 at row 0, column 0");
+}
+
+/// A frame whose every number tells its variable and its pixel.
+Frame numbered_frame() {
+  Frame frame;
+  frame.grid = cam5_grid(6, 8);
+  for (int f = 0; f < kFieldCount; ++f) {
+    for (int p = 0; p < 48; ++p) frame.fields.push_back(static_cast<float>(100 * f + p));
+  }
+  for (int p = 0; p < 48; ++p) frame.labels.push_back(static_cast<std::uint8_t>(p % 3));
+  return frame;
+}
+
+TEST(FrameAugmentation, MovesMapAndVariablesTogetherAndTurnsNorthwardWinds) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "data-1979-01-01-00-0.h5";
+  write_frame(path, numbered_frame());
+  ClimateDataOptions options;
+  options.height = 6, options.width = 8;
+  options.channels = {"PS", "V850"};
+  options.offsets = {10, 20};
+  options.factors = {1, 0.5};
+  options.clip = 0;
+  const ClimateData data(options, scan_climate(options, {path}));
+  const Augmentation augment = augmentation(AugmentOptions{}, data);
+  const SampleStorage changed(data);
+  std::set<std::pair<int, bool>> seen;  // turns, and whether it is mirrored
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    data.read(0, changed.bytes());
+    RandomSequence random(random_stream(5, RandomPurpose::kAugment), i);
+    augment(changed.bytes(), random);
+    const auto pixels = changed.input<float>();
+    const auto map = changed.bytes().target<std::uint8_t>(0);
+    const auto place = [&](std::size_t p) {  // where the pixel was
+      return std::lround(static_cast<double>(pixels[2 * p]) + 10 - 100 * kPs);
+    };
+    const long first = place(0);
+    const bool mirrored = first >= 40;
+    seen.insert({static_cast<int>(first % 8), mirrored});
+    for (std::size_t p = 0; p < 48; ++p) {
+      const long from = place(p);
+      ASSERT_EQ(from % 8, (first % 8 + static_cast<long>(p) % 8) % 8);
+      ASSERT_EQ(from / 8, mirrored ? 5 - static_cast<long>(p) / 8 : static_cast<long>(p) / 8);
+      ASSERT_EQ(map[p], from % 3);
+      const double wind = static_cast<double>(pixels[2 * p + 1]) / 0.5 + 20;  // in the file's units
+      ASSERT_NEAR(wind, (mirrored ? -1 : 1) * static_cast<double>(100 * kV850 + from), 1e-3);
+    }
+  }
+  EXPECT_EQ(seen.size(), 16U);
+  EXPECT_FALSE(augmentation(AugmentOptions{false, false}, data));
+}
+
+/// The pixels of a box stay in it, also of one that goes on at column 0.
+TEST(FrameAugmentation, MovesBoxesWithTheirPixels) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "frames.h5";
+  Frame frame = numbered_frame();
+  frame.boxes = {{1, 6, 3, 9, 1}, {0, 2, 5, 4, 3}};
+  write_extreme_weather(path, {&frame, 1});
+  ClimateDataOptions options;
+  options.height = 6, options.width = 8;
+  options.channels = {"PS"};
+  options.normalise = Normalise::kNone;
+  options.map = false, options.boxes = true;
+  const ClimateData data(options, scan_climate(options, {path}));
+  const Augmentation augment = augmentation(AugmentOptions{}, data);
+  const SampleStorage changed(data);
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    data.read(0, changed.bytes());
+    RandomSequence random(random_stream(5, RandomPurpose::kAugment), i);
+    augment(changed.bytes(), random);
+    const BoxTarget boxes(changed.bytes().targets[0], 5);
+    ASSERT_EQ(boxes.size(), 2U);
+    for (std::size_t b = 0; b < 2; ++b) {
+      const std::span<const float> box = boxes[b];
+      std::set<long> pixels, expected;  // of the frame as it was
+      for (auto y = std::lround(box[0]); y < std::lround(box[2]); ++y) {
+        for (auto x = std::lround(box[1]); x < std::lround(box[3]); ++x) {
+          pixels.insert(std::lround(changed.input<float>()[static_cast<std::size_t>(8 * y + (x + 8) % 8)]) - 100 * kPs);
+        }
+      }
+      const Box& was = frame.boxes[b];
+      for (auto y = std::lround(was.ymin); y < std::lround(was.ymax); ++y) {
+        for (auto x = std::lround(was.xmin); x < std::lround(was.xmax); ++x) expected.insert(8 * y + x % 8);
+      }
+      ASSERT_EQ(pixels, expected) << "draw " << i;
+      ASSERT_TRUE(0 <= box[1] + box[3] && box[1] + box[3] < 2 * 8) << "draw " << i;
+      ASSERT_EQ(box[4], was.kind);
+    }
+  }
 }
 
 }  // namespace

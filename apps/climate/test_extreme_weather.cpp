@@ -1,8 +1,11 @@
 // Files of ExtremeWeather: frames in alphabetical order of their variables, boxes in any order of columns.
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <gtest/gtest.h>
 
+#include "climate/boxes.hpp"
 #include "climate/climate_data.hpp"
 #include "climate/extreme_weather_file.hpp"
 #include "climate_frames.hpp"
@@ -21,7 +24,12 @@ class ExtremeWeather : public ::testing::Test {
  protected:
   ExtremeWeather() : frames_{made_frame(kHeight, kWidth, 1), made_frame(kHeight, kWidth, 2)} {
     frames_[0].boxes = {{0, 1, 5, 8, 1}, {2, 3, 4, 5, 3}};
+    options_.height = kHeight;
+    options_.width = kWidth;
+    options_.map = false;
+    options_.boxes = true;
   }
+  ClimateData open() const { return {options_, scan_climate(options_, {path()})}; }
   std::string path(const std::string& name = "frames.h5") const { return folder_ / name; }
   void write_boxes(const std::vector<float>& boxes, const Hdf5Type type = Hdf5Type::kI32) const {
     write_hdf5_atomically(path(), [&](Hdf5File& file) {
@@ -32,6 +40,7 @@ class ExtremeWeather : public ::testing::Test {
 
   const test::ScratchFolder folder_;
   std::vector<Frame> frames_;
+  ClimateDataOptions options_;
 };
 
 TEST_F(ExtremeWeather, FramesAreReadAsTheyWereWritten) {
@@ -121,11 +130,7 @@ TEST_F(ExtremeWeather, BoxesGoOnAtColumnZero) {
 
 TEST_F(ExtremeWeather, BoxesAreATarget) {
   write_extreme_weather(path(), frames_);
-  ClimateDataOptions options;
-  options.height = kHeight;
-  options.width = kWidth;
-  options.map = false;
-  options.boxes = true;
+  ClimateDataOptions& options = options_;
   options.most_boxes = 3;
   ClimateIndex index = scan_climate(options, {path()});
   const ClimateData data(options, from_bytes<ClimateIndex>(to_bytes(index)));
@@ -144,6 +149,86 @@ TEST_F(ExtremeWeather, BoxesAreATarget) {
                "frame 0 has 2 boxes; data.most_boxes = 1");
   options.map = true;
   EXPECT_HOLDS(error_of([&] { scan_climate(options, {path()}); }), "frames.h5 (extreme_weather) has no labels");
+}
+
+/// Two of a kind that meet at column 0 are one, whatever their order; its centre lies in the frame.
+TEST_F(ExtremeWeather, BoxesOnBothSidesOfColumnZeroAreOneTarget) {
+  EXPECT_EQ(joined_across_seam({{1, 6, 3, 8, 0}, {0, 0, 5, 2, 0}, {1, 0, 3, 2, 1}, {1, 0, 3, 3, 0}}, 8),
+            (std::vector<Box>{{1, 6, 3, 11, 0}, {0, 0, 5, 2, 0}, {1, 0, 3, 2, 1}}));
+  EXPECT_EQ(joined_across_seam({{1, 0, 3, 2, 2}, {1, 1, 2, 2, 2}, {1, 5, 3, 8, 2}}, 8),
+            (std::vector<Box>{{1, 1, 2, 2, 2}, {1, 5, 3, 10, 2}}));
+  EXPECT_EQ(joined_across_seam({{1, 0, 3, 2, 2}, {1, 5, 3, 8, 2}, {0, 7, 1, 8, 0}, {0, 0, 1, 1, 0}}, 8),
+            (std::vector<Box>{{1, 5, 3, 10, 2}, {0, 7, 1, 9, 0}}));
+  const std::vector<Box> apart = {{0, 0, 5, 8, 1}, {1, 6, 3, 7, 0}, {1, 0, 3, 7, 0}};
+  EXPECT_EQ(joined_across_seam(apart, 8), apart);
+  EXPECT_EQ(centred({1, 6, 3, 11, 0}, 8), (Box{1, -2, 3, 3, 0}));
+  EXPECT_EQ(centred({1, -3, 3, 2, 0}, 8), (Box{1, 5, 3, 10, 0}));
+  EXPECT_EQ(centred({0, 0, 5, 8, 1}, 8), (Box{0, 0, 5, 8, 1}));
+
+  frames_[0].boxes = {{1, 6, 3, 9, 0}};
+  write_extreme_weather(path(), frames_);
+  const ClimateData data = open();
+  const SampleStorage sample(data);
+  data.read(0, sample.bytes());
+  BoxTarget boxes(sample.bytes().targets[0], 5);
+  ASSERT_EQ(boxes.size(), 1U);
+  EXPECT_EQ(std::vector(boxes[0].begin(), boxes[0].end()), (std::vector<float>{1, 6, 3, 9, 0}));
+}
+
+TEST_F(ExtremeWeather, SeveralFramesBehindAFileOfOneAreRefused) {
+  write_extreme_weather(path(), frames_);
+  write_extreme_weather(path("one.h5"), {frames_.data(), 1});
+  const ClimateData whole(options_, scan_climate(options_, {path(), path("one.h5")}));
+  EXPECT_EQ(whole.size(), 3);
+  check_samples(whole, {0, 3});
+  const ClimateData cut(options_, scan_climate(options_, {path("one.h5"), path()}));
+  EXPECT_HOLDS(error_of([&] { check_samples(cut, {0, cut.size()}); }), "frames.h5 holds 2 frames");
+}
+
+TEST_F(ExtremeWeather, AShareOfTheFramesIsLabelled) {
+  for (const double fraction : {0.1, 0.25, 1.0}) {
+    const std::vector<bool> one = labelled_frames(40, fraction, 1), same = labelled_frames(40, fraction, 1),
+                            other = labelled_frames(40, fraction, 2);
+    EXPECT_EQ(std::ranges::count(one, true), std::lround(40 * fraction));
+    EXPECT_EQ(std::ranges::count(other, true), std::lround(40 * fraction));
+    EXPECT_EQ(one, same);
+    EXPECT_EQ(one == other, fraction == 1);
+  }
+  std::vector<int> often(10);
+  for (std::int64_t seed = 0; seed < 1000; ++seed) {
+    const std::vector<bool> chosen = labelled_frames(10, 0.3, seed);
+    for (std::size_t i = 0; i < 10; ++i) often[i] += chosen[i] ? 1 : 0;
+  }
+  for (const int times : often) EXPECT_NEAR(times, 300, 60);  // four deviations
+}
+
+TEST_F(ExtremeWeather, FramesWithoutKnownBoxesHaveAWeightWhereThatIsAllowed) {
+  frames_[1].boxes = frames_[0].boxes;
+  write_extreme_weather(path(), frames_);
+  options_.labelled_fraction = 0.5;
+  const auto weights = [&] {
+    const ClimateData data = open();
+    const SampleStorage sample(data);
+    float sum = 0;
+    int known = 0;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      sum += data.read(i, sample.bytes());
+      const BoxTarget boxes(sample.bytes().targets[0], 5);
+      known += boxes.known() ? 1 : 0;
+      EXPECT_EQ(boxes.size(), boxes.known() ? 2U : 0U);
+    }
+    return std::pair(sum, known);
+  };
+  EXPECT_EQ(weights(), std::pair(1.0F, 1));
+  options_.boxes_optional = true;
+  EXPECT_EQ(weights(), std::pair(2.0F, 1));
+
+  check_any_box(options_, scan_climate(options_, {path()}), "data.train");
+  frames_[0].boxes.clear();
+  frames_[1].boxes.clear();
+  write_extreme_weather(path(), frames_);
+  EXPECT_HOLDS(error_of([&] { check_any_box(options_, scan_climate(options_, {path()}), "data.train"); }),
+               "data.train: none of the 1 of 2 frames whose boxes are looked at has one");
 }
 
 }  // namespace

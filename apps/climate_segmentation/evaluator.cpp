@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "climate/map_picture.hpp"
 #include "climate_segmentation/baselines.hpp"
 #include "io/log.hpp"
 #include "program/open_data.hpp"
@@ -33,15 +34,6 @@ SegmentationEvaluator::SegmentationEvaluator(Task& task, const climate::ClimateD
   methods_.back().how = "without class offsets";
 }
 
-bool SegmentationEvaluator::is_pictured(std::int64_t index) const {
-  if (depth_ != Depth::kFull) return false;
-  const std::int64_t shown = std::min(options_.evaluate.pictures, data_.size());
-  for (std::int64_t i = 0; i < shown; ++i) {
-    if (index == (2 * i + 1) * data_.size() / (2 * shown)) return true;
-  }
-  return false;
-}
-
 void SegmentationEvaluator::add(const PredictedBatch& batch) {
   for (std::size_t i = 0; i < batch.size(); ++i) {
     const std::int64_t index = batch.indices[i];
@@ -50,7 +42,9 @@ void SegmentationEvaluator::add(const PredictedBatch& batch) {
     const std::vector<std::uint8_t> predicted = decide(logits, offsets_);
     methods_.front().counts.add(index, known, predicted);
     if (methods_.size() > 1) methods_[1].counts.add(index, known, decide(logits));
-    if (is_pictured(index)) pictures_.push_back({index, {known.begin(), known.end()}, predicted});
+    if (depth_ == Depth::kFull && climate::is_pictured(index, options_.evaluate.pictures, data_.size())) {
+      pictures_.push_back({index, {known.begin(), known.end()}, predicted});
+    }
   }
 }
 

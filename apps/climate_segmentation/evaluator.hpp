@@ -50,7 +50,6 @@ class SegmentationEvaluator final : public Evaluator {
   const std::vector<PicturedFrame>& pictures() const { return pictures_; }
 
  private:
-  bool is_pictured(std::int64_t index) const;
   void warn_of_missed();
 
   Task& task_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "climate/augmentation.hpp"
 #include "climate/data_options.hpp"
 #include "climate/frame_commands.hpp"
 #include "climate/generate_frames.hpp"
@@ -20,11 +21,6 @@ struct LossOptions {
   std::vector<double> class_weights = {};  // with "given"
 };
 
-struct AugmentOptions {
-  bool roll = true;  // in longitude, by any number of pixels
-  bool flip = true;  // north and south, half of the frames
-};
-
 struct EvaluateOptions {
   std::vector<double> class_offsets = {};  // added to the logits; empty: chosen on data.validation after the training
   std::int64_t replicas = 100;             // of the bootstrap over frames
@@ -38,7 +34,7 @@ struct Options {
   climate::FrameDataOptions data;
   ModelOptions model;
   LossOptions loss;
-  AugmentOptions augment;
+  climate::AugmentOptions augment;
   climate::GenerateOptions generate;
   EvaluateOptions evaluate;
   climate::LabelRules label;
@@ -47,6 +43,7 @@ struct Options {
 inline void declare(Schema& schema, Options& options) {
   schema.add("application", options.application, is_application("climate_segmentation"));
   climate::declare_data(schema, options.data);
+  schema.add("data.label_set", options.data.frames.file.label_set, in_range(0, 100));
 
   schema.add("model.kind", options.model.kind, one_of(model_kinds()));
   schema.add("model.filters", options.model.filters, in_range(1, 65536));
@@ -57,8 +54,7 @@ inline void declare(Schema& schema, Options& options) {
   schema.add("loss.frequencies", options.loss.frequencies, positive());
   schema.add("loss.class_weights", options.loss.class_weights, at_least(0));
 
-  schema.add("augment.roll", options.augment.roll);
-  schema.add("augment.flip", options.augment.flip);
+  climate::declare_augment(schema, options.augment);
 
   climate::declare_generate(schema, options.generate);
 

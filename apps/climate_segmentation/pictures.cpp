@@ -1,13 +1,9 @@
 #include "climate_segmentation/pictures.hpp"
 
-#include <algorithm>
 #include <array>
-#include <span>
 #include <vector>
 
-#include "report/html.hpp"
-#include "report/json_values.hpp"
-#include "report/page.hpp"
+#include "climate/map_picture.hpp"
 #include "report/png.hpp"
 
 namespace petaflow::climate_segmentation {
@@ -52,59 +48,19 @@ std::string legend(const std::array<Tint, n>& tints) {
   return html;
 }
 
-/// Rows from north to south, as pictures have them.
-template <class T>
-std::vector<T> northward_up(std::span<const T> map, std::int64_t width) {
-  std::vector<T> turned;
-  for (auto row = std::ssize(map) / width; row-- > 0;) {
-    const auto from = map.subspan(static_cast<std::size_t>(row * width), static_cast<std::size_t>(width));
-    turned.insert(turned.end(), from.begin(), from.end());
-  }
-  return turned;
-}
-
-/// The field that is shown, in its own units.
-struct ShownField {
-  climate::Field about;
-  std::vector<float> values;
-};
-
-ShownField shown_field(const climate::ClimateData& data, std::int64_t index) {
-  const std::vector<int>& fields = data.fields();
-  const bool has_water = std::ranges::find(fields, climate::kTmq) != fields.end();
-  const std::array<int, 1> field = {has_water ? climate::kTmq : fields.front()};
-  climate::RawFields raw;
-  data.open(index)->read_fields(data.origin(index).index, field, raw);
-  ShownField shown{climate::kFields[static_cast<std::size_t>(field[0])], {}};
-  for (std::int64_t p = 0; p < data.grid().height() * data.grid().width(); ++p) {
-    shown.values.push_back(raw.values[static_cast<std::size_t>(raw.first[0] + p * raw.step)]);
-  }
-  return shown;
-}
-
 json picture_json(const climate::ClimateData& data, const PicturedFrame& picture) {
   const std::int64_t height = data.grid().height(), width = data.grid().width();
-  const ShownField shown = shown_field(data, picture.index);
-  const auto [low, high] = std::ranges::minmax(shown.values);
-  std::vector<float> field = northward_up<float>(shown.values, width);
-  for (float& value : field) value = high > low ? (value - low) / (high - low) : 0.0F;
-  const auto known = northward_up<std::uint8_t>(picture.known, width),
-             predicted = northward_up<std::uint8_t>(picture.predicted, width);
+  const auto known = climate::northward_up<std::uint8_t>(picture.known, width),
+             predicted = climate::northward_up<std::uint8_t>(picture.predicted, width);
   std::vector<std::uint8_t> errors;
   for (std::size_t p = 0; p < known.size(); ++p) errors.push_back(agreement(known[p], predicted[p]));
-  const SampleOrigin origin = data.origin(picture.index);
-  return {{"file", data.files()[static_cast<std::size_t>(origin.file)]},
-          {"frame", origin.index},
-          {"time", data.open(picture.index)->time(origin.index)},
-          {"field", std::string(shown.about.long_name)},
-          {"units", std::string(shown.about.units)},
-          {"low", rounded(static_cast<double>(low))},
-          {"high", rounded(static_cast<double>(high))},
-          {"height", height},
-          {"width", width},
-          {"png",
-           {png_uri(heat_png(field, height, width)), tinted_png(known, height, width, kClassTints),
-            tinted_png(predicted, height, width, kClassTints), tinted_png(errors, height, width, kErrorTints)}}};
+  json frame = climate::frame_picture(data, picture.index);
+  for (const std::string& png :
+       {tinted_png(known, height, width, kClassTints), tinted_png(predicted, height, width, kClassTints),
+        tinted_png(errors, height, width, kErrorTints)}) {
+    frame["png"].push_back(png);
+  }
+  return frame;
 }
 
 }  // namespace
@@ -118,26 +74,12 @@ json pictures_json(const SegmentationEvaluator& evaluator) {
 std::string pictures_html(const json& pictures, const std::string& whose) {
   std::string html;
   for (const json& frame : pictures.at("frames")) {
-    const double ratio = frame.at("height").get<double>() / frame.at("width").get<double>();
-    constexpr double kWidth = 440, kInner = kWidth - 62;
-    const std::array<std::string, 4> titles = {
-        fmt::format("{}, {} to {} {}", frame.at("field").get<std::string>(), readable(frame.at("low"), 3),
-                    readable(frame.at("high"), 3), frame.at("units").get<std::string>()),
-        "known classes", "predicted classes", "errors"};
-    std::string maps = "<div class=\"side\">\n";
-    for (std::size_t i = 0; i < titles.size(); ++i) {
-      Plot plot({"longitude"}, {"latitude"}, kWidth, kInner * ratio + 66);
-      plot.image(frame.at("png").at(i), 0, 360, -90, 90);
-      const std::string text = html_escape(titles[i]);
-      maps += "<div><div class=\"panel\">" + text + "</div>" + plot.svg(text) + "</div>\n";
-    }
-    const std::string time = frame.value("time", "");
-    html += figure_of(
-        maps + "</div>\n",
-        fmt::format("Frame {} of <code>{}</code>{} as {} sees it. Classes: {}. Errors: {}.",
-                    frame.at("frame").get<std::int64_t>() + 1, html_escape(frame.at("file").get<std::string>()),
-                    time.empty() ? "" : " (" + html_escape(time) + ")", whose, legend(kClassTints),
-                    legend(kErrorTints)));
+    const std::array<std::string, 4> titles = {climate::field_title(frame), "known classes", "predicted classes",
+                                               "errors"};
+    std::string maps;
+    for (std::size_t i = 0; i < titles.size(); ++i) maps += climate::map_panel(frame, frame.at("png").at(i), titles[i]);
+    html += climate::map_figure(frame, maps, whose,
+                                fmt::format("Classes: {}. Errors: {}.", legend(kClassTints), legend(kErrorTints)));
   }
   return html.empty() ? "" : "<div class=\"wide\">" + html + "</div>\n";
 }

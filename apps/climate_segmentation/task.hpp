@@ -4,7 +4,6 @@
 
 #include <fmt/ranges.h>
 
-#include "climate_segmentation/augmentation.hpp"
 #include "climate_segmentation/class_weights.hpp"
 #include "climate_segmentation/evaluator.hpp"
 #include "climate_segmentation/options.hpp"
@@ -47,7 +46,7 @@ class SegmentationTask final : public Task {
     if (by_frequency && loss.frequencies.empty()) loss.frequencies = class_frequencies(train);
   }
   Augmentation augmentation(const Dataset& train) const override {
-    return climate_segmentation::augmentation(options_.augment, frames(train));
+    return climate::augmentation(options_.augment, frames(train));
   }
 
   MlperfBenchmark mlperf_benchmark() const override { return {"deepcam", "iou_mlperf", "eval_accuracy"}; }
@@ -70,7 +69,7 @@ class SegmentationTask final : public Task {
 
   void generate(const DataOptions& /*data*/, Communicator& comm, bool overwrite) const override {
     const climate::ClimateDataOptions& data = options_.data.frames;
-    climate::generate_frames(options_.generate, data.height, data.width, comm, overwrite);
+    climate::generate_frames(options_.generate, data.height, data.width, comm, overwrite, climate::write_frame);
   }
 
  private:

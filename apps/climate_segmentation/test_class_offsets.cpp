@@ -1,16 +1,14 @@
-// Class offsets against a plain search over pixels; weights of classes; the augmentation of frames.
+// Class offsets against a plain search over pixels; weights of classes.
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "base/random.hpp"
 #include "climate_segmentation/class_offsets.hpp"
-#include "climate_segmentation/task.hpp"
+#include "climate_segmentation/class_weights.hpp"
 #include "comm/communicator.hpp"
-#include "scratch_folder.hpp"
 
 namespace petaflow::climate_segmentation {
 namespace {
@@ -103,56 +101,6 @@ TEST(ClassWeights, FollowThePapers) {
   EXPECT_EQ(class_weights(options), (std::vector<float>{1, 2, 3}));
   options.weights = "none";
   EXPECT_TRUE(class_weights(options).empty());
-}
-
-/// A frame whose every number tells its variable and its pixel.
-climate::Frame numbered_frame() {
-  climate::Frame frame;
-  frame.grid = climate::cam5_grid(6, 8);
-  for (int f = 0; f < climate::kFieldCount; ++f) {
-    for (int p = 0; p < 48; ++p) frame.fields.push_back(static_cast<float>(100 * f + p));
-  }
-  for (int p = 0; p < 48; ++p) frame.labels.push_back(static_cast<std::uint8_t>(p % 3));
-  return frame;
-}
-
-TEST(FrameAugmentation, MovesMapAndVariablesTogetherAndTurnsNorthwardWinds) {
-  const test::ScratchFolder folder;
-  const std::string path = folder / "data-1979-01-01-00-0.h5";
-  climate::write_frame(path, numbered_frame());
-  climate::ClimateDataOptions options;
-  options.height = 6, options.width = 8;
-  options.channels = {"PS", "V850"};
-  options.offsets = {10, 20};
-  options.factors = {1, 0.5};
-  options.clip = 0;
-  const climate::ClimateData data(options, climate::scan_climate(options, {path}));
-  const Augmentation augment = augmentation(AugmentOptions{}, data);
-  const SampleStorage changed(data);
-  std::set<std::pair<int, bool>> seen;  // turns, and whether it is mirrored
-  for (std::uint64_t i = 0; i < 200; ++i) {
-    data.read(0, changed.bytes());
-    RandomSequence random(random_stream(5, RandomPurpose::kAugment), i);
-    augment(changed.bytes(), random);
-    const auto pixels = changed.input<float>();
-    const auto map = changed.bytes().target<std::uint8_t>(0);
-    const auto place = [&](std::size_t p) {  // where the pixel was
-      return std::lround(static_cast<double>(pixels[2 * p]) + 10 - 100 * climate::kPs);
-    };
-    const long first = place(0);
-    const bool mirrored = first >= 40;
-    seen.insert({static_cast<int>(first % 8), mirrored});
-    for (std::size_t p = 0; p < 48; ++p) {
-      const long from = place(p);
-      ASSERT_EQ(from % 8, (first % 8 + static_cast<long>(p) % 8) % 8);
-      ASSERT_EQ(from / 8, mirrored ? 5 - static_cast<long>(p) / 8 : static_cast<long>(p) / 8);
-      ASSERT_EQ(map[p], from % 3);
-      const double wind = static_cast<double>(pixels[2 * p + 1]) / 0.5 + 20;  // in the file's units
-      ASSERT_NEAR(wind, (mirrored ? -1 : 1) * static_cast<double>(100 * climate::kV850 + from), 1e-3);
-    }
-  }
-  EXPECT_EQ(seen.size(), 16U);
-  EXPECT_FALSE(augmentation(AugmentOptions{false, false}, data));
 }
 
 }  // namespace

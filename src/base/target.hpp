@@ -16,7 +16,8 @@ enum class TargetKind : std::uint8_t {
   kClass,     // int32; -1: not known
   kNumbers,   // (count) f32
   kClassMap,  // (D, H, W) uint8, a class per pixel
-  kBoxes      // int32: how many there are; then room for `count` boxes, (count, fields) f32
+  kBoxes,     // int32: how many there are, -1: not known; then room for `count` boxes, (count, fields) f32
+  kNone       // nothing: what is to be small by itself
 };
 
 /// Name, kind and size of a target, the same for all samples of a set.
@@ -40,6 +41,7 @@ struct TargetSpec {
   static TargetSpec boxes(std::string name, std::int64_t most, std::int64_t fields) {
     return {std::move(name), TargetKind::kBoxes, 0, {}, most, fields};
   }
+  static TargetSpec none() { return {"", TargetKind::kNone}; }
 
   /// Size of one sample's target.
   std::size_t bytes() const {
@@ -52,6 +54,8 @@ struct TargetSpec {
         return static_cast<std::size_t>(extent.volume());
       case TargetKind::kBoxes:
         return sizeof(std::int32_t) + static_cast<std::size_t>(count * fields) * sizeof(float);
+      case TargetKind::kNone:
+        break;
     }
     return 0;
   }
@@ -69,6 +73,8 @@ inline std::string describe(const TargetSpec& target) {
       return fmt::format("a map of {} classes, {}", target.classes, to_string(target.extent));
     case TargetKind::kBoxes:
       return fmt::format("at most {} boxes of {} numbers", target.count, target.fields);
+    case TargetKind::kNone:
+      break;
   }
   return "";
 }

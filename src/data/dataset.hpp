@@ -39,7 +39,7 @@ struct SampleBytes {
   }
 };
 
-/// The boxes of a sample, at most as many as there is room for.
+/// The boxes of a sample, at most as many as there is room for, or that they are not known.
 class BoxTarget {
  public:
   /// @param fields  of a box
@@ -48,7 +48,9 @@ class BoxTarget {
         values_(numbers<float>(bytes.subspan(sizeof(std::int32_t)))),
         fields_(static_cast<std::size_t>(fields)) {}
 
-  std::size_t size() const { return static_cast<std::size_t>(count_); }
+  bool known() const { return count_ >= 0; }
+  /// 0 where they are not known.
+  std::size_t size() const { return known() ? static_cast<std::size_t>(count_) : 0; }
   std::size_t room() const { return values_.size() / fields_; }
   std::span<float> operator[](std::size_t i) const { return values_.subspan(i * fields_, fields_); }
   /// Sets how many there are, and the places of the others to zeros.  Throws a failure where there is no room.
@@ -56,6 +58,10 @@ class BoxTarget {
     PETAFLOW_REQUIRE(count <= room(), "{} boxes where there is room for {}", count, room());
     count_ = static_cast<std::int32_t>(count);
     std::ranges::fill(values_.subspan(count * fields_), 0.0F);
+  }
+  void set_unknown() {
+    resize(0);
+    count_ = -1;
   }
 
  private:

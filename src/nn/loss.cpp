@@ -14,6 +14,14 @@ void require_one_pixel(const char* loss, const Shape& output) {
   }
 }
 
+/// Scores that are the outputs themselves.
+void copy_scores(const Context& context, const Tensor& output, const Tensor& scores) {
+  if (scores.data == nullptr) return;
+  PETAFLOW_REQUIRE(scores.shape == output.shape && scores.pixel_stride == output.pixel_stride,
+                   "scores {} of outputs {}", to_string(scores.shape), to_string(output.shape));
+  copy(context, output.as<float>(), scores.as<float>(), output.shape.elements());
+}
+
 }  // namespace
 
 TargetSpec SoftmaxLoss::target(const Shape& output) const {
@@ -45,10 +53,12 @@ TargetSpec RegressionLoss::target(const Shape& output) const {
 void RegressionLoss::run(const Context& context, const LossOperands& operands) const {
   const auto& [output, target, weight, scores, doutput, losses, scratch] = operands;
   regression_loss(context, error_, {output, static_cast<const float*>(target), weight, losses, doutput});
-  if (scores.data == nullptr) return;
-  PETAFLOW_REQUIRE(scores.shape == output.shape && scores.pixel_stride == output.pixel_stride,
-                   "scores {} of outputs {}", to_string(scores.shape), to_string(output.shape));
-  copy(context, output.as<float>(), scores.as<float>(), output.shape.elements());
+  copy_scores(context, output, scores);
+}
+
+void SquareLoss::run(const Context& context, const LossOperands& operands) const {
+  square_loss(context, {operands.output, operands.weight, operands.losses, operands.doutput, operands.scratch});
+  copy_scores(context, operands.output, operands.scores);
 }
 
 PixelSoftmaxLoss::PixelSoftmaxLoss(PixelSoftmaxOptions options)

@@ -9,6 +9,7 @@
 #include "base/tensor.hpp"
 #include "kernels/detection_loss.hpp"
 #include "kernels/regression_loss.hpp"
+#include "kernels/square_loss.hpp"
 
 namespace petaflow {
 
@@ -26,7 +27,8 @@ struct LossOperands {
 class Loss {
  public:
   virtual ~Loss() = default;
-  /// The target beside an output of this shape, without a name.  Throws a user error where there is no such loss.
+  /// The target beside an output of this shape, without a name; TargetSpec::none() where it reads none.  Throws a user
+  /// error where there is no such loss.
   virtual TargetSpec target(const Shape& output) const = 0;
   virtual std::size_t scratch_bytes(const Shape& /*output*/) const { return 0; }
   /// Reads weight and loss_scale of the context's step state.
@@ -51,6 +53,16 @@ class RegressionLoss final : public Loss {
 
  private:
   RegressionError error_;
+};
+
+/// Mean of the squares of an output that is itself an error, a difference that layers have made (kernels/
+/// square_loss.hpp): of a map that an autoencoder gives and the one that it was given, say.  It reads no target; the
+/// scores are the output.
+class SquareLoss final : public Loss {
+ public:
+  TargetSpec target(const Shape& /*output*/) const override { return TargetSpec::none(); }
+  std::size_t scratch_bytes(const Shape& output) const override { return square_loss_scratch_bytes(output); }
+  void run(const Context& context, const LossOperands& operands) const override;
 };
 
 struct PixelSoftmaxOptions {

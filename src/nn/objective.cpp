@@ -26,6 +26,7 @@ std::vector<TargetSpec> Objective::targets(std::span<const Shape> outputs) const
   std::vector<TargetSpec> targets;
   for (const LossTerm& term : terms_) {
     TargetSpec spec = term.loss->target(outputs[term.output]);
+    if (spec.kind == TargetKind::kNone) continue;
     spec.name = term.target;
     const auto known = std::ranges::find(targets, spec.name, &TargetSpec::name);
     if (known == targets.end()) {
@@ -82,7 +83,7 @@ std::span<const double> ObjectiveRun::run(const Context& context, std::span<cons
     const std::size_t output = terms[i].output;
     LossOperands operands;
     operands.output = outputs[output];
-    operands.target = targets[target_of_term_[i]];
+    operands.target = target_of_term_[i] < targets.size() ? targets[target_of_term_[i]] : nullptr;
     operands.weight = static_cast<float>(terms[i].weight);
     if (!scores.empty()) operands.scores = scores[output];
     if (!gradients.empty()) operands.doutput = gradients[output];

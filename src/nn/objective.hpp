@@ -16,7 +16,7 @@ namespace petaflow {
 /// One loss of the sum.
 struct LossTerm {
   std::size_t output;  // of the network, each read by one term
-  std::string target;  // of the data set
+  std::string target;  // of the data set; not looked at where the loss reads none
   std::shared_ptr<const Loss> loss;
   double weight = 1;
 };

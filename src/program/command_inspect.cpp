@@ -56,7 +56,8 @@ struct TargetSummary {
         if (!std::isnan(values[i])) numbers[i].add(static_cast<double>(values[i]));
       }
     } else {
-      numbers[0].add(static_cast<double>(BoxTarget(sample.targets[target], spec.fields).size()));
+      const BoxTarget boxes(sample.targets[target], spec.fields);
+      if (boxes.known()) numbers[0].add(static_cast<double>(boxes.size()));
     }
   }
 

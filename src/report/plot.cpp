@@ -116,6 +116,10 @@ void Plot::line(std::span<const double> x, std::span<const double> y, const std:
   add(std::move(mark), label, stroke == Stroke::kFull ? "line" : stroke == Stroke::kFaint ? "faint" : "dashed");
 }
 
+void Plot::outline(std::span<const double> x, std::span<const double> y, const std::string& tone) {
+  add({Mark::Kind::kOutline, {x.begin(), x.end()}, {y.begin(), y.end()}, tone, "", Stroke::kFull, {}}, "", "");
+}
+
 void Plot::points(std::span<const double> x, std::span<const double> y, const std::string& tone,
                   const std::string& label, const std::vector<std::string>& tips) {
   add({Mark::Kind::kPoints, {x.begin(), x.end()}, {y.begin(), y.end()}, tone, "", Stroke::kFull, tips}, label, "dot");
@@ -187,7 +191,8 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
     return text.empty() ? std::string() : "<title>" + html_escape(text) + "</title>";
   };
   switch (mark.kind) {
-    case Mark::Kind::kLine: {
+    case Mark::Kind::kLine:
+    case Mark::Kind::kOutline: {
       std::string path;
       bool pen = false;
       for (std::size_t i = 0; i < mark.x.size(); ++i) {
@@ -200,7 +205,8 @@ std::string Plot::draw(const Mark& mark, const Scale& x, const Scale& y) const {
       }
       const char* const kind = mark.stroke == Stroke::kFull ? "" : mark.stroke == Stroke::kFaint ? " faint" : " dashed";
       out = fmt::format("<path class=\"line {}{}\" d=\"{}\"/>\n", mark.tone, kind, path);
-      for (std::size_t i = 0; i < mark.x.size() && mark.x.size() <= kFewPoints; ++i) {
+      const bool shows_points = mark.kind == Mark::Kind::kLine && mark.x.size() <= kFewPoints;
+      for (std::size_t i = 0; i < mark.x.size() && shows_points; ++i) {
         if (!x.takes(mark.x[i]) || !y.takes(mark.y[i])) continue;
         out += fmt::format("<circle class=\"dot {}\" cx=\"{}\" cy=\"{}\" r=\"2\"/>\n", mark.tone, number(x(mark.x[i])),
                            number(y(mark.y[i])));

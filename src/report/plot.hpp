@@ -42,6 +42,8 @@ class Plot {
   /// are thinned to what a screen shows, minima and maxima kept; short ones show their points.
   void line(std::span<const double> x, std::span<const double> y, const std::string& tone, const std::string& label,
             Stroke stroke = Stroke::kFull);
+  /// A line that has no points of its own: the outline of something.
+  void outline(std::span<const double> x, std::span<const double> y, const std::string& tone);
   /// Dots, each with a text that appears under the mouse; where there are many, small and translucent ones.
   void points(std::span<const double> x, std::span<const double> y, const std::string& tone, const std::string& label,
               const std::vector<std::string>& tips = {});
@@ -61,7 +63,7 @@ class Plot {
 
  private:
   struct Mark {
-    enum class Kind { kLine, kPoints, kHistogram, kStar, kRuleX, kRuleY, kImage } kind;
+    enum class Kind { kLine, kOutline, kPoints, kHistogram, kStar, kRuleX, kRuleY, kImage } kind;
     std::vector<double> x, y;
     std::string tone, text;
     Stroke stroke = Stroke::kFull;

@@ -2,7 +2,8 @@
 """Golden values of the networks for maps of weather with reduced widths from PyTorch, in double: the outputs of every layer
 and the gradients of every parameter in the first step, the losses and outputs of ten steps.
 
-Fields, classes and first weights are formulas that test_climate_networks.cpp repeats.  Of arrays the root mean square and
+Fields, classes and first weights are formulas that tests/climate_golden.hpp and test_climate_networks.cpp repeat, boxes
+those of test_detection_networks.cpp.  Of arrays the root mean square and
 some elements are kept, in channels-last order.  Writes climate.json beside this file.
 Run: python3 tests/golden/make_climate_golden.py   (PyTorch >= 1.13)
 """
@@ -182,14 +183,67 @@ def deepcam(t, x, middle=2, rates=(2, 3, 4)):
     return t.twice("classes", x, 3)
 
 
+def detection(t, x, filters, neck=0, slope=0.0, norm=False, periodic=False):
+    def layer(name, x, filters, size, stride=1):
+        pad = [size // 2, size // 2]
+        if periodic and stride > 1:
+            x, pad[1] = t.keep(name + "/periodic", F.pad(x, (2, 2, 0, 0), mode="circular")), 0
+        weight, bias = t.parameter(filters, x.shape[1], size, size), t.parameter(filters)
+        return t.keep(name, F.conv2d(x, weight, bias, stride, pad))
+
+    def relu(name, y):
+        return t.keep(name + "/relu", F.leaky_relu(y, slope))
+
+    given = x
+    for i, f in enumerate(filters, 1):
+        x = relu(f"encoder{i}", layer(f"encoder{i}", x, f, 5, 2))
+    code = x
+    if norm:
+        x = t.norm("norm", x)
+    if neck:
+        x = relu("neck", layer("neck", x, neck, 3))
+    cells = t.cat("cells", *[layer("head/" + name, x, n, 3) for name, n in (("place", 4), ("box", 2), ("kind", 4))])
+    x = code
+    for i in range(len(filters), 0, -1):
+        out = filters[i - 2] if i > 1 else given.shape[1]
+        weight, bias = t.parameter(x.shape[1], out, 5, 5), t.parameter(out)
+        x = t.keep(f"decoder{i}", F.conv_transpose2d(x, weight, bias, 2, 2, 1))
+        if i > 1:
+            x = relu(f"decoder{i}", x)
+    return cells, t.keep("error", x + given)
+
+
 def channels_last(y):
     return y.permute(0, 2, 3, 1)
 
 
-def train(network, channels, rate=0.02):
-    fields = numbers(BATCH * channels * HEIGHT * WIDTH, 100).float().double().reshape(BATCH, channels, HEIGHT, WIDTH)
+def map_loss(y):
     classes = (1.5 * (1 + numbers(BATCH * HEIGHT * WIDTH, 101))).long().reshape(BATCH, HEIGHT, WIDTH)
     class_weights = torch.tensor([0.25, 1.5, 0.75]).double()
+    return F.cross_entropy(y, classes, class_weights, reduction="none").mean()
+
+
+def detection_loss(outputs):
+    """Boxes of the first frame (ymin, xmin, ymax, xmax, kind); those of the second are not known."""
+    cells, error = outputs
+    boxes = [(10, 20, 30, 50, 1), (40, 60, 47, 95, 3)]
+    edge = HEIGHT / cells.shape[2]
+    frame, loss, empty = cells[0], 0, torch.ones(cells.shape[2:], dtype=torch.bool)
+    for ymin, xmin, ymax, xmax, kind in boxes:
+        v, u = (ymin + ymax) / 2 / edge, (xmin + xmax) / 2 / edge
+        cell = frame[:, int(v), int(u)]
+        empty[int(v), int(u)] = False
+        place = torch.tensor([u % 1, v % 1]).double()
+        size = torch.tensor([(xmax - xmin) / edge, (ymax - ymin) / edge]).double().log2()
+        loss = loss + 5 * F.smooth_l1_loss(cell[:2], place, reduction="sum")
+        loss = loss + 7 * F.smooth_l1_loss(cell[2:4], size, reduction="sum")
+        loss = loss - cell[4:6].log_softmax(0)[0] - cell[6:].log_softmax(0)[kind]
+    loss = loss - 0.5 * frame[4:6].log_softmax(0)[1][empty].sum()
+    return loss / BATCH + 10 * error.pow(2).mean()
+
+
+def train(network, channels, rate=0.02, loss_of=map_loss):
+    fields = numbers(BATCH * channels * HEIGHT * WIDTH, 100).float().double().reshape(BATCH, channels, HEIGHT, WIDTH)
     golden = {"layers": {}, "gradients": [], "losses": [], "outputs": []}
     twin, optimizer = Twin(), None
     for step in range(STEPS):
@@ -197,14 +251,14 @@ def train(network, channels, rate=0.02):
         if step == 0:
             golden["layers"] = {name: digest(channels_last(value), 5) for name, value in twin.layers.items()}
             optimizer = torch.optim.SGD(twin.parameters, lr=rate, momentum=0.9)
-        loss = F.cross_entropy(y, classes, class_weights, reduction="none").mean()
+        loss = loss_of(y)
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
             golden["gradients"] = [digest(p.grad, 4) for p in twin.parameters]
         optimizer.step()
         golden["losses"].append(float(f"{loss.item():.8g}"))
-        golden["outputs"].append(digest(channels_last(y), 9))
+        golden["outputs"].append(digest(channels_last(y[0] if isinstance(y, tuple) else y), 9))
     print(golden["losses"])
     return golden
 
@@ -214,6 +268,9 @@ golden = {
     "deeplab": train(deeplab, 16),
     "deeplab_with_norm": train(lambda t, x: deeplab(t, x, True), 16, 2e-5),  # small steps: roundings grow through batch norms
     "deepcam": train(deepcam, 16, 2e-4),
+    "detection_sc17": train(lambda t, x: detection(t, x, (6, 8, 10), 1280), 16, 1e-4, detection_loss),
+    "detection_racah": train(lambda t, x: detection(t, x, (6, 8, 10, 12), 0, 0.1, True), 16, 1e-4, detection_loss),
+    "detection_small": train(lambda t, x: detection(t, x, (6, 8), 128, 0.1, periodic=True), 16, 1e-4, detection_loss),
 }
 path = pathlib.Path(__file__).with_name("climate.json")
 path.write_text(json.dumps(golden, separators=(",", ":")).replace("],", "],\n") + "\n")
