@@ -215,6 +215,7 @@ TEST_F(ExtremeWeather, FramesWithoutKnownBoxesHaveAWeightWhereThatIsAllowed) {
       sum += data.read(i, sample.bytes());
       const BoxTarget boxes(sample.bytes().targets[0], 5);
       known += boxes.known() ? 1 : 0;
+      EXPECT_EQ(boxes.known(), labelled_frames(2, 0.5, options_.labelled_seed)[static_cast<std::size_t>(i)]);
       EXPECT_EQ(boxes.size(), boxes.known() ? 2U : 0U);
     }
     return std::pair(sum, known);
@@ -222,6 +223,12 @@ TEST_F(ExtremeWeather, FramesWithoutKnownBoxesHaveAWeightWhereThatIsAllowed) {
   EXPECT_EQ(weights(), std::pair(1.0F, 1));
   options_.boxes_optional = true;
   EXPECT_EQ(weights(), std::pair(2.0F, 1));
+  options_.cache = path() + ".cache";  // copies have the boxes of every frame, whichever are looked at
+  options_.cache_bytes = 0;
+  for (options_.labelled_seed = 1; options_.labelled_seed <= 8; ++options_.labelled_seed) {
+    EXPECT_EQ(weights(), std::pair(2.0F, 1));
+  }
+  options_.cache.clear();
 
   check_any_box(options_, scan_climate(options_, {path()}), "data.train");
   frames_[0].boxes.clear();
