@@ -6,9 +6,9 @@
 namespace petaflow {
 namespace {
 
-constexpr std::int64_t kRun = 256;  // numbers of an item: threads of a device share lines of its cache
+constexpr std::int64_t kNumbersOfItem = 256;  // numbers of an item: threads of a device share lines of its cache
 
-struct SquaresOfRun {
+struct SquaresOfItem {
   std::int64_t runs, elements;  // of a sample
   float scale;
   const StepState* step;
@@ -16,8 +16,8 @@ struct SquaresOfRun {
   float *dx, *sums;
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
-    const std::int64_t sample = item / runs, first = item % runs * kRun,
-                       last = first + kRun < elements ? first + kRun : elements;
+    const std::int64_t sample = item / runs, first = item % runs * kNumbersOfItem,
+                       last = first + kNumbersOfItem < elements ? first + kNumbersOfItem : elements;
     const float weight = step->weight[sample];
     const bool padding = weight == 0;
     const float factor = 2 * weight * step->loss_scale * scale / static_cast<float>(elements);
@@ -30,7 +30,7 @@ struct SquaresOfRun {
   }
 };
 
-struct MeanOfSample {
+struct MeanSquare {
   std::int64_t runs, elements;
   const StepState* step;
   const float* sums;
@@ -43,12 +43,12 @@ struct MeanOfSample {
   }
 };
 
-std::int64_t runs_of_sample(const Shape& x) { return (x.sample_size() + kRun - 1) / kRun; }
+std::int64_t items_of_sample(const Shape& x) { return (x.sample_size() + kNumbersOfItem - 1) / kNumbersOfItem; }
 
 }  // namespace
 
 std::size_t square_loss_scratch_bytes(const Shape& x) {
-  return static_cast<std::size_t>(x.n * runs_of_sample(x)) * sizeof(float);
+  return static_cast<std::size_t>(x.n * items_of_sample(x)) * sizeof(float);
 }
 
 void square_loss(const Context& context, const SquareLossArgs& args) {
@@ -58,13 +58,13 @@ void square_loss(const Context& context, const SquareLossArgs& args) {
   PETAFLOW_REQUIRE(x.pixel_stride == x.shape.c, "{} with a stride of {}", to_string(x.shape), x.pixel_stride);
   PETAFLOW_REQUIRE(dx.data == nullptr || (dx.shape == x.shape && dx.pixel_stride == x.shape.c), "gradient {} of {}",
                    to_string(dx.shape), to_string(x.shape));
-  const std::int64_t runs = runs_of_sample(x.shape), elements = x.shape.sample_size();
+  const std::int64_t runs = items_of_sample(x.shape), elements = x.shape.sample_size();
   auto* const sums = reinterpret_cast<float*>(args.scratch);
   launch(context, "petaflow::square_loss[kokkos]"_label, x.shape.n * runs,
-         SquaresOfRun{runs, elements, args.scale, context.step, x.as<float>(),
-                      dx.data != nullptr ? dx.as<float>() : nullptr, sums});
+         SquaresOfItem{runs, elements, args.scale, context.step, x.as<float>(),
+                       dx.data != nullptr ? dx.as<float>() : nullptr, sums});
   launch(context, "petaflow::square_loss::mean[kokkos]"_label, x.shape.n,
-         MeanOfSample{runs, elements, context.step, sums, args.loss});
+         MeanSquare{runs, elements, context.step, sums, args.loss});
 }
 
 }  // namespace petaflow
