@@ -117,11 +117,12 @@ Graph small_deepcam(const Shape& sample) {
 }
 
 // With batch norm, that of the image branch of DeepLabv3+ is over the two pixels of a batch of 2, whose variance
-// roundings decide about: a few steps agree.
+// roundings decide about: a few steps agree.  DeepCAM's image branch has the same; at 2e-5 its roundings were as large
+// as 2e-4 after ten steps, and depended on the number of threads.
 const GoldenCase kGoldenCases[] = {{"tiramisu", small_tiramisu, 4, 0.02},
                                    {"deeplab", small_deeplab, 16, 0.02},
                                    {"deeplab_with_norm", small_deeplab_with_norm, 16, 2e-5, 3},
-                                   {"deepcam", small_deepcam, 16, 2e-4}};
+                                   {"deepcam", small_deepcam, 16, 4e-6}};
 
 class ClimateGolden : public testing::TestWithParam<GoldenCase> {
  protected:

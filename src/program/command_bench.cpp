@@ -31,9 +31,9 @@ double median(std::vector<double> values) {
 
 /// Rates of reading the training data, from the beginning of the epoch to the end of the last step.
 struct IoRates {
-  double samples = 0;          // of the global batches
-  double bytes = 0;            // that all ranks read, for batches made ahead too; NaN: not known
-  std::size_t held_bytes = 0;  // of the data in each rank's memory, which was read before
+  double samples = 0;             // of the global batches
+  double bytes = 0;               // that all ranks read, for batches made ahead too; NaN: not known
+  std::size_t held_bytes = 0;     // of the data in each rank's memory, which was read before
   std::vector<ReadCount> counts;  // at the beginning of the epoch; of all ranks since then, in the end
   // The largest of any rank:
   double seconds = 0;

@@ -267,7 +267,7 @@ golden = {
     "tiramisu": train(tiramisu, 4),
     "deeplab": train(deeplab, 16),
     "deeplab_with_norm": train(lambda t, x: deeplab(t, x, True), 16, 2e-5),  # small steps: roundings grow through batch norms
-    "deepcam": train(deepcam, 16, 2e-4),
+    "deepcam": train(deepcam, 16, 4e-6),
     "detection_sc17": train(lambda t, x: detection(t, x, (6, 8, 10), 1280), 16, 1e-4, detection_loss),
     "detection_racah": train(lambda t, x: detection(t, x, (6, 8, 10, 12), 0, 0.1, True), 16, 1e-4, detection_loss),
     "detection_small": train(lambda t, x: detection(t, x, (6, 8), 128, 0.1, periodic=True), 16, 1e-4, detection_loss),
