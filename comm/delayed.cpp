@@ -74,13 +74,14 @@ class DelayedTransport final : public Transport {
   }
 
   void wait(const std::function<bool()>& over, const char* call, double until_s) override {
+    die_in_time();
     inner_->wait(over, call, until_s);
   }
   double now_s() const override { return inner_->now_s(); }
 
   void work(double seconds) override {
+    die_in_time();
     const DelayOptions& options = link_->options;
-    if (link_->rank == options.kill_rank && now_s() - link_->start_s >= options.kill_s) std::raise(SIGKILL);
     double factor = link_->factor(options.straggle, true);
     if (link_->rank == options.slow_rank) factor *= options.slow_factor;
     if (factor > 1) wait([] { return false; }, "being slow", now_s() + (factor - 1) * seconds);
@@ -103,6 +104,11 @@ class DelayedTransport final : public Transport {
     Message arrival = kNone, content = kNone;
     bool receives = false;
   };
+
+  void die_in_time() const {
+    const DelayOptions& options = link_->options;
+    if (link_->rank == options.kill_rank && now_s() - link_->start_s >= options.kill_s) std::raise(SIGKILL);
+  }
 
   /// Over no network.
   Message send_to_self(std::span<const std::byte> bytes, Tag tag) {

@@ -17,7 +17,7 @@ struct DelayOptions {
   /// Sigma of a log-normal factor of mean 1 of the time of every piece of computation; a factor below 1 does nothing.
   double straggle = 0;
   double drop = 0;              // probability that a message never arrives
-  std::int64_t kill_rank = -1;  // dies where it computes first after kill_s; -1: none
+  std::int64_t kill_rank = -1;  // dies where it first computes or waits after kill_s; -1: none
   double kill_s = 0;
   std::int64_t seed = 1;
 

@@ -123,7 +123,10 @@ std::string HangWatch::missing(const Note& own) const {
       elsewhere += fmt::format("; {} is in another operation: {}", name, note.text);
     }
   }
-  std::string text = absent.empty() ? "nobody" : absent;
+  std::string text = absent;
+  if (absent.empty()) {
+    text = elsewhere.empty() ? "nobody, all are in this operation, as where a message was lost" : "nobody";
+  }
   if (count > kNamed) text += fmt::format(", and {} more", count - kNamed);
   return text + elsewhere;
 }
