@@ -1,7 +1,6 @@
 #include "climate_detection/evaluator.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "climate/map_picture.hpp"
 #include "data/bytes.hpp"
@@ -14,11 +13,6 @@ void exchange(Bytes& bytes, FoundBox& box) {
 }
 
 namespace climate_detection {
-namespace {
-
-constexpr std::array<const char*, 2> kAveragePrecisions = {"ap_10", "ap_50"};  // at the thresholds of DetectionRules
-
-}  // namespace
 
 template <class Bytes>
 void exchange(Bytes& bytes, PicturedFrame& picture) {

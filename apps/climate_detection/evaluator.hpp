@@ -1,6 +1,7 @@
 // How found boxes are evaluated.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "program/task.hpp"
 
 namespace petaflow::climate_detection {
+
+/// Names of mean average precisions at the thresholds of DetectionRules.
+inline constexpr std::array<const char*, 2> kAveragePrecisions = {"ap_10", "ap_50"};
 
 /// "ap_10", "ap_50", then "ap_10_<kind>" and "ap_50_<kind>" of climate::kBoxKinds.
 std::vector<std::string> metric_names();

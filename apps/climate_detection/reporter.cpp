@@ -20,7 +20,6 @@ constexpr std::size_t kKinds = climate::kBoxKinds.size();
 constexpr std::array<const char*, kKinds> kNames = {"tropical depressions", "tropical cyclones",
                                                     "extratropical cyclones", "atmospheric rivers"};
 constexpr std::array<const char*, 2> kThresholds = {"0.1", "0.5"};
-constexpr std::array<const char*, 2> kMeans = {"ap_10", "ap_50"};
 
 const DetectionEvaluator& of_detection(const Evaluator& evaluator) {
   return dynamic_cast<const DetectionEvaluator&>(evaluator);
@@ -42,9 +41,11 @@ std::string precision_table(const EvaluatedRun& run, bool several) {
     for (const char* boxes : {"known", "found"}) {
       row.push_back(grouped(number_at(results.at(boxes), kind_key(k).c_str())));
     }
-    for (const char* mean : kMeans) row.push_back(percent_html(results, fmt::format("{}_{}", mean, kind_key(k))));
+    for (const char* mean : kAveragePrecisions)
+      row.push_back(percent_html(results, fmt::format("{}_{}", mean, kind_key(k))));
   }
-  rows.push_back({"mean", "", "", percent_html(results, kMeans[0]), percent_html(results, kMeans[1])});
+  rows.push_back(
+      {"mean", "", "", percent_html(results, kAveragePrecisions[0]), percent_html(results, kAveragePrecisions[1])});
   return table(
       rows,
       fmt::format("Average precision{} in per cent, with bootstrap errors over frames. A box is found where it "
@@ -127,10 +128,10 @@ std::string DetectionReporter::table(const Evaluator& evaluator) const {
 json DetectionReporter::results(const Evaluator& evaluator) const {
   const DetectionReport& report = of_detection(evaluator).report();
   json results = {{"frames", report.frames}};
-  for (std::size_t t = 0; t < kMeans.size(); ++t) {
-    put(results, kMeans[t], report.at[t].mean);
+  for (std::size_t t = 0; t < kAveragePrecisions.size(); ++t) {
+    put(results, kAveragePrecisions[t], report.at[t].mean);
     for (std::size_t k = 0; k < kKinds; ++k) {
-      put(results, fmt::format("{}_{}", kMeans[t], kind_key(k)), report.at[t].kinds[k]);
+      put(results, fmt::format("{}_{}", kAveragePrecisions[t], kind_key(k)), report.at[t].kinds[k]);
     }
   }
   for (std::size_t k = 0; k < kKinds; ++k) {
@@ -155,8 +156,8 @@ std::vector<KeyNumber> DetectionReporter::key_numbers(const RunRecord& run) cons
   const json* results = evaluation_part(run, "results");
   if (results == nullptr) return {};
   std::vector<KeyNumber> numbers;
-  for (std::size_t t = 0; t < kMeans.size(); ++t) {
-    const Metric metric = metric_at(*results, kMeans[t]);
+  for (std::size_t t = 0; t < kAveragePrecisions.size(); ++t) {
+    const Metric metric = metric_at(*results, kAveragePrecisions[t]);
     if (!metric.value) continue;
     numbers.push_back({fmt::format("mean average precision, overlap of {}", kThresholds[t]),
                        readable(100 * *metric.value, 3) + " %", evaluated_set(run)});
