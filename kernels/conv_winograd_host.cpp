@@ -1,7 +1,8 @@
-// Convolutions with 3 x 3 or 4 x 4 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
-// the multiplications of a direct one; those with stride 2 as four of them.  Host only; f32, and bf16 with transforms
-// in f32 whose results are rounded to bf16 for the products: the result's relative error is about 0.01 there. Each of
-// the 36 positions of a patch is a matrix product over the blocks of winograd_blocks.hpp.
+// Convolutions with 3 x 3 to 5 x 5 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
+// the multiplications of a direct one (of 5 x 5 taps 0.36); those with stride 2 as four of them, dilated ones as one of
+// their phases.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to bf16 for the products:
+// the result's relative error is about 0.01 there. Each of the 36 positions of a patch is a matrix product over the
+// blocks of winograd_blocks.hpp.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -11,6 +12,7 @@
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
 #include "kernels/winograd_blocks.hpp"
+#include "kernels/winograd_dilation.hpp"
 #include "kernels/winograd_phases.hpp"
 
 namespace petaflow {
@@ -162,7 +164,7 @@ class WinogradKernel final : public ConvKernel {
     std::int64_t block_numbers = 0;
     for (const ConvDesc& desc : tiles) {
       problems_.emplace_back(desc, weights_.reversed);
-      blocks_.emplace_back(problems_.back(), packing);
+      blocks_.emplace_back(problems_.back(), packing, threads_);
       block_numbers = std::max(block_numbers, blocks_.back().numbers());
     }
     const Problem& p = problems_.front();
@@ -323,7 +325,7 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (g.kernel.h != g.kernel.w || (g.kernel.h != 3 && g.kernel.h != 4)) return "for 3 x 3 and 4 x 4 taps only";
+  if (g.kernel.h != g.kernel.w || g.kernel.h < 3 || g.kernel.h > 5) return "for 3 x 3 to 5 x 5 taps only";
   if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
@@ -353,9 +355,15 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
 }
 
 std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  if (is_dilated(tiles.front())) {
+    for (const ConvDesc& tile : tiles) {
+      if (std::string reason = why_no_phases(tile); !reason.empty()) return reason;
+    }
+    return why_not_neighbours(pass, phases_of_sample(tiles));
+  }
   if (!has_phases(tiles.front())) return why_not_neighbours(pass, tiles);
   const ConvGeometry& g = tiles.front().geometry;
-  if (g.kernel.h != g.kernel.w || g.kernel.h < 5) return "with stride 2 for 5 x 5 to 8 x 8 taps only";
+  if (g.kernel.h != g.kernel.w || g.kernel.h < 5) return "with stride 2 for 5 x 5 to 10 x 10 taps only";
   for (const ConvDesc& tile : tiles) {
     if (std::min(tile.in.h, tile.in.w) < 2) return "without phases that have no pixel only";
   }
@@ -371,8 +379,10 @@ std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tile
   switch (tiles.front().geometry.kernel.h) {
     case 3:
       return std::make_unique<WinogradKernel<3, T>>(pass, tiles);
-    default:
+    case 4:
       return std::make_unique<WinogradKernel<4, T>>(pass, tiles);
+    default:
+      return std::make_unique<WinogradKernel<5, T>>(pass, tiles);
   }
 }
 
@@ -382,6 +392,9 @@ std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc>
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
   if (has_phases(tiles.front())) return std::make_unique<PhasesKernel>(pass, tiles, make_neighbours);
+  if (is_dilated(tiles.front())) {
+    return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles)));
+  }
   return make_neighbours(pass, tiles);
 }
 
@@ -393,12 +406,27 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
     rows.align *= of_tile, rows.least *= of_tile;
     return rows;
   }
+  if (is_dilated(whole)) {
+    const Problem p(phases_of_sample(whole), pass == Pass::kBackwardData);
+    const std::int64_t r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
+                       rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
+    // Few patches: the whole plane, over whose blocks the threads divide themselves (eight times the fewest: not
+    // measured against other numbers).
+    const bool few = across * p.patches_h() < 8 * kFewest * whole.threads;
+    return {r * p.patch(), few ? rows : ceil_div(kFewest, across) * r * p.patch(), 1, true};
+  }
   const Problem p(whole, pass == Pass::kBackwardData);
   const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(kFewest, p.d.targets * of_plane);
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
   // many or more (not measured against other numbers), and should not cut patches.
   if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(kFewest, of_plane)), samples, true};
-  return {p.patch(), ceil_div(kFewest, p.patches_w()) * p.patch(), samples, true};
+  std::int64_t fewest = kFewest;
+  if (pass == Pass::kBackwardWeights && p.transformed_bytes() > kBlockBytes) {
+    // As many as make the transforms of a tile as large as the sums that it is added to, and still one for each thread.
+    const std::int64_t suited = p.sources * p.targets / (p.sources + p.targets);
+    fewest = std::max(fewest, std::min(suited, p.samples * of_plane / whole.threads));
+  }
+  return {p.patch(), ceil_div(fewest, p.patches_w()) * p.patch(), samples, true};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Winograd's minimal filtering in two directions, F(4x4, 3x3) and F(3x3, 4x4), on lanes of channels: a patch of 6 x 6
-// numbers per channel replaces m x m outputs of r x r taps, m + r = 7 (Lavin & Gray 2016, arXiv:1509.09308).
+// Winograd's minimal filtering in two directions, F(4x4, 3x3), F(3x3, 4x4) and F(2x2, 5x5), on lanes of channels: a
+// patch of 6 x 6 numbers per channel replaces m x m outputs of r x r taps, m + r = 7 (Lavin & Gray 2016,
+// arXiv:1509.09308).
 //
 //   forward           y  = A^T [(G w G^T) . (B^T x B)] A
 //   backward weights  dw = G^T [(B^T x B) . (A dy A^T)] G
@@ -43,12 +44,12 @@ inline void transform_source(const Floats (&d)[kEdge], Floats (&v)[kEdge]) {
 /// y = A^T v, m = kOut outputs.
 template <int kOut>
 void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
-  static_assert(kOut == 3 || kOut == 4);
+  static_assert(kOut >= 2 && kOut <= 4);
   const Floats even_a = v[1] + v[2], odd_a = plus(v[1], -1, v[2]), even_b = v[3] + v[4], odd_b = plus(v[3], -1, v[4]);
   const Floats zero = {};
   y[0] = v[0] + even_a + even_b;
   y[1] = plus(plus(zero, kA, odd_a), kB, odd_b);
-  y[2] = plus(plus(zero, kA2, even_a), kB2, even_b);
+  if constexpr (kOut >= 3) y[2] = plus(plus(zero, kA2, even_a), kB2, even_b);
   if constexpr (kOut == 4) y[3] = plus(plus(zero, kA2 * kA, odd_a), kB2 * kB, odd_b);
   y[kOut - 1] += v[5];
 }
@@ -56,9 +57,12 @@ void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
 /// v = A g, of m = kIn gradients.
 template <int kIn>
 void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
-  static_assert(kIn == 3 || kIn == 4);
-  const Floats even_a = plus(g[0], kA2, g[2]), even_b = plus(g[0], kB2, g[2]);
-  Floats odd_a = g[1], odd_b = g[1];
+  static_assert(kIn >= 2 && kIn <= 4);
+  Floats even_a = g[0], even_b = g[0], odd_a = g[1], odd_b = g[1];
+  if constexpr (kIn >= 3) {
+    even_a = plus(g[0], kA2, g[2]);
+    even_b = plus(g[0], kB2, g[2]);
+  }
   if constexpr (kIn == 4) {
     odd_a = plus(g[1], kA2, g[3]);
     odd_b = plus(g[1], kB2, g[3]);
@@ -91,7 +95,7 @@ inline constexpr auto kG = weight_matrix<kTaps>();
 
 /// u = G w.
 template <int kTaps>
-void transform_weights(const Floats (&w)[kTaps], Floats (&u)[kEdge]) {
+KOKKOS_FORCEINLINE_FUNCTION void transform_weights(const Floats (&w)[kTaps], Floats (&u)[kEdge]) {
   lanes::unrolled<kEdge>([&](auto j) {
     u[j] = Floats{};
     lanes::unrolled<kTaps>([&](auto k) { lanes::multiply_add(u[j], kG<kTaps>[j][k], w[k]); });
@@ -100,7 +104,7 @@ void transform_weights(const Floats (&w)[kTaps], Floats (&u)[kEdge]) {
 
 /// dw = G^T u.
 template <int kTaps>
-void transform_weight_gradient(const Floats (&u)[kEdge], Floats (&dw)[kTaps]) {
+KOKKOS_FORCEINLINE_FUNCTION void transform_weight_gradient(const Floats (&u)[kEdge], Floats (&dw)[kTaps]) {
   lanes::unrolled<kTaps>([&](auto k) {
     dw[k] = Floats{};
     lanes::unrolled<kEdge>([&](auto j) { lanes::multiply_add(dw[k], kG<kTaps>[j][k], u[j]); });

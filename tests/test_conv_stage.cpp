@@ -36,8 +36,8 @@ ConvDesc describe(std::int64_t n, std::int64_t in_channels, std::int64_t out_cha
 }
 
 constexpr ConvGeometry window(const Extent& kernel, const Extent& pad, const Extent& stride = {},
-                              std::int64_t groups = 1) {
-  return {kernel, stride, {}, pad, pad, groups};
+                              std::int64_t groups = 1, const Extent& dilation = {}) {
+  return {kernel, stride, dilation, pad, pad, groups};
 }
 
 // Winograd's transforms, strides, groups, few channels, planes that are cut along rows too.
@@ -47,6 +47,9 @@ const StageCase kCases[] = {
      describe(2, 16, 16, {1, 24, 36}, window({1, 3, 3}, {0, 1, 1})),
      {PoolKind::kMax, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}}},
     {"stride", describe(2, 16, 32, {1, 33, 18}, window({1, 5, 5}, {0, 2, 2}, {1, 2, 2})), {}},
+    {"five_taps", describe(2, 32, 16, {1, 40, 30}, window({1, 5, 5}, {0, 2, 2})), {}},
+    {"dilated", describe(2, 16, 32, {1, 96, 48}, window({1, 3, 3}, {0, 2, 2}, {}, 1, {1, 2, 2})), {}},
+    {"dilated_few", describe(2, 32, 32, {1, 24, 36}, window({1, 3, 3}, {0, 4, 4}, {}, 1, {1, 4, 4})), {}},
     {"groups", describe(2, 8, 12, {1, 16, 7}, window({1, 3, 3}, {0, 1, 1}, {}, 4)), {}},
     {"narrow", describe(2, 3, 16, {1, 24, 20}, window({1, 3, 3}, {0, 1, 1})), {}},
     {"odd", describe(3, 5, 7, {1, 9, 11}, window({1, 3, 3}, {0, 1, 1})), {}},

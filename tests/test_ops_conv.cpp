@@ -115,11 +115,12 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             EXPECT_LE(testing_support::relative_l2(result_of(pass, found), result_of(pass, expected)), 2e-5) << what;
           }
           if (transforms) {
-            // Whole or in boxes that cut no tile of 3, 4 or 5 rows, which strides may double: the same bits.
+            // Whole or in boxes that cut no tile of 2 to 5 rows, which lie apart by the dilation or which strides may
+            // double: the same bits.
             const bool doubled = c.geometry.stride.h == 2 && pass == Pass::kBackwardData;
             const std::int64_t taps = c.geometry.kernel.h / c.geometry.stride.h +
                                       c.geometry.kernel.h % c.geometry.stride.h,
-                               rows = (7 - taps) * (doubled ? 2 : 1);
+                               rows = (7 - taps) * (doubled ? 2 : c.geometry.dilation.h);
             const bool cuts = boxes.size() > 1 && boxes[1].sample == 0 &&
                               (doubled || pass == Pass::kBackwardData ? boxes[1].x_row : boxes[1].y_row) % rows != 0;
             if (!cuts && first.empty()) first = result_of(pass, found);
@@ -253,7 +254,7 @@ TEST(ChooseConv, TheFirstThatAcceptsIsTaken) {
 #ifdef __AVX512BF16__
   if (!amx) {  // no taps for Winograd's transforms
     ConvDesc many_taps = wide;
-    many_taps.geometry = {{1, 5, 5}, {}, {}, {0, 2, 2}, {0, 2, 2}};
+    many_taps.geometry = {{1, 7, 7}, {}, {}, {0, 3, 3}, {0, 3, 3}};
     EXPECT_EQ(chosen(Pass::kBackwardWeights, many_taps), "dots");
   }
 #endif

@@ -108,6 +108,16 @@ TileCutter::TileSize TileCutter::size_of_tiles(const TileWishes& wished, const C
     height = std::max(least, ceil_div(outer.rows, ceil_div(enough, conv_.n)));
   }
   height = even(outer, height);
+  // Few tiles: as many for each part, lower or higher ones (512 to 768 channels, 5 x 5 taps, stride 2, 48 x 48 pixels,
+  // two threads: 117 to 86 ms forward).
+  const std::int64_t count = conv_.n * ceil_div(outer.rows, height);
+  if (count > parts_ && count < 4 * parts_ && count % parts_ != 0) {
+    const auto of_tiles = [&](std::int64_t tiles) {
+      return even(outer, std::max(outer.least, ceil_div(outer.rows, ceil_div(tiles, conv_.n))));
+    };
+    height = of_tiles(ceil_div(count, parts_) * parts_);
+    if (conv_.n * ceil_div(outer.rows, height) % parts_ != 0) height = of_tiles(count / parts_ * parts_);
+  }
   const std::int64_t inner_height =
       wished.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
   if (height < outer.rows || inner_height < inner.rows) return {height, inner_height, 1};
