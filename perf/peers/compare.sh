@@ -7,31 +7,45 @@
 #     --rounds      5 by default
 #     --precision   of both sides: f32 by default; bf16 in PyTorch is autocast
 #     --python      a Python with PyTorch; by default setup.sh makes one in build/peers
-#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all; or blocks of layers: norm, residual, deconv3, deconv5
+#     NETWORK       hep, cosmoflow, cosmoflow_mlperf; by default all; those for weather, on maps of 384 x 576 and 768 x 768 pixels:
+#                   climate_deeplab, climate_tiramisu, climate_deepcam, climate_detection_sc17; or blocks of layers: norm,
+#                   residual, deconv3, deconv5
 # Threads: OMP_NUM_THREADS, or all cores.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1 [norm]=2 [residual]=2 [deconv3]=2 [deconv5]=2)
+declare -A batches=([hep]=8 [cosmoflow]=2 [cosmoflow_mlperf]=1 [norm]=2 [residual]=2 [deconv3]=2 [deconv5]=2
+  [climate_deeplab]=1 [climate_tiramisu]=1 [climate_deepcam]=2 [climate_detection_sc17]=1)
+# Without recomputation and lag, as the twins; maps as large as rounds of a few minutes allow.
+map='data.height=384 data.width=576 train.recompute=1'
+declare -A options=([climate_deeplab]="$map update.lag=0" [climate_tiramisu]="$map update.lag=0" [climate_deepcam]="$map"
+  [climate_detection_sc17]='data.height=768 data.width=768')
 known=(hep cosmoflow cosmoflow_mlperf)  # by default
+weather=(climate_deeplab climate_tiramisu climate_deepcam climate_detection_sc17)
 blocks=(norm residual deconv3 deconv5)  # of perf/blocks.cpp
 rounds=5 precision=f32 python='' networks=()
-steps=8
 threads=${OMP_NUM_THREADS:-$(nproc)}
 
 die() { echo "compare.sh: $*" >&2; exit 1; }
 while [ $# -gt 0 ]; do
   case $1 in
-    --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --rounds | --precision | --python) [ $# -gt 1 ] || die "$1 needs a value"; declare "${1#--}=$2"; shift ;;
     -*) die "option $1 is unknown; see --help" ;;
-    *) [ -n "${batches[$1]:-}" ] || die "network $1 is unknown; there are ${known[*]} ${blocks[*]}"; networks+=("$1") ;;
+    *) [ -n "${batches[$1]:-}" ] || die "network $1 is unknown; there are ${known[*]} ${weather[*]} ${blocks[*]}"; networks+=("$1") ;;
   esac
   shift
 done
 [ ${#networks[@]} -gt 0 ] || networks=("${known[@]}")
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || die "--rounds must be a number above 0, found $rounds"
 [[ $precision =~ ^(f32|bf16)$ ]] || die "--precision must be f32 or bf16, found $precision"
-program_of() { if [[ " ${blocks[*]} " == *" $1 "* ]]; then echo build/host/bin/blocks; else echo "build/host/bin/${1%_*}"; fi; }
+program_of() {
+  case $1 in
+    hep | cosmoflow*) echo "build/host/bin/${1%_*}" ;;
+    climate_detection*) echo build/host/bin/climate_detection ;;
+    climate_*) echo build/host/bin/climate_segmentation ;;
+    *) echo build/host/bin/blocks ;;
+  esac
+}
 for network in "${networks[@]}"; do
   program=$(program_of "$network")
   [ -x "$program" ] || die "$program is not built; cmake --preset host && cmake --build build/host"
@@ -46,18 +60,21 @@ untuned=(env -u MALLOC_MMAP_THRESHOLD_ -u MALLOC_TRIM_THRESHOLD_ -u MALLOC_TOP_P
 # The allocator keeps what it has: PyTorch loses up to half of its step to page faults otherwise.
 tuned=(env MALLOC_MMAP_THRESHOLD_=17179869184 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456)
 
+steps_of() { case $1 in climate_*) echo 3 ;; *) echo 8 ;; esac; }  # theirs take up to nine seconds each
+
 # Both print: samples/s, MiB of peak resident memory.
 ours() {  # NETWORK
-  local json program arguments
+  local json program arguments own
   program=$(program_of "$1")
-  arguments=(bench "inputs/$1.toml" "train.batch=${batches[$1]}" "precision=$precision")
+  read -ra own <<<"${options[$1]:-}"
+  arguments=(bench "inputs/$1.toml" "train.batch=${batches[$1]}" "precision=$precision" "${own[@]}")
   if [ "$program" = build/host/bin/blocks ]; then arguments=("$1" --precision "$precision"); fi
-  json=$("${untuned[@]}" OMP_NUM_THREADS="$threads" "$program" "${arguments[@]}" --steps $steps --json) || return 1
-  "$python" -c 'import json, sys; r = json.load(sys.stdin); print("%.3f %.0f" % (r["samples_per_s"], r["peak_resident_bytes"] / 2**20))' \
+  json=$("${untuned[@]}" OMP_NUM_THREADS="$threads" "$program" "${arguments[@]}" --steps "$(steps_of "$1")" --json) || return 1
+  "$python" -c 'import json, sys; r = json.load(sys.stdin); print("%.5f %.0f" % (r["samples_per_s"], r["peak_resident_bytes"] / 2**20))' \
     <<<"$json"
 }
 theirs() {  # NETWORK LAYOUT ENVIRONMENT...
-  "${@:3}" "$python" perf/peers/torch_twin.py "$1" --batch "${batches[$1]}" --threads "$threads" --steps $steps --layout "$2" \
+  "${@:3}" "$python" perf/peers/torch_twin.py "$1" --batch "${batches[$1]}" --threads "$threads" --steps "$(steps_of "$1")" --layout "$2" \
     --precision "$precision" | sed -En 's/.* ([0-9]+) MiB resident.* ([0-9.]+) samples\/s$/\2 \1/p'
 }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a / b }'; }
@@ -115,7 +132,7 @@ echo "| network, batch | petaflow, samples/s | PyTorch default | PyTorch best-tu
 echo "|---|---|---|---|---|---|---|---|---|"
 for network in "${networks[@]}"; do
   layouts=$(tr ' ' '\n' <<<"${table[$network,layout]}" | sed '/^$/d' | sort -u | paste -sd/)
-  echo "| $network, ${batches[$network]} | $(cell "$network" rate 2) | $(cell "$network" default_rate 2) | $(cell "$network" best_rate 2), $layouts |" \
+  echo "| $network, ${batches[$network]} | $(cell "$network" rate 3) | $(cell "$network" default_rate 3) | $(cell "$network" best_rate 3), $layouts |" \
     "$(cell "$network" to_default 2) | $(cell "$network" to_best 2) |" \
     "$(cell "$network" memory 0) | $(cell "$network" default_memory 0) | $(cell "$network" best_memory 0) |"
 done

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow.toml and cosmoflow_mlperf.toml, and of `blocks`: full training
-steps on data in memory; of blocks forward and backward, from a given gradient.
+"""The PyTorch twins of `bench` with inputs/hep.toml, cosmoflow*.toml and climate_*.toml, and of `blocks`: full training steps on
+data in memory; of blocks forward and backward, from a given gradient.
 
-usage: torch_twin.py hep|cosmoflow|cosmoflow_mlperf|norm|residual|deconv3|deconv5
-       [--batch N] [--threads N] [--steps N] [--layout channels_last|plain]
-       [--precision f32|bf16]
+usage: torch_twin.py NETWORK [--batch N] [--threads N] [--steps N] [--layout channels_last|plain] [--precision f32|bf16]
 Prints one line: parameters, largest resident memory, median milliseconds per step, samples/s; bf16 is torch.autocast's.
 Best-tuned: run it with the allocator told to keep its memory, as compare.sh does, in both layouts.
 
-Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in two places: its cubes
-are f32 and scaled (petaflow's are int16, scaled in each step), and its Adam and SGD with momentum are plain, without LARC.
+Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in some places: its cubes
+are f32 and scaled (petaflow's are int16, scaled in each step), its Adam and SGD with momentum are plain, without LARC, and stand
+for LAMB, too; DeepLab's factors of 0.5 are left out, as its user would put them into the weights; of the detection's loss it has
+the reconstruction and the squares of what cells say.
 """
 import argparse
 import resource
@@ -19,6 +19,9 @@ import time
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
+
+import climate_networks
 
 
 class ScaledTanh(nn.Module):
@@ -86,27 +89,103 @@ def deconv(taps):
     return nn.Sequential(nn.BatchNorm2d(256), nn.ConvTranspose2d(256, 256, taps, 2, taps // 2, 1))
 
 
+class Climate(nn.Module):
+    """The layers of climate_networks.py, whose weights are made in a first run on a small map; activations in place."""
+
+    def __init__(self, network, channels, dropout):
+        super().__init__()
+        self.network, self.dropout, self.weights = network, dropout, nn.ParameterList()
+        with torch.no_grad():
+            self(torch.rand(2, channels, 64, 64))
+
+    def forward(self, x):
+        self.next = 0
+        return self.network(self, x)
+
+    def weight(self, *shape, value=0.0):
+        if self.next == len(self.weights):
+            self.weights.append(torch.full(shape, value))
+            if len(shape) > 1:
+                nn.init.kaiming_uniform_(self.weights[-1])
+        self.next += 1
+        return self.weights[self.next - 1]
+
+    def conv(self, name, x, filters, size=1, stride=1, dilation=1, groups=1, bias=False, factor=1.0, wrap=False):
+        weight = self.weight(filters, x.shape[1] // groups, size, size)
+        return F.conv2d(x, weight, self.weight(filters) if bias else None, stride, size // 2 * dilation, dilation, groups)
+
+    def twice(self, name, x, filters, size=3, bias=False):
+        weight = self.weight(x.shape[1], filters, size, size)
+        return F.conv_transpose2d(x, weight, self.weight(filters) if bias else None, 2, size // 2, 1)
+
+    def norm(self, name, x):
+        weight, bias = self.weight(x.shape[1], value=1.0), self.weight(x.shape[1])
+        return F.batch_norm(x, None, None, weight, bias, training=True)
+
+    def relu(self, name, x, slope=0.0):
+        return F.leaky_relu(x, slope, inplace=True) if slope else F.relu(x, inplace=True)
+
+    def drop(self, name, x):
+        return F.dropout(x, self.dropout)
+
+    def cat(self, name, *parts):
+        return torch.cat(parts, 1)
+
+    def keep(self, name, y):
+        return y
+
+
+def map_loss(logits, classes):
+    return F.cross_entropy(logits, classes, torch.tensor([1.0, 30.0, 8.0]))
+
+
+def detection_loss(outputs, _target):
+    cells, error = outputs
+    return cells.pow(2).mean() + 10 * error.pow(2).mean()
+
+
 def adam(parameters):
-    return torch.optim.Adam(parameters, lr=1e-3)
+    return torch.optim.Adam(parameters, lr=1e-3, fused=True)
 
 
 def sgd(parameters):
     return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
 
 
-# Network, weights, sample, loss, outputs (0: classes), optimizer; without a loss it is a block.
+def numbers(count):
+    return lambda batch, _sample: torch.rand(batch, count)
+
+
+def classes(batch, _sample):
+    return torch.arange(batch) % 2
+
+
+def maps(batch, sample):
+    return torch.randint(3, (batch, *sample[1:]))
+
+
+def climate(network, dropout=0.0):
+    return lambda _dropout: Climate(getattr(climate_networks, network), 16, dropout)
+
+
+# Network, weights, sample, loss, its targets, optimizer; without a loss it is a block.
+MAP, ITS_LOSS = (16, 384, 576), (map_loss, maps, adam)
 NETWORKS = {
-    "hep": (hep, 594178, (3, 224, 224), nn.CrossEntropyLoss(), 0, adam),
-    "cosmoflow": (cosmoflow, 7041443, (1, 128, 128, 128), nn.L1Loss(), 3, adam),
-    "cosmoflow_mlperf": (cosmoflow_mlperf, 8907556, (4, 128, 128, 128), nn.MSELoss(), 4, sgd),
-    "norm": (norm, 147968, (64, 192, 288), None, 0, None),
-    "residual": (residual, 147968, (64, 192, 288), None, 0, None),
-    "deconv3": (lambda _dropout: deconv(3), 590592, (256, 96, 144), None, 0, None),
-    "deconv5": (lambda _dropout: deconv(5), 1639168, (256, 96, 144), None, 0, None),
+    "hep": (hep, 594178, (3, 224, 224), nn.CrossEntropyLoss(), classes, adam),
+    "cosmoflow": (cosmoflow, 7041443, (1, 128, 128, 128), nn.L1Loss(), numbers(3), adam),
+    "cosmoflow_mlperf": (cosmoflow_mlperf, 8907556, (4, 128, 128, 128), nn.MSELoss(), numbers(4), sgd),
+    "climate_deeplab": (climate("deeplab"), 43669251, MAP, *ITS_LOSS),
+    "climate_tiramisu": (climate("tiramisu", 0.2), 7504835, MAP, *ITS_LOSS),
+    "climate_deepcam": (climate("deepcam"), 56454720, MAP, *ITS_LOSS),
+    "climate_detection_sc17": (climate("detection"), 79194138, (16, 768, 768), detection_loss, maps, adam),
+    "norm": (norm, 147968, (64, 192, 288), None, None, None),
+    "residual": (residual, 147968, (64, 192, 288), None, None, None),
+    "deconv3": (lambda _dropout: deconv(3), 590592, (256, 96, 144), None, None, None),
+    "deconv5": (lambda _dropout: deconv(5), 1639168, (256, 96, 144), None, None, None),
 }
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("network", choices=NETWORKS)
+parser.add_argument("network", choices=NETWORKS, metavar="NETWORK", help=", ".join(NETWORKS))
 parser.add_argument("--batch", type=int, default=8)
 parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--steps", type=int, default=8)
@@ -117,13 +196,13 @@ args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
 torch.manual_seed(1)
-make, expected, sample, loss_of, outputs, optimizer_of = NETWORKS[args.network]
+make, expected, sample, loss_of, targets_of, optimizer_of = NETWORKS[args.network]
 net = make(args.dropout)
 parameters = sum(p.numel() for p in net.parameters())
 if parameters != expected:
     sys.exit(f"torch_twin.py: the twin of {args.network} has {parameters} parameters instead of {expected}")
 x = torch.rand(args.batch, *sample)
-y = torch.rand(args.batch, outputs) if outputs > 0 else torch.arange(args.batch) % 2
+y = targets_of(args.batch, sample) if targets_of else None
 if args.layout == "channels_last":
     memory = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
     net, x = net.to(memory_format=memory), x.to(memory_format=memory)
@@ -145,4 +224,4 @@ for step in range(args.steps + 2):
 median = statistics.median(times)
 resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 print(f"torch {torch.__version__} {args.network} {args.precision} {args.layout}: {parameters} parameters, batch {args.batch}, "
-      f"{resident_mib:.0f} MiB resident, {1e3 * median:.1f} ms/step, {args.batch / median:.3f} samples/s")
+      f"{resident_mib:.0f} MiB resident, {1e3 * median:.1f} ms/step, {args.batch / median:.5f} samples/s")
