@@ -4,6 +4,7 @@
 // the result's relative error is about 0.01 there. Each of the 36 positions of a patch is a matrix product over the
 // blocks of winograd_blocks.hpp.
 #include <algorithm>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/scratch.hpp"
@@ -92,6 +93,7 @@ template <int kTaps>
 struct Weights {
   WeightOrder order;
   bool reversed;
+  TapsOf of;
   int held = 1;  // sources of a number
 
   std::int64_t items() const { return order.targets / kLanes * order.taps * order.sources; }
@@ -101,10 +103,15 @@ struct Weights {
   Item item(std::int64_t i) const {
     return {i / order.sources / order.taps * kLanes, i / order.sources % order.taps, i % order.sources};
   }
-  std::int64_t outside(const Item& at, int n, int lane, int tap) const {
-    const std::int64_t target = at.target + lane, source = at.source * held + n, area = kTaps * kTaps;
-    if (!reversed) return ((target * order.sources * held + source) * order.taps + at.tap) * area + tap;
-    return ((source * order.targets + target) * order.taps + order.taps - 1 - at.tap) * area + area - 1 - tap;
+  /// Where tap (row, column) of the plane stands for a target's lane; nothing: it is zero.
+  std::optional<std::int64_t> outside(const Item& at, int n, int lane, int row, int column) const {
+    const std::int64_t target = at.target + lane, source = at.source * held + n,
+                       h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
+                       w = of.first_column + of.step * (reversed ? kTaps - 1 - column : column),
+                       tap = reversed ? order.taps - 1 - at.tap : at.tap,
+                       pair = reversed ? source * order.targets + target : target * order.sources * held + source;
+    if (h >= of.kernel || w >= of.kernel) return std::nullopt;
+    return ((pair * order.taps + tap) * of.kernel + h) * of.kernel + w;
   }
 };
 
@@ -120,7 +127,10 @@ struct PackWeights {
     both_ways<kTaps, kEdge, kHeld<T>>(
         [&](int n, int row, auto& in) {
           for (int k = 0; k < kTaps; ++k) {
-            for (int lane = 0; lane < kLanes; ++lane) in[k][lane] = from[weights.outside(at, n, lane, row * kTaps + k)];
+            for (int lane = 0; lane < kLanes; ++lane) {
+              const auto place = weights.outside(at, n, lane, row, k);
+              in[k][lane] = place ? from[*place] : 0;
+            }
           }
         },
         transform_weights<kTaps>,
@@ -148,8 +158,9 @@ struct UnpackGradient {
         transform_weight_gradient<kTaps>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kTaps; ++row) {
-            for (int lane = 0; lane < kLanes; ++lane)
-              to[weights.outside(at, 0, lane, row * kTaps + column)] += out[0][row][lane];
+            for (int lane = 0; lane < kLanes; ++lane) {
+              if (const auto place = weights.outside(at, 0, lane, row, column)) to[*place] += out[0][row][lane];
+            }
           }
         });
   }
@@ -158,13 +169,16 @@ struct UnpackGradient {
 template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
  public:
-  WinogradKernel(Pass pass, std::span<const ConvDesc> tiles)
-      : pass_(pass), threads_(tiles.front().threads), weights_{{}, pass == Pass::kBackwardData} {
+  WinogradKernel(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of)
+      : pass_(pass),
+        threads_(tiles.front().threads),
+        weights_{{}, pass == Pass::kBackwardData, of},
+        shares_blocks_(pass == Pass::kBackwardWeights && threads_ > 1 && tiles.front().geometry.kernel.d == 1) {
     const Packing packing = winograd::packing<T>(pass == Pass::kBackwardWeights);
     std::int64_t block_numbers = 0;
     for (const ConvDesc& desc : tiles) {
       problems_.emplace_back(desc, weights_.reversed);
-      blocks_.emplace_back(problems_.back(), packing, threads_);
+      blocks_.emplace_back(problems_.back(), packing, shares_blocks_ ? 1 : threads_);
       block_numbers = std::max(block_numbers, blocks_.back().numbers());
     }
     const Problem& p = problems_.front();
@@ -174,8 +188,9 @@ class WinogradKernel final : public ConvKernel {
     scratch_.v = layout.add<Number<T>>(block_numbers);
     if (pass == Pass::kBackwardWeights) {
       std::int64_t most = 0;  // blocks of a part
-      for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), threads_));
-      sums_apart_ = threads_ > 1 || most > kFewBlocks;
+      for (const Blocks& blocks : blocks_)
+        most = std::max(most, ceil_div(blocks.count(), shares_blocks_ ? 1 : threads_));
+      sums_apart_ = !shares_blocks_ && (threads_ > 1 || most > kFewBlocks);
       exact_ = most > std::max<std::int64_t>(kFewBlocks, blocks_in_f32());
       scratch_.sum = layout.add<float>(sums_apart_ ? elements() : 0);
       scratch_.exact = layout.add<double>(exact_ ? elements() : 0);
@@ -192,6 +207,7 @@ class WinogradKernel final : public ConvKernel {
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
+    if (shares_blocks_) return correlate_together(context, tile, args);
     // A part of the blocks for each thread; the parts' gradients are added in their order.
     const std::int64_t count = blocks_[tile].count();
     const auto own = [&](std::int64_t part) { return args.scratch + static_cast<std::size_t>(part) * scratch_.bytes; };
@@ -213,7 +229,9 @@ class WinogradKernel final : public ConvKernel {
     });
   }
 
-  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(threads_) * scratch_.bytes; }
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>(shares_blocks_ ? 1 : threads_) * scratch_.bytes;
+  }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -257,7 +275,8 @@ class WinogradKernel final : public ConvKernel {
       if (pass_ == Pass::kBackwardWeights) {
         transform_sources<kPatches>(p, blocks, block, source, v);
         transform_gradients<kPatch, kPatches>(p, blocks, block, target, m);
-        correlate_positions(blocks, block, v, m, sum);
+        for (int position = 0; position < kPositions; ++position)
+          correlate_position(blocks, block, position, v, m, sum);
         if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
           move_sum(sum, exact, static_cast<std::size_t>(elements()));
       } else {
@@ -268,6 +287,47 @@ class WinogradKernel final : public ConvKernel {
       }
     }
     if (exact != nullptr) round_sum(exact, sum, static_cast<std::size_t>(elements()));
+  }
+
+  /// Backward weights: all threads share every block, transform a part of it each and then add positions of their own,
+  /// so that there is one sum, however large.
+  void correlate_together(const Context& context, std::size_t tile, const ConvArgs& args) const {
+    constexpr int kPatches = packing<T>(true).patches;
+    const Problem& p = problems_[tile];
+    const Blocks& blocks = blocks_[tile];
+    auto* const v = reinterpret_cast<Number<T>*>(args.scratch + scratch_.v);
+    Number<T>* const m = v + blocks.m_begin();
+    double* const exact = exact_ ? reinterpret_cast<double*>(args.scratch + scratch_.exact) : nullptr;
+    const auto for_positions = [&](const auto& act) {
+      launch(context, threads_, "petaflow::conv::positions[winograd]"_label, kPositions, act);
+    };
+    const auto size = static_cast<std::size_t>(weights_.order.position());
+    if (exact != nullptr) {
+      for_positions(
+          [&](std::int64_t position) { std::fill_n(exact + static_cast<std::size_t>(position) * size, size, 0.0); });
+    }
+    for (std::int64_t i = 0; i < blocks.count(); ++i) {
+      const Block block = blocks[i];
+      launch(context, threads_, "petaflow::conv::transforms[winograd]"_label, block.planes * block.rows,
+             [&](std::int64_t row) {
+               // A block of one row, where it lies in this one.
+               Block one = block;
+               one.plane += row / block.rows;
+               one.patch += row % block.rows * kPatches;
+               one.planes = one.rows = 1;
+               one.patches = std::min<std::int64_t>(kPatches, block.patches - row % block.rows * kPatches);
+               transform_sources<kPatches>(p, blocks, one, static_cast<T*>(args.x), v + row * blocks.v_stride);
+               transform_gradients<kPatch, kPatches>(p, blocks, one, static_cast<T*>(args.y),
+                                                     m + row * blocks.m_stride);
+             });
+      const bool moves = exact != nullptr && ((i + 1) % blocks_in_f32() == 0 || i + 1 == blocks.count());
+      for_positions([&](std::int64_t position) {
+        correlate_position(blocks, block, position, v, m, args.sum);
+        const std::size_t begin = static_cast<std::size_t>(position) * size;
+        if (moves) move_sum(args.sum + begin, exact + begin, size);
+        if (moves && i + 1 == blocks.count()) round_sum(exact + begin, args.sum + begin, size);
+      });
+    }
   }
 
   void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, float* m) const {
@@ -289,25 +349,23 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void correlate_positions(const Blocks& blocks, const Block& block, const Number<T>* v, const Number<T>* d,
-                           float* sum) const {
+  void correlate_position(const Blocks& blocks, const Block& block, std::int64_t position, const Number<T>* v,
+                          const Number<T>* d, float* sum) const {
     const WeightOrder& order = weights_.order;
-    for (int position = 0; position < kPositions; ++position) {
-      for (std::int64_t tap = 0; tap < order.taps; ++tap) {
-        for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-          with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
-            in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
-              with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-                in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
-                  correlate<count, vectors, T>(
-                      v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c,
-                      blocks.v_stride, d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride,
-                      rows, sum + position * order.position() + order.at(tap, c, k));
-                });
+    for (std::int64_t tap = 0; tap < order.taps; ++tap) {
+      for (std::int64_t k = 0; k < order.targets; k += kBlock) {
+        with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
+          in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
+            with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
+              in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
+                correlate<count, vectors, T>(
+                    v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c, blocks.v_stride,
+                    d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride, rows,
+                    sum + position * order.position() + order.at(tap, c, k));
               });
             });
           });
-        }
+        });
       }
     }
   }
@@ -319,6 +377,7 @@ class WinogradKernel final : public ConvKernel {
   std::vector<Blocks> blocks_;
   Packed packed_;
   Scratch scratch_;                          // of a thread
+  bool shares_blocks_;                       // all threads work on each block
   bool sums_apart_ = false, exact_ = false;  // gradients of a part's blocks; many: in double
 };
 
@@ -375,27 +434,28 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
 }
 
 template <class T>
-std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles) {
+std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of) {
   switch (tiles.front().geometry.kernel.h) {
     case 3:
-      return std::make_unique<WinogradKernel<3, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<3, T>>(pass, tiles, of);
     case 4:
-      return std::make_unique<WinogradKernel<4, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<4, T>>(pass, tiles, of);
     default:
-      return std::make_unique<WinogradKernel<5, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<5, T>>(pass, tiles, of);
   }
 }
 
-std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
-  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
+std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of) {
+  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles, of) : make_typed<Bf16>(pass, tiles, of);
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
   if (has_phases(tiles.front())) return std::make_unique<PhasesKernel>(pass, tiles, make_neighbours);
+  const TapsOf all{tiles.front().geometry.kernel.h};
   if (is_dilated(tiles.front())) {
-    return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles)));
+    return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles), all));
   }
-  return make_neighbours(pass, tiles);
+  return make_neighbours(pass, tiles, all);
 }
 
 TileWishes wishes(Pass pass, const ConvDesc& whole) {
@@ -422,9 +482,11 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
   if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(kFewest, of_plane)), samples, true};
   std::int64_t fewest = kFewest;
   if (pass == Pass::kBackwardWeights && p.transformed_bytes() > kBlockBytes) {
-    // As many as make the transforms of a tile as large as the sums that it is added to, and still one for each thread.
+    // As many as make the transforms of a tile as large as the sums that it is added to; where each thread has fewer,
+    // the whole tensor, so that there is one sum.
     const std::int64_t suited = p.sources * p.targets / (p.sources + p.targets);
-    fewest = std::max(fewest, std::min(suited, p.samples * of_plane / whole.threads));
+    if (p.samples * of_plane < suited * whole.threads) return {p.patch(), whole.out.h, p.samples, true};
+    fewest = std::max(fewest, suited);
   }
   return {p.patch(), ceil_div(fewest, p.patches_w()) * p.patch(), samples, true};
 }

@@ -67,33 +67,19 @@ inline std::vector<ConvDesc> phase_of(std::span<const ConvDesc> tiles, int phase
   return result;
 }
 
-/// The taps of a phase, (out, in, rows, columns), and those of the convolution: kBack, these += the phase's.
-template <bool kBack>
-struct PhaseTaps {
-  std::int64_t kernel, taps;  // of the convolution and of the phase in one direction
-  int phase;
-  const float* from;
-  float* to;
-
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const {  // of the phase's
-    const std::int64_t pair = i / taps / taps, h = 2 * (i / taps % taps) + phase / 2, w = 2 * (i % taps) + phase % 2;
-    const bool exists = h < kernel && w < kernel;
-    const std::int64_t whole = (pair * kernel + h) * kernel + w;
-    if constexpr (kBack) {
-      if (exists) to[whole] += from[i];
-    } else {
-      to[i] = exists ? from[whole] : 0;
-    }
-  }
+/// Which taps of a layer's weights a kernel computes with, in one direction: first, first + step, ...; those from
+/// `kernel` on are zero.
+struct TapsOf {
+  std::int64_t kernel, step = 1, first_row = 0, first_column = 0;
 };
 
 class PhasesKernel final : public ConvKernel {
  public:
-  using Make = std::unique_ptr<ConvKernel> (*)(Pass pass, std::span<const ConvDesc> tiles);
+  using Make = std::unique_ptr<ConvKernel> (*)(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of);
 
   PhasesKernel(Pass pass, std::span<const ConvDesc> tiles, Make make)
-      : pass_(pass), tiles_(tiles.begin(), tiles.end()), kernel_(tiles.front().geometry.kernel.h) {
-    taps_ = ceil_div(kernel_, 2);
+      : pass_(pass), tiles_(tiles.begin(), tiles.end()) {
+    const std::int64_t kernel = tiles.front().geometry.kernel.h;
     for (int p = 0; p < kPhases; ++p) {
       std::vector<ConvDesc> descs;
       for (const ConvDesc& tile : tiles_) {
@@ -105,19 +91,13 @@ class PhasesKernel final : public ConvKernel {
         y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(tile.n * tile.out.volume() * tile.out_channels) *
                                              size_of(tile.type)));
       }
-      kernels_[at(p)] = make(pass, descs);
+      kernels_[at(p)] = make(pass, descs, {kernel, 2, p / 2, p % 2});
       kernel_bytes_ = std::max(kernel_bytes_, kernels_[at(p)]->scratch_bytes());
     }
-    weights_ = Weights("petaflow::conv::phase[winograd]", static_cast<std::size_t>(phase_elements()));
   }
 
   void refresh(const Context& context, const float* weights) override {
-    if (pass_ == Pass::kBackwardWeights) return;
-    for (int p = 0; p < kPhases; ++p) {
-      launch(context, "petaflow::conv::refresh[winograd]"_label, phase_elements(),
-             PhaseTaps<false>{kernel_, taps_, p, weights, weights_.data()});
-      kernels_[at(p)]->refresh(context, weights_.data());
-    }
+    for (const auto& kernel : kernels_) kernel->refresh(context, weights);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -137,26 +117,16 @@ class PhasesKernel final : public ConvKernel {
   std::int64_t gradient_elements() const override { return kPhases * kernels_[0]->gradient_elements(); }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
-    for (int p = 0; p < kPhases; ++p) {
-      zero(context, weights_.data(), phase_elements());
-      kernels_[at(p)]->unpack_gradient(context, sum + p * kernels_[0]->gradient_elements(), weights_.data());
-      launch(context, "petaflow::conv::unpack_gradient[winograd]"_label, phase_elements(),
-             PhaseTaps<true>{kernel_, taps_, p, weights_.data(), dw});
-    }
+    for (int p = 0; p < kPhases; ++p)
+      kernels_[at(p)]->unpack_gradient(context, sum + p * kernels_[0]->gradient_elements(), dw);
   }
 
   std::string detail() const override { return fmt::format("{} of {} phases", kernels_[0]->detail(), kPhases); }
 
  private:
-  using Weights = Kokkos::View<float*, Kokkos::HostSpace>;
-
   static std::size_t at(int phase) { return static_cast<std::size_t>(phase); }
   /// Whether a phase computes a part of y that others have written.
   bool adds(int phase) const { return pass_ == Pass::kForward && phase > 0; }
-  std::int64_t phase_elements() const {
-    return tiles_.front().out_channels * tiles_.front().in_channels * taps_ * taps_;
-  }
-
   template <class T>
   void add(const Context& context, const ConvDesc& desc, const ConvArgs& args) const {
     launch(context, desc.threads, "petaflow::conv::add_phase[winograd]"_label, desc.n * desc.out.h,
@@ -166,10 +136,8 @@ class PhasesKernel final : public ConvKernel {
 
   Pass pass_;
   std::vector<ConvDesc> tiles_;
-  std::int64_t kernel_, taps_ = 0;
   std::array<std::unique_ptr<ConvKernel>, kPhases> kernels_;
   std::array<std::vector<std::int64_t>, kPhases> x_;  // where a phase of a tile begins
-  Weights weights_;                                   // of a phase, or their gradient
   std::size_t y_bytes_ = 0, kernel_bytes_ = 0;        // scratch: a phase's part of y, and what the kernels take
 };
 

@@ -112,6 +112,9 @@ class TileCutter {
   Tiling cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const;
   /// Tiles of x, a partition; v is what each of them needs.
   Tiling cut_x(const Wishes& wishes) const;
+  Tiling whole(const Wishes& wishes) const;
+  /// Whether gradients of weights are better summed over whole tensors.
+  bool sums_exceed_caches() const;
   ConvDesc describe(const Tile& tile) const;
   Wishes wishes(Pass pass) const { return tile_wishes(pass_of(role_, pass), conv_, options_.conv); }
   /// The wishes that count along D or H.
