@@ -140,6 +140,22 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
 TEST_P(Convolution, MatchesTheDefinition) { compare<float>(1e-5); }
 TEST_P(Convolution, MatchesTheDefinitionInBf16) { compare<Bf16>(1e-2); }
 
+/// More patches than a block of the transforms holds, and more blocks than are summed in f32: whole tensors of two
+/// threads against sums of products.
+TEST(Winograd, BlocksShareOneSum) {
+  const ConvImpl* winograd = find_conv("winograd");
+  if (winograd == nullptr) GTEST_SKIP() << "SKIPPED: not for devices";
+  const cases::ConvCase c = {"", 1, 16, 16, {1, 268, 272}, cases::window({1, 3, 3}, {0, 1, 1})};
+  const ConvArrays given = random_arrays<float>(ConvReference(c));
+  const auto gradient = [&](const ConvImpl& impl) {
+    ConvArrays found = given;
+    testing_support::run_conv<float>(impl, Pass::kBackwardWeights, c,
+                                     {{testing_support::whole_desc(c, DType::kF32, 2)}}, found);
+    return found.w;
+  };
+  EXPECT_LE(testing_support::relative_l2(gradient(*winograd), gradient(*find_conv("kokkos"))), 5e-6);
+}
+
 /// L = <conv(x, w), r>: the kernels' <dL/dx, v> and <dL/dw, v> against (L(+h v) - L(-h v)) / 2 h, L in double.
 TEST_P(Convolution, GradientsMatchDifferences) {
   const cases::ConvCase& c = GetParam();
