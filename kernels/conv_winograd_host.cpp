@@ -4,7 +4,6 @@
 // the result's relative error is about 0.01 there. Each of the 36 positions of a patch is a matrix product over the
 // blocks of winograd_blocks.hpp.
 #include <algorithm>
-#include <optional>
 
 #include "base/error.hpp"
 #include "base/scratch.hpp"
@@ -15,27 +14,11 @@
 #include "kernels/winograd_blocks.hpp"
 #include "kernels/winograd_dilation.hpp"
 #include "kernels/winograd_phases.hpp"
+#include "kernels/winograd_weights.hpp"
 
 namespace petaflow {
 namespace winograd {
 namespace {
-
-using lanes::kBlock;
-
-/// Where the channels [k, k + width) of the targets begin in a position of the weights, (block of targets, tap, source,
-/// target in block).
-struct WeightOrder {
-  std::int64_t sources, targets, taps;  // sources in numbers; taps in depth
-
-  std::int64_t position() const { return taps * sources * targets; }
-  std::int64_t block(std::int64_t k) const { return k * taps * sources; }
-  std::int64_t width(std::int64_t k) const { return std::min<std::int64_t>(kBlock, targets - k); }
-  /// Element (tap, source, target) of a position.
-  std::int64_t at(std::int64_t tap, std::int64_t source, std::int64_t target) const {
-    const std::int64_t k = target / kBlock * kBlock;
-    return block(k) + (tap * sources + source) * width(k) + target - k;
-  }
-};
 
 /// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u.
 template <int kRows, int kVectors, class T>
@@ -87,85 +70,6 @@ void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, st
   });
 }
 
-/// Weights or their gradient: kLanes targets of one tap in depth and one number of sources per item, in PyTorch's order
-/// (target, source, tap, kTaps, kTaps) outside; `reversed`: source and target change places and the taps run backwards.
-template <int kTaps>
-struct Weights {
-  WeightOrder order;
-  bool reversed;
-  TapsOf of;
-  int held = 1;  // sources of a number
-
-  std::int64_t items() const { return order.targets / kLanes * order.taps * order.sources; }
-  struct Item {
-    std::int64_t target, tap, source;
-  };
-  Item item(std::int64_t i) const {
-    return {i / order.sources / order.taps * kLanes, i / order.sources % order.taps, i % order.sources};
-  }
-  /// Where tap (row, column) of the plane stands for a target's lane; nothing: it is zero.
-  std::optional<std::int64_t> outside(const Item& at, int n, int lane, int row, int column) const {
-    const std::int64_t target = at.target + lane, source = at.source * held + n,
-                       h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
-                       w = of.first_column + of.step * (reversed ? kTaps - 1 - column : column),
-                       tap = reversed ? order.taps - 1 - at.tap : at.tap,
-                       pair = reversed ? source * order.targets + target : target * order.sources * held + source;
-    if (h >= of.kernel || w >= of.kernel) return std::nullopt;
-    return ((pair * order.taps + tap) * of.kernel + h) * of.kernel + w;
-  }
-};
-
-template <int kTaps, class T>
-struct PackWeights {
-  Weights<kTaps> weights;
-  const float* from;
-  Number<T>* to;
-
-  void operator()(std::int64_t i) const {
-    const auto at = weights.item(i);
-    Number<T>* packed = to + weights.order.at(at.tap, at.source, at.target);
-    both_ways<kTaps, kEdge, kHeld<T>>(
-        [&](int n, int row, auto& in) {
-          for (int k = 0; k < kTaps; ++k) {
-            for (int lane = 0; lane < kLanes; ++lane) {
-              const auto place = weights.outside(at, n, lane, row, k);
-              in[k][lane] = place ? from[*place] : 0;
-            }
-          }
-        },
-        transform_weights<kTaps>,
-        [&](int column, const auto& out) {
-          for (int row = 0; row < kEdge; ++row)
-            store_number(packed + (row * kEdge + column) * weights.order.position(), out, row);
-        });
-  }
-};
-
-template <int kTaps>
-struct UnpackGradient {
-  Weights<kTaps> weights;
-  const float* from;
-  float* to;
-
-  void operator()(std::int64_t i) const {
-    const auto at = weights.item(i);
-    const float* packed = from + weights.order.at(at.tap, at.source, at.target);
-    both_ways<kEdge, kTaps, 1>(
-        [&](int, int row, auto& in) {
-          for (int column = 0; column < kEdge; ++column)
-            lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
-        },
-        transform_weight_gradient<kTaps>,
-        [&](int column, const auto& out) {
-          for (int row = 0; row < kTaps; ++row) {
-            for (int lane = 0; lane < kLanes; ++lane) {
-              if (const auto place = weights.outside(at, 0, lane, row, column)) to[*place] += out[0][row][lane];
-            }
-          }
-        });
-  }
-};
-
 template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
  public:
@@ -178,7 +82,7 @@ class WinogradKernel final : public ConvKernel {
     std::int64_t block_numbers = 0;
     for (const ConvDesc& desc : tiles) {
       problems_.emplace_back(desc, weights_.reversed);
-      blocks_.emplace_back(problems_.back(), packing, shares_blocks_ ? 1 : threads_);
+      blocks_.emplace_back(problems_.back(), packing, parts());
       block_numbers = std::max(block_numbers, blocks_.back().numbers());
     }
     const Problem& p = problems_.front();
@@ -188,8 +92,7 @@ class WinogradKernel final : public ConvKernel {
     scratch_.v = layout.add<Number<T>>(block_numbers);
     if (pass == Pass::kBackwardWeights) {
       std::int64_t most = 0;  // blocks of a part
-      for (const Blocks& blocks : blocks_)
-        most = std::max(most, ceil_div(blocks.count(), shares_blocks_ ? 1 : threads_));
+      for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), parts()));
       sums_apart_ = !shares_blocks_ && (threads_ > 1 || most > kFewBlocks);
       exact_ = most > std::max<std::int64_t>(kFewBlocks, blocks_in_f32());
       scratch_.sum = layout.add<float>(sums_apart_ ? elements() : 0);
@@ -229,9 +132,7 @@ class WinogradKernel final : public ConvKernel {
     });
   }
 
-  std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(shares_blocks_ ? 1 : threads_) * scratch_.bytes;
-  }
+  std::size_t scratch_bytes() const override { return static_cast<std::size_t>(parts()) * scratch_.bytes; }
   std::int64_t gradient_elements() const override { return pass_ == Pass::kBackwardWeights ? elements() : 0; }
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
@@ -255,6 +156,8 @@ class WinogradKernel final : public ConvKernel {
     std::size_t bytes = 0;  // of all
   };
 
+  /// Into which the blocks of a tile are divided.
+  std::int64_t parts() const { return shares_blocks_ ? 1 : threads_; }
   std::int64_t elements() const { return kPositions * weights_.order.position(); }
 
   std::int64_t blocks_in_f32() const {

@@ -22,6 +22,7 @@
 #include "kernels/launch.hpp"
 #include "kernels/put_rows.hpp"
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_weights.hpp"
 
 namespace petaflow::winograd {
 
@@ -66,12 +67,6 @@ inline std::vector<ConvDesc> phase_of(std::span<const ConvDesc> tiles, int phase
   for (const ConvDesc& tile : tiles) result.push_back(phase_of(tile, phase).desc);
   return result;
 }
-
-/// Which taps of a layer's weights a kernel computes with, in one direction: first, first + step, ...; those from
-/// `kernel` on are zero.
-struct TapsOf {
-  std::int64_t kernel, step = 1, first_row = 0, first_column = 0;
-};
 
 class PhasesKernel final : public ConvKernel {
  public:
