@@ -88,16 +88,21 @@ struct TileWishes {
 struct ConvArgs {
   void* x = nullptr;
   void* y = nullptr;
-  float* sum = nullptr;          // gradient_elements() of them
-  std::byte* scratch = nullptr;  // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
+  float* sum = nullptr;                // gradient_elements() of them
+  std::byte* scratch = nullptr;        // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
+  const std::byte* weights = nullptr;  // packed_bytes(), as pack() left them
 };
 
 /// A convolution ready to run on each of the tiles that it was made for, in one pass.
 class ConvKernel {
  public:
   virtual ~ConvKernel() = default;
-  /// Packs the weights (out_channels, in_channels / groups, kernel), in PyTorch's order, into the kernel's own copy.
-  virtual void refresh(const Context& context, const float* weights) = 0;
+  /// Forward and backward data: bytes of the weights in the kernel's own order.
+  virtual std::size_t packed_bytes() const { return 0; }
+  /// Only of forward and backward data: brings the weights (out_channels, in_channels / groups, kernel) from PyTorch's
+  /// order into the kernel's own.
+  /// @param packed  packed_bytes(), 64-byte aligned
+  virtual void pack(const Context&, const float* /*weights*/, std::byte* /*packed*/) const {}
   /// Runs on the tile tiles[tile] given to make.
   virtual void run(const Context& context, std::size_t tile, const ConvArgs& args) = 0;
   virtual std::size_t scratch_bytes() const { return 0; }

@@ -136,14 +136,13 @@ template <class T>
 class SpreadKernel final : public ConvKernel {
  public:
   SpreadKernel(Pass pass, std::span<const ConvDesc> tiles)
-      : backward_(pass == Pass::kBackwardData),
-        tiles_(tiles.begin(), tiles.end()),
-        order_(order_of(tiles.front())),
-        packed_("petaflow::conv::weights[depthwise]", static_cast<std::size_t>(order_.elements())) {}
+      : backward_(pass == Pass::kBackwardData), tiles_(tiles.begin(), tiles.end()), order_(order_of(tiles.front())) {}
 
-  void refresh(const Context& context, const float* weights) override {
-    launch(context, "petaflow::conv::refresh[depthwise]"_label, tiles_.front().weight_elements(),
-           PackWeights<false>{order_, backward_, weights, packed_.data()});
+  std::size_t packed_bytes() const override { return static_cast<std::size_t>(order_.elements()) * sizeof(float); }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    pack_weights(context, "petaflow::conv::pack[depthwise]"_label, order_, backward_, tiles_.front().weight_elements(),
+                 weights, packed);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -156,7 +155,7 @@ class SpreadKernel final : public ConvKernel {
                            .shares = shares,
                            .source = static_cast<const T*>(backward_ ? args.y : args.x),
                            .target = static_cast<T*>(backward_ ? args.x : args.y),
-                           .weights = packed_.data()};
+                           .weights = reinterpret_cast<const float*>(args.weights)};
     launch(context, desc.threads,
            backward_ ? "petaflow::conv::backward_data[depthwise]"_label : "petaflow::conv::forward[depthwise]"_label,
            spread.items(), spread);
@@ -168,7 +167,6 @@ class SpreadKernel final : public ConvKernel {
   bool backward_;
   std::vector<ConvDesc> tiles_;
   PackedOrder order_;
-  Kokkos::View<float*, MemorySpace> packed_;
 };
 
 /// Sums over the rows of part r = item / shares, of the blocks of channels of share item % shares: some pixels in f32,
@@ -312,8 +310,6 @@ class CorrelateKernel final : public ConvKernel {
  public:
   explicit CorrelateKernel(std::span<const ConvDesc> tiles)
       : tiles_(tiles.begin(), tiles.end()), order_(order_of(tiles.front())) {}
-
-  void refresh(const Context&, const float*) override {}
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     const ConvDesc& desc = tiles_[tile];

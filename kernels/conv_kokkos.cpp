@@ -25,13 +25,14 @@ class GatherKernel final : public ConvKernel {
     const ConvGeometry& g = desc.geometry;
     order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
     if (backward_) std::swap(order_.sources, order_.targets);
-    packed_ = Buffer<float>("petaflow::conv::weights[kokkos]", static_cast<std::size_t>(order_.elements()));
     zeros_ = Buffer<float>("petaflow::conv::zeros[kokkos]", static_cast<std::size_t>(order_.sources));
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    launch(context, "petaflow::conv::refresh[kokkos]"_label, tiles_.front().weight_elements(),
-           PackWeights<false>{order_, backward_, weights, packed_.data()});
+  std::size_t packed_bytes() const override { return static_cast<std::size_t>(order_.elements()) * sizeof(float); }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    pack_weights(context, "petaflow::conv::pack[kokkos]"_label, order_, backward_, tiles_.front().weight_elements(),
+                 weights, packed);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -55,7 +56,7 @@ class GatherKernel final : public ConvKernel {
         .merged = axes.w.divisor == 1 && axes.w.tap_scale == 1 && axes.w.source_stride == order_.sources,
         .source = static_cast<const T*>(backward_ ? args.y : args.x),
         .target = static_cast<T*>(backward_ ? args.x : args.y),
-        .weights = packed_.data(),
+        .weights = reinterpret_cast<const float*>(args.weights),
         .zeros = reinterpret_cast<const T*>(zeros_.data())};
     launch(context, desc.threads,
            backward_ ? "petaflow::conv::backward_data[kokkos]"_label : "petaflow::conv::forward[kokkos]"_label,
@@ -65,7 +66,7 @@ class GatherKernel final : public ConvKernel {
   bool backward_;
   std::vector<ConvDesc> tiles_;
   PackedOrder order_;
-  Buffer<float> packed_, zeros_;
+  Buffer<float> zeros_;
 };
 
 class OuterKernel final : public ConvKernel {
@@ -75,8 +76,6 @@ class OuterKernel final : public ConvKernel {
     const ConvGeometry& g = desc.geometry;
     order_ = {g.groups, desc.in_channels / g.groups, desc.out_channels / g.groups, g.kernel.volume()};
   }
-
-  void refresh(const Context&, const float*) override {}
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     if (tiles_[tile].type == DType::kF32) {

@@ -179,13 +179,15 @@ class NarrowKernel final : public ConvKernel {
       longest_row = std::max(longest_row, tile.out.w);
     }
     lay_out(longest_line, longest_row);
-    if (forward)
-      packed_ = Packed("petaflow::conv::weights[narrow]", static_cast<std::size_t>(pack(nullptr).elements()));
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    if (pass_ != Pass::kForward) return;
-    launch(context, "petaflow::conv::refresh[narrow]"_label, pack(weights).elements(), pack(weights));
+  std::size_t packed_bytes() const override {
+    return pass_ == Pass::kForward ? static_cast<std::size_t>(runs({}, {}).elements()) * sizeof(Number<T>) : 0;
+  }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    const PackRuns<T> work = runs(weights, packed);
+    launch(context, "petaflow::conv::pack[narrow]"_label, work.elements(), work);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -195,7 +197,7 @@ class NarrowKernel final : public ConvKernel {
     launch(context, desc.threads, "petaflow::conv::parts[narrow]"_label, parts, [&](std::int64_t part) {
       const std::int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
       if (pass_ == Pass::kForward) {
-        run_rows(tile, {args.x, args.y, nullptr, own(part)}, begin, end);
+        run_rows(tile, {args.x, args.y, nullptr, own(part), args.weights}, begin, end);
       } else {
         sum_rows(tile, {args.x, args.y, sums(own(part)), own(part)}, begin, end);
       }
@@ -221,11 +223,9 @@ class NarrowKernel final : public ConvKernel {
   std::string detail() const override { return "narrow"; }
 
  private:
-  using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
-
-  PackRuns<T> pack(const float* weights) const {
+  PackRuns<T> runs(const float* weights, std::byte* packed) const {
     const LineShape& shape = shapes_.front();
-    return {order_, shape.count, shape.run(), weights, packed_.data()};
+    return {order_, shape.count, shape.run(), weights, reinterpret_cast<Number<T>*>(packed)};
   }
 
   void run_rows(std::size_t tile, const ConvArgs& args, std::int64_t begin, std::int64_t end) const {
@@ -318,11 +318,12 @@ class NarrowKernel final : public ConvKernel {
     for_lines<T>(tile, args, row, held, [&](const T* line) {
       for (std::int64_t e = 0; e < shape.run(); e += kHeld<T>) at[sources++] = line + e;
     });
+    const auto* const weights = reinterpret_cast<const Number<T>*>(args.weights);
     const auto pixels = [&](std::int64_t block, auto vectors, auto most, auto step) {
       in_pieces(desc.out.w, most, [&](std::int64_t first, std::int64_t size) {
         with_constant<most>(size, [&](auto count) {
-          convolve<count, vectors>(at, sources, first, step, packed_.data() + block * kBlock * sources,
-                                   y + block * kBlock, desc.y_strides.w);
+          convolve<count, vectors>(at, sources, first, step, weights + block * kBlock * sources, y + block * kBlock,
+                                   desc.y_strides.w);
         });
       });
     };
@@ -394,7 +395,6 @@ class NarrowKernel final : public ConvKernel {
   std::vector<ConvDesc> tiles_;
   std::vector<LineShape> shapes_;
   PackedOrder order_;
-  Packed packed_;
   Scratch scratch_;  // of a thread
 };
 

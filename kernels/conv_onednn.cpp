@@ -42,20 +42,6 @@ Call make_reorder(const memory::desc& from, const memory::desc& to, int threads,
       dnnl::reorder({engine(), from, engine(), to, attributes}), threads, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
-class AlignedBuffer {
- public:
-  void resize(std::size_t bytes) {
-    memory_ = Kokkos::View<std::byte*, Kokkos::HostSpace>("petaflow::conv::packed_weights", bytes + 64);
-  }
-  std::byte* data() const {
-    const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-    return memory_.data() + (padded(address) - address);
-  }
-
- private:
-  Kokkos::View<std::byte*, Kokkos::HostSpace> memory_;
-};
-
 // Forward and backward data: one primitive per tile shape, one packed copy of the weights per format, mostly one.
 // Scratch holds x with its planes as neighbours, where they are not, and the primitive's scratchpad.
 template <class Primitive>
@@ -66,9 +52,10 @@ class DirectKernel final : public ConvKernel {
     for (const auto& pd : descriptors) {
       const memory::desc format = weights_of(pd);
       if (find(format) < packed_.size()) continue;
-      packed_.push_back(
-          {format, make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads()), {}});
-      packed_.back().weights.resize(format.get_size());
+      packed_.push_back({format,
+                         make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads()),
+                         packed_bytes_});
+      packed_bytes_ += padded(format.get_size());
     }
     const ThreadScope threads(tiles[0].threads);
     for (std::size_t i = 0; i < tiles.size(); ++i) {
@@ -94,8 +81,10 @@ class DirectKernel final : public ConvKernel {
     detail_ = fmt::format("onednn {}", descriptors.front().impl_info_str());
   }
 
-  void refresh(const Context&, const float* weights) override {
-    for (const Packed& packed : packed_) packed.pack({weights, packed.weights.data()});
+  std::size_t packed_bytes() const override { return packed_bytes_; }
+
+  void pack(const Context&, const float* weights, std::byte* packed) const override {
+    for (const Packed& copy : packed_) copy.pack({weights, packed + copy.offset});
     stream().wait();
   }
 
@@ -104,7 +93,7 @@ class DirectKernel final : public ConvKernel {
       const Shape& s = shapes_[tile];
       const void* x = s.reorder_x ? args.scratch : args.x;
       if (kReadsX && s.reorder_x) (*s.reorder_x)({args.x, x});
-      s.convolve({x, packed_[s.packed].weights.data(), args.y, args.scratch + s.offset_scratchpad});
+      s.convolve({x, args.weights + packed_[s.packed].offset, args.y, args.scratch + s.offset_scratchpad});
       if (!kReadsX && s.reorder_x) (*s.reorder_x)({x, args.x});
     });
   }
@@ -123,7 +112,7 @@ class DirectKernel final : public ConvKernel {
   struct Packed {
     memory::desc format;
     Call pack;
-    AlignedBuffer weights;
+    std::size_t offset;  // in the packed weights, in bytes
   };
 
   std::size_t find(const memory::desc& format) const {
@@ -132,6 +121,7 @@ class DirectKernel final : public ConvKernel {
 
   std::vector<Shape> shapes_;  // of tiles
   std::vector<Packed> packed_;
+  std::size_t packed_bytes_ = 0;
   std::size_t scratch_ = 0;
   std::string detail_;
 };
@@ -169,8 +159,6 @@ class WeightsKernel final : public ConvKernel {
       exact_bytes_ = padded(static_cast<std::size_t>(gradient_elements()) * sizeof(double));
     detail_ = fmt::format("onednn {}{}", descriptors.front().impl_info_str(), blocked ? " blocked" : "");
   }
-
-  void refresh(const Context&, const float*) override {}
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     const auto& pieces = pieces_.tiles[tile];

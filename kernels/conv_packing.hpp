@@ -2,8 +2,11 @@
 // block].
 #pragma once
 
+#include <string>
+
 #include "kernels/conv.hpp"
 #include "kernels/lanes.hpp"
+#include "kernels/launch.hpp"
 
 namespace petaflow::portable {
 
@@ -53,5 +56,14 @@ struct PackWeights {
     }
   }
 };
+
+/// Brings a layer's weights into the packed order.
+/// @param elements  of the weights, without padding
+inline void pack_weights(const Context& context, const std::string& label, const PackedOrder& order, bool transposed,
+                         std::int64_t elements, const float* weights, std::byte* packed) {
+  auto* const to = reinterpret_cast<float*>(packed);
+  if (order.padded() != order.targets) zero(context, to, order.elements());
+  launch(context, label, elements, PackWeights<false>{order, transposed, weights, to});
+}
 
 }  // namespace petaflow::portable

@@ -186,8 +186,6 @@ class ShiftsKernel final : public ConvKernel {
     }
   }
 
-  void refresh(const Context&, const float*) override {}
-
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     const ConvDesc& desc = tiles_[tile];
     for (const Part& part : parts_[tile]) {

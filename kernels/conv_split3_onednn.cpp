@@ -75,24 +75,28 @@ class SplitKernel final : public ConvKernel {
         x_bytes_ = std::max(x_bytes_, padded(static_cast<std::size_t>(x) * sizeof(Bf16)));
       if (pass != Pass::kForward) y_bytes_ = std::max(y_bytes_, padded(static_cast<std::size_t>(y) * sizeof(Bf16)));
     }
-    if (pass != Pass::kBackwardWeights)
-      weights_.resize(static_cast<std::size_t>(kParts * tiles_.front().weight_elements()));
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    if (pass_ == Pass::kBackwardWeights) return;
+  // The inner kernel's own, and what it packs.
+  std::size_t packed_bytes() const override {
+    if (pass_ == Pass::kBackwardWeights) return 0;
+    return padded(kernel_->packed_bytes()) +
+           static_cast<std::size_t>(kParts * tiles_.front().weight_elements()) * sizeof(float);
+  }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
     // (out, in, taps) becomes (out, 3 in, taps), or (3 out, in, taps).
     const ConvDesc& desc = tiles_.front();
     const std::int64_t all = desc.weight_elements(), run = pass_ == Pass::kForward ? all / desc.out_channels : all;
-    float* to = weights_.data();
-    launch(context, "petaflow::conv::refresh[split3]"_label, all, [=](std::int64_t i) {
+    auto* const to = reinterpret_cast<float*>(packed + padded(kernel_->packed_bytes()));
+    launch(context, "petaflow::conv::pack[split3]"_label, all, [=](std::int64_t i) {
       const float high = static_cast<float>(Bf16(weights[i]));
       for (int part = 0; part < kParts; ++part) {
         const bool low = kOfSecond[static_cast<std::size_t>(part)];
         to[(i / run * kParts + part) * run + i % run] = low ? weights[i] - high : high;
       }
     });
-    kernel_->refresh(context, weights_.data());
+    kernel_->pack(context, to, packed);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -133,7 +137,6 @@ class SplitKernel final : public ConvKernel {
   Pass pass_;
   std::vector<ConvDesc> tiles_;
   std::unique_ptr<ConvKernel> kernel_;
-  std::vector<float> weights_;
   std::size_t x_bytes_ = 0, y_bytes_ = 0;
 };
 

@@ -97,16 +97,17 @@ class WinogradKernel final : public ConvKernel {
       exact_ = most > std::max<std::int64_t>(kFewBlocks, blocks_in_f32());
       scratch_.sum = layout.add<float>(sums_apart_ ? elements() : 0);
       scratch_.exact = layout.add<double>(exact_ ? elements() : 0);
-    } else {
-      packed_ = Packed("petaflow::conv::weights[winograd]", static_cast<std::size_t>(elements()));
     }
     scratch_.bytes = layout.bytes();
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    if (pass_ == Pass::kBackwardWeights) return;
-    launch(context, "petaflow::conv::refresh[winograd]"_label, weights_.items(),
-           PackWeights<kTaps, T>{weights_, weights, packed_.data()});
+  std::size_t packed_bytes() const override {
+    return pass_ == Pass::kBackwardWeights ? 0 : static_cast<std::size_t>(elements()) * sizeof(Number<T>);
+  }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    launch(context, "petaflow::conv::pack[winograd]"_label, weights_.items(),
+           PackWeights<kTaps, T>{weights_, weights, reinterpret_cast<Number<T>*>(packed)});
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -143,7 +144,6 @@ class WinogradKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kPatch, kTaps); }
 
  private:
-  using Packed = Kokkos::View<Number<T>*, Kokkos::HostSpace>;
   static constexpr int kPatch = kEdge + 1 - kTaps;
   // So few blocks of a part add their gradients to those of other tiles one by one: a sum apart costs a pass over all
   // elements().  Tiles and whole tensors agree to 1e-6 so (tests/test_networks.cpp).
@@ -185,7 +185,7 @@ class WinogradKernel final : public ConvKernel {
       } else {
         auto* sums = reinterpret_cast<float*>(m);
         transform_sources<1>(p, blocks, block, source, v);
-        multiply_positions(blocks, block, v, sums);
+        multiply_positions(blocks, block, v, reinterpret_cast<const Number<T>*>(args.weights), sums);
         write_targets<kPatch>(p, blocks, block, sums, target);
       }
     }
@@ -233,10 +233,11 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, float* m) const {
+  void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, const Number<T>* weights,
+                          float* m) const {
     const WeightOrder& order = weights_.order;
     for (int position = 0; position < kPositions; ++position) {
-      const Number<T>* u = packed_.data() + position * order.position();
+      const Number<T>* u = weights + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
         with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
           in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
@@ -278,7 +279,6 @@ class WinogradKernel final : public ConvKernel {
   Weights<kTaps> weights_;
   std::vector<Problem> problems_;
   std::vector<Blocks> blocks_;
-  Packed packed_;
   Scratch scratch_;                          // of a thread
   bool shares_blocks_;                       // all threads work on each block
   bool sums_apart_ = false, exact_ = false;  // gradients of a part's blocks; many: in double

@@ -64,7 +64,10 @@ class DilatedKernel final : public ConvKernel {
   DilatedKernel(std::span<const ConvDesc> tiles, std::unique_ptr<ConvKernel> kernel)
       : tiles_(tiles.begin(), tiles.end()), kernel_(std::move(kernel)) {}
 
-  void refresh(const Context& context, const float* weights) override { kernel_->refresh(context, weights); }
+  std::size_t packed_bytes() const override { return kernel_->packed_bytes(); }
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    kernel_->pack(context, weights, packed);
+  }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     const ConvDesc& desc = tiles_[tile];

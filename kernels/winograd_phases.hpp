@@ -91,8 +91,11 @@ class PhasesKernel final : public ConvKernel {
     }
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    for (const auto& kernel : kernels_) kernel->refresh(context, weights);
+  std::size_t packed_bytes() const override { return kPhases * kernels_[0]->packed_bytes(); }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    for (int p = 0; p < kPhases; ++p)
+      kernels_[at(p)]->pack(context, weights, packed + at(p) * kernels_[0]->packed_bytes());
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -101,6 +104,7 @@ class PhasesKernel final : public ConvKernel {
       ConvArgs own = args;
       own.x = static_cast<std::byte*>(args.x) + static_cast<std::size_t>(x_[at(p)][tile]) * size_of(desc.type);
       own.scratch = args.scratch + y_bytes_;
+      own.weights = args.weights + at(p) * kernels_[0]->packed_bytes();
       if (adds(p)) own.y = args.scratch;
       if (pass_ == Pass::kBackwardWeights) own.sum = args.sum + p * kernels_[0]->gradient_elements();
       kernels_[at(p)]->run(context, tile, own);

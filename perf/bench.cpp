@@ -123,7 +123,8 @@ class Bench {
     work.bytes = static_cast<double>(element * (x_elements + (tiling.whole() ? y_elements : 0)) +
                                      std::int64_t{sizeof(float)} * conv.weight_elements());
     const Array x(type_, conv.n * conv.x_strides.n), weights(DType::kF32, conv.weight_elements());
-    kernel->refresh(context_, weights.floats());
+    const Buffers packed(DType::kF32, 1, kernel->packed_bytes());
+    if (pass != Pass::kBackwardWeights) kernel->pack(context_, weights.floats(), packed[0]);
     const int parts = tiling.whole() ? 1 : context_.threads;
     const Buffers sums(DType::kF32, parts, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
         scratch(DType::kF32, parts, kernel->scratch_bytes());
@@ -133,7 +134,7 @@ class Bench {
       const Division division(context_, false);
       table_.measure(work, [&] {
         division.run_whole("petaflow::bench",
-                           [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0]}); });
+                           [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0], packed[0]}); });
       });
       return;
     }
@@ -143,7 +144,7 @@ class Bench {
       for_tiles(tiling, parts, pass == Pass::kBackwardWeights, [&](int part, std::size_t index) {
         const Tile& tile = tiling.tiles[index];
         std::byte* from = x.data() + offset_of(tile.x, conv.x_strides) * element;
-        kernel->run(context_, tile.shape, {from, y[part], sum(part), scratch[part]});
+        kernel->run(context_, tile.shape, {from, y[part], sum(part), scratch[part], packed[0]});
       });
     });
   }

@@ -105,7 +105,8 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
   const DeviceArray<T> dx(to_channels_last<T>(x, c.n, c.in_channels, c.in.volume(), c.x_gap));
   const DeviceArray<T> dy(to_channels_last<T>(y, c.n, c.out_channels, whole.out.volume(), c.y_gap));
   const DeviceArray<float> w(std::vector<float>(arrays.w.begin(), arrays.w.end()));
-  kernel->refresh(context, w.data());
+  const DeviceArray<std::byte> packed(std::vector<std::byte>(kernel->packed_bytes() + 64, std::byte{0xFF}));  // NaN
+  if (pass != Pass::kBackwardWeights) kernel->pack(context, w.data(), packed.data());
 
   const auto count = static_cast<std::int64_t>(boxes.size());
   const std::size_t scratch_bytes = padded(kernel->scratch_bytes()) + 64,
@@ -117,7 +118,7 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
     kernel->run(context, b,
                 {dx.data() + boxes[b].sample * whole.x_strides.n + boxes[b].x_row * whole.x_strides.h,
                  dy.data() + boxes[b].sample * whole.y_strides.n + boxes[b].y_row * whole.y_strides.h,
-                 sum.data() + b * sums, scratch.data() + b * scratch_bytes});
+                 sum.data() + b * sums, scratch.data() + b * scratch_bytes, packed.data()});
   };
   if (threads == 1 && kOnHost) {  // as from inside a parallel region
     Kokkos::parallel_for("test", Kokkos::RangePolicy<Kokkos::DefaultHostExecutionSpace>(0, count), run_box);

@@ -72,18 +72,20 @@ class ConvStage final : public Stage {
   struct PassPlan {
     Tiling tiling;
     ConvChoice choice;
-    bool in_y = false;               // the tiles of v are pieces of y or dy
-    std::string region, label;       // petaflow::conv1::forward, and with the implementation: names for tools
-    std::size_t exact_elements = 0;  // backward weights: sums in double
-    /// Where the pieces of a thread's or part's scratch begin, in bytes.
+    bool in_y = false;          // the tiles of v are pieces of y or dy
+    std::string region, label;  // petaflow::conv1::forward, and with the implementation: names for tools
+    Kokkos::View<std::byte*, MemorySpace> packed;  // the kernel's weights, where they are kept between passes
+    std::size_t exact_elements = 0;                // backward weights: sums in double
+    /// Where the pieces of a thread's or part's scratch begin, in bytes, behind what all share.
     struct Scratch {
+      std::size_t shared = 0;  // of all threads: the kernel's weights, where each pass packs them anew
       std::size_t v = 0;       // v of a tile, dense
       std::size_t dx = 0;      // dx of a tile, dense, where it is added to what is there
       std::size_t kernel = 0;  // what the kernel asks for
       std::size_t sum = 0;    // backward weights, f32: the weights' gradient in the kernel's order, the bias' behind it
       std::size_t exact = 0;  // in double: the weights' gradient where there are many tiles, and the bias'
       std::size_t channels = 0;  // for the sum of a whole v over its pixels
-      std::size_t bytes = 0;     // of all
+      std::size_t bytes = 0;     // of one thread or part
     } scratch;
   };
   PassPlan plan(Pass pass, const Context& context) const;
@@ -95,14 +97,20 @@ class ConvStage final : public Stage {
   /// v of a tile: in y (forward) or dy, or in the scratch `memory`.
   std::byte* v_of(const PassPlan& plan, const Tile& tile, const Tensor& y, std::byte* memory) const;
   /// The operands of a kernel's call: `x` is the stage's own, or its gradient.
-  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* memory, float* sum = nullptr) const;
+  /// @param weights  packed; nullptr: the pass computes their gradient
+  ConvArgs args(const PassPlan& plan, std::byte* x, std::byte* v, std::byte* memory, const std::byte* weights,
+                float* sum = nullptr) const;
   Epilogue epilogue() const;
   const float* parameter(const std::optional<StageParameter>& which) const {
     return which ? buffers.weights + which->offset : nullptr;
   }
   std::size_t scratch_bytes(const PassPlan& plan) const;
-  /// Gives a pass' kernel the weights times the gain.
+  /// Packs the weights times the gain for a pass' kernel.
+  void pack(const Context& context, const PassPlan& plan, std::byte* packed) const;
+  /// Renews a pass' packed weights where they are kept.
   void refresh(const Context& context, const PassPlan& plan) const;
+  /// The packed weights of a pass: those that are kept, or made now in its scratch.
+  const std::byte* packed_weights(const Context& context, const PassPlan& plan, std::byte* scratch) const;
   void backward_weights(const Context& context, float* gradient);
   /// Leave the gradient of the weights, and of the bias behind it, in sum_of(0).
   void sum_whole(const Context& context);
