@@ -1,0 +1,108 @@
+// What an application's own tests say of its options and inputs: its reference file documents the options, and the
+// input files for it load.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "config/document.hpp"
+#include "config/reference.hpp"
+#include "config/schema.hpp"
+#include "program/configuration.hpp"
+#include "program/task.hpp"
+
+namespace petaflow {
+
+/// The words on the lines of an option that takes some words only, value and comment, and those that it takes.
+struct Words {
+  std::string option;
+  std::set<std::string> said, taken;
+};
+
+/// What stands between quotes in a text.
+inline std::set<std::string> words_in_quotes(const std::string& text) {
+  std::set<std::string> words;
+  for (std::size_t open = text.find('"'); open != text.npos; open = text.find('"', open + 1)) {
+    const std::size_t word = open + 1;
+    open = text.find('"', word);
+    if (open == text.npos) break;
+    words.insert(text.substr(word, open - word));
+  }
+  return words;
+}
+
+inline std::vector<Words> words_of(const Schema& schema, const std::string& toml_file) {
+  const std::string text = read_text_file(toml_file);
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  const std::vector<Entry> entries = parse_document(text, toml_file);
+  std::vector<Words> result;
+  for (const OptionInfo& option : schema.options()) {
+    const auto entry = std::ranges::find(entries, option.name, &Entry::key);
+    if (!option.constraint.starts_with("one of ") || entry == entries.end()) continue;
+    std::string said;
+    for (int line = entry->line; line <= entry->end_line; ++line) said += lines.at(static_cast<std::size_t>(line - 1));
+    result.push_back({option.name, words_in_quotes(said), words_in_quotes(option.constraint)});
+  }
+  return result;
+}
+
+/// Options whose words are names of implementations, of which the reference gives examples.
+inline bool takes_names(const std::string& option) { return option == "kernels.conv" || option == "kernels.gemm"; }
+
+/// Expects that a reference file has every option with its default and a comment, no other, and the words it takes.
+inline void expect_documented(const Schema& schema, const std::string& reference) {
+  for (const std::string& sentence : compare_with_reference(schema, reference)) ADD_FAILURE() << sentence;
+  const std::vector<Words> all = words_of(schema, reference);
+  EXPECT_FALSE(all.empty()) << reference;
+  for (const Words& words : all) {
+    if (takes_names(words.option)) continue;
+    EXPECT_EQ(words.said, words.taken) << words.option;
+  }
+}
+
+/// The application that an input file is for; "" where it does not say.
+inline std::string application_of(const std::string& file) {
+  for (const Entry& entry : parse_document(read_text_file(file), file)) {
+    if (entry.key == "application") return std::get<std::string>(std::get<Scalar>(entry.value));
+  }
+  return "";
+}
+
+/// The files in inputs, without those that document options.
+inline std::vector<std::string> input_files() {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator("inputs")) {
+    const std::filesystem::path& path = entry.path();
+    if (path.extension() == ".toml" && !path.filename().string().starts_with("reference")) files.push_back(path);
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// Expects that the inputs for an application load, agree with their ranges and describe a network.
+template <class ApplicationTask>
+void expect_inputs_load() {
+  int loaded = 0;
+  for (const std::string& file : input_files()) {
+    ApplicationTask task;
+    if (application_of(file) != task.name()) continue;
+    ++loaded;
+    SCOPED_TRACE(file);
+    Configuration config(task);
+    EXPECT_NO_THROW(config.schema.load(file, {}));
+    EXPECT_NO_THROW(static_cast<void>(config.schema.drop_idle()));
+    EXPECT_NO_THROW(check(config.options));
+    EXPECT_NO_THROW(static_cast<void>(task.model(task.sample_shape())));
+  }
+  EXPECT_GT(loaded, 0);
+}
+
+}  // namespace petaflow
