@@ -14,6 +14,7 @@
 #include "config/document.hpp"
 #include "config/reference.hpp"
 #include "config/schema.hpp"
+#include "program/commands.hpp"
 #include "program/configuration.hpp"
 #include "program/task.hpp"
 
@@ -87,7 +88,8 @@ inline std::vector<std::string> input_files() {
   return files;
 }
 
-/// Expects that the inputs for an application load, agree with their ranges and describe a network.
+/// Expects that the inputs for an application load, agree with their ranges and describe a network, and that making
+/// values again, where they ask for it, saves memory.
 template <class ApplicationTask>
 void expect_inputs_load() {
   int loaded = 0;
@@ -100,7 +102,13 @@ void expect_inputs_load() {
     EXPECT_NO_THROW(config.schema.load(file, {}));
     EXPECT_NO_THROW(static_cast<void>(config.schema.drop_idle()));
     EXPECT_NO_THROW(check(config.options));
-    EXPECT_NO_THROW(static_cast<void>(task.model(task.sample_shape())));
+    Graph graph(task.sample_shape());
+    EXPECT_NO_THROW(graph = task.model(task.sample_shape()));
+    NetworkOptions options = network_options(config.options, config.options.train.batch);
+    if (options.recompute == 1) continue;
+    options.runs = false;
+    const std::string saved = describe_recompute(graph, options, Network(graph, options, Context()));
+    EXPECT_EQ(saved.find("saves no memory"), saved.npos) << saved;
   }
   EXPECT_GT(loaded, 0);
 }
