@@ -88,8 +88,8 @@ inline std::vector<std::string> input_files() {
   return files;
 }
 
-/// Expects that the inputs for an application load, agree with their ranges and describe a network, and that making
-/// values again, where they ask for it, saves memory.
+/// Expects that the inputs for an application load, agree with their ranges, say where their data come from and
+/// describe a network, and that making values again, where they ask for it, saves memory.
 template <class ApplicationTask>
 void expect_inputs_load() {
   int loaded = 0;
@@ -102,6 +102,7 @@ void expect_inputs_load() {
     EXPECT_NO_THROW(config.schema.load(file, {}));
     EXPECT_NO_THROW(static_cast<void>(config.schema.drop_idle()));
     EXPECT_NO_THROW(check(config.options));
+    EXPECT_FALSE(config.options.data.source.empty()) << "data.source says what the files are and who has them";
     Graph graph(task.sample_shape());
     EXPECT_NO_THROW(graph = task.model(task.sample_shape()));
     NetworkOptions options = network_options(config.options, config.options.train.batch);

@@ -148,6 +148,9 @@ TEST_F(Program, AnInputSaysWhereItsDataComeFrom) {
                             "set data.train, data.dataset, data.signal, data.background, data.height and data.width"}) {
     EXPECT_NE(outcome.err.find(words), std::string::npos) << words << "\n" << outcome.err;
   }
+  EXPECT_HOLDS(run("train " + fs::absolute("inputs/hep_quick.toml").string()).err,
+               "data/hep_quick/train.h5 does not exist; set data.train to where your files are, as "
+               "data.train=\"FOLDER/*\"; they are made by \"hep generate\" with this input\n");
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
 
