@@ -27,6 +27,7 @@
 #include "nn/batch_norm_stage.hpp"
 #include "nn/tiles.hpp"
 #include "op_cases.hpp"
+#include "program/kokkos_options.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow::perf {
@@ -399,6 +400,7 @@ int run(int argc, char** argv) {
                            "print what this program was built from");
   std::vector<char*> own = {argv[0]}, kokkos_own = {argv[0]};
   for (int i = 1; i < argc; ++i) (std::string(argv[i]).starts_with("--kokkos-") ? kokkos_own : own).push_back(argv[i]);
+  check_kokkos_arguments({kokkos_own.begin() + 1, kokkos_own.end()});
   try {
     program.parse(static_cast<int>(own.size()), own.data());
   } catch (const CLI::Success& help) {

@@ -8,17 +8,16 @@
 #include <cstdio>
 #include <optional>
 
-#include <fmt/ranges.h>
 #include <Kokkos_Core.hpp>
 
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
-#include "config/schema.hpp"
 #include "io/log.hpp"
 #include "measure/threads.hpp"
 #include "measure/tools.hpp"
 #include "program/command_line.hpp"
 #include "program/commands.hpp"
+#include "program/kokkos_options.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow {
@@ -49,24 +48,6 @@ int run_command(const CommandLine& line, Configuration& config, Task& task, cons
     return kDone;
   }
   failure("the command line knows a command {}", line.command);
-}
-
-/// Kokkos passes over options that it does not know.
-void check_kokkos_arguments(const std::vector<std::string>& given) {
-  static const std::vector<std::string> known = {
-      "--kokkos-help",           "--kokkos-disable-warnings", "--kokkos-print-configuration",
-      "--kokkos-tune-internals", "--kokkos-num-threads",      "--kokkos-threads",
-      "--kokkos-numa",           "--kokkos-device-id",        "--kokkos-device",
-      "--kokkos-num-devices",    "--kokkos-ndevices",         "--kokkos-skip-device",
-      "--kokkos-tools-libs",     "--kokkos-tools-library",    "--kokkos-tools-args",
-      "--kokkos-tools-help",     "--kokkos-map-device-id-by"};
-  for (const std::string& argument : given) {
-    const std::string name = argument.substr(0, argument.find('='));
-    if (std::ranges::find(known, name) != known.end()) continue;
-    const std::string nearest = nearest_name(name, known);
-    user_error("Kokkos has no option {}; {}", name,
-               nearest.empty() ? fmt::format("it has {}", fmt::join(known, ", ")) : "the nearest is " + nearest);
-  }
 }
 
 extern "C" void end_without_the_others(int) {
