@@ -149,6 +149,23 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   expect_refused("evaluate runs/tiny 'data/test/*'", "checksum", {2});
 }
 
+TEST_F(CosmoflowProgram, SaysWhatItMakesOfTheFiles) {
+  ASSERT_EQ(run("generate tiny.toml generate.train=1 generate.test=1").code, 0);
+  const std::string cut = "the cubes of edge 16 in the files are cut into 8 of edge 8 each (data.edge)\n",
+                    ranges = "labels from -1 to 1 stand for Omega_m in [0.27, 0.33] (data.omega_m), sigma_8 in ";
+  const Outcome train = run("train tiny.toml data.edge=8 train.epochs=1 evaluate.baseline_samples=0");
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_HOLDS(train.out, "data.train: " + cut);
+  EXPECT_HOLDS(train.out, "data.train: " + ranges);
+  const Outcome evaluated = run("evaluate runs/tiny 'data/test/*'"),
+                predicted = run("predict runs/tiny 'data/test/*' -o out.h5");
+  for (const Outcome& outcome : {evaluated, predicted}) {
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(count(outcome.out, cut), 1U) << outcome.out;
+    EXPECT_EQ(count(outcome.out, ranges), 1U) << outcome.out;
+  }
+}
+
 TEST_F(CosmoflowProgram, OneOfTwoGeneratorsIsRefused) {
   expect_one_is_refused("generate tiny.toml");
   EXPECT_FALSE(fs::exists(folder_ / "data/lock"));
