@@ -88,13 +88,14 @@ class Program : public testing::Test {
     }
   }
 
-  /// Expects that of two programs that are started together one is done and one refused.
-  void expect_one_is_refused(const std::string& arguments) {
+  /// Expects that of two programs that are started together one is done and one refused; gives what that one said.
+  std::string expect_one_is_refused(const std::string& arguments) {
     const std::string start =
         "cd " + folder_.string() + " && { OMP_NUM_THREADS=1 " + program_.string() + " " + arguments;
     std::system((start + " >a.txt 2>&1; echo $? >a; } & " + start + " >b.txt 2>&1; echo $? >b; }; wait").c_str());
     const std::set<std::string> codes = {text_of(folder_ / "a"), text_of(folder_ / "b")};
     EXPECT_EQ(codes, (std::set<std::string>{"0\n", "1\n"})) << text_of(folder_ / "a.txt") << text_of(folder_ / "b.txt");
+    return text_of(folder_ / (text_of(folder_ / "a") == "1\n" ? "a.txt" : "b.txt"));
   }
 
   /// All that lies in the folder, but for what the last program printed.

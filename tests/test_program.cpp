@@ -347,6 +347,24 @@ TEST_F(Program, OneOfTwoGeneratorsIsRefused) {
   EXPECT_FALSE(fs::exists(folder_ / ".train.h5.lock"));
 }
 
+TEST_F(Program, OneOfTwoTrainingsIsRefused) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const std::string refused = expect_one_is_refused("train small.toml train.steps=200 log.interval=1");
+  EXPECT_EQ(count(refused, "hep: "), 1U) << refused;
+  const bool at_once = refused.find("runs/small is being written by process ") != refused.npos;
+  EXPECT_TRUE(at_once || refused.find("runs/small exists; ") != refused.npos) << refused;  // the other had ended
+  std::ifstream lines(folder_ / "runs/small/metrics.jsonl");
+  int steps = 0;  // of one of them
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("validation")) continue;
+    EXPECT_EQ(json["step"], ++steps);
+  }
+  EXPECT_EQ(steps, 200);
+  EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
+  EXPECT_EQ(run("evaluate runs/small test.h5").code, 0);
+}
+
 TEST_F(Program, LockedFilesAreReadWithoutLocking) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   const int writer = open((folder_ / "train.h5").c_str(), O_RDWR | O_CLOEXEC);
