@@ -318,7 +318,8 @@ TEST(Graph, RefusesWhatCannotBe) {
             "layer c: values of (1, 4, 4, 4) and (1, 4, 8, 8) cannot be concatenated");
   graph.at(a).add<Relu>("r");
   EXPECT_EQ(message([&] { Network(graph, {}, Context{}); }),
-            "layer p: nothing uses what it gives, and it is no output of the network");
+            "layer p: nothing uses what it gives, and it is no output of the network; remove the layer, or mark its "
+            "value as an output (Graph::mark_output)");
 }
 
 }  // namespace

@@ -253,6 +253,11 @@ TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {
   expect_refused("generate small.toml data.train=new.h5 data.validation=./new.h5 --overwrite", "another set");
   expect_refused("train small.toml run.name=" + std::string(300, 'x'), "200 characters");
   expect_refused("train small.toml train.deterministic=true train.shards=2", "train.shards", {3});
+  expect_refused("train small.toml train.deterministic=true train.shards=3", "set train.batch to 18", {1});
+  expect_refused("train small.toml train.batch=2",
+                 "train.batch is 2, but 3 ranks run: every rank needs at least one sample of a batch; set train.batch "
+                 "to 3 or more, or start at most 2 ranks",
+                 {3});
 }
 
 // An implementation that takes some layers or passes only is refused with the first that it does not take, or

@@ -273,7 +273,8 @@ TEST(Evaluate, GivesUpWhereItIsStopped) {
 TEST(Fit, RefusesAMetricThatIsNoNumber) {
   tiny::Run run({0.5, NAN});
   run.options.stop.target = 0.9;
-  EXPECT_HOLDS(test::error_of([&] { run.fit(); }), "validation after step 4: skill is nan");
+  EXPECT_HOLDS(test::error_of([&] { run.fit(); }),
+               "validation after step 4: skill is nan; a smaller optimizer.lr or a warm-up");
 }
 
 TEST(Fit, SaysWhyItEnded) {

@@ -68,7 +68,10 @@ class Builder {
     for (const Graph::Node& node : graph_.nodes()) {
       for (const GraphValue value : node.outputs) {
         if (uses_[value.index] == 0 && !is_output(value)) {
-          user_error("layer {}: nothing uses what it gives, and it is no output of the network", node.name);
+          user_error(
+              "layer {}: nothing uses what it gives, and it is no output of the network; remove the layer, or mark its "
+              "value as an output (Graph::mark_output)",
+              node.name);
         }
       }
     }

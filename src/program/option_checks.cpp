@@ -141,8 +141,12 @@ void check_ranks(const CommonOptions& options, int ranks) {
         train.shards, ranks, train.shards, ranks);
   }
   if (!train.deterministic && train.batch < ranks) {
-    user_error("train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch", train.batch,
-               ranks);
+    const std::int64_t batch = options.train.batch, all = ranks * options.update.groups;
+    user_error(
+        "train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch; set train.batch to {} "
+        "or "
+        "more, or start at most {}",
+        batch, all, all, format_count(batch, "rank"));
   }
   if (train.accumulate > 1 && train.batch % (ranks * train.accumulate) != 0) {
     const std::int64_t micro_batches = ranks * train.accumulate;
@@ -176,8 +180,10 @@ void check(const CommonOptions& options) {
           train.shards);
     }
     if (train.batch % train.shards != 0) {
-      user_error("train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards",
-                 train.batch, train.shards);
+      user_error(
+          "train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards; set "
+          "train.batch to {}",
+          train.batch, train.shards, (train.batch / train.shards + 1) * train.shards * options.update.groups);
     }
   }
   const OptimizerOptions& optimizer = options.optimizer;

@@ -9,6 +9,7 @@
 #include "base/region.hpp"
 #include "comm/agree.hpp"
 #include "io/progress.hpp"
+#include "train/other_optimizer.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -339,7 +340,7 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays
     flight.step = first_lagged() + i;
     flight.summed = true;
   }
-  if (used != arrays.size()) user_error("{} is of a run with another optimizer", path);
+  if (used != arrays.size()) user_error("{} is {}", path, kOtherOptimizer);
 }
 
 }  // namespace petaflow

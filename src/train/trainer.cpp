@@ -312,7 +312,11 @@ std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double lo
   evaluation.metrics.push_back({"loss", loss, false});
   std::string text;
   for (const NamedMetric& m : evaluation.metrics) {
-    if (!std::isfinite(m.value)) failure("validation after step {}: {} is {}", state_.step, m.name, m.value);
+    if (!std::isfinite(m.value)) {
+      failure(
+          "validation after step {}: {} is {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
+          state_.step, m.name, m.value);
+    }
     text += fmt::format(" {} {:.4f}", m.name, m.value);
   }
   for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "train/averaging.hpp"
+#include "train/other_optimizer.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -181,7 +182,7 @@ std::size_t Updater::restore(const std::vector<NamedArray>& arrays, const std::s
     const Kokkos::View<float*, MemorySpace> whole("petaflow::optimizer::restored",
                                                   static_cast<std::size_t>(network_.parameter_elements()));
     const std::size_t taken = take_arrays(trained(network_.parameters()), arrays, prefix, path, whole.data());
-    if (taken == 0) user_error("{} has no {}: it is of a run with another optimizer", path, prefix);
+    if (taken == 0) user_error("{} has no {}: it is {}", path, prefix, kOtherOptimizer);
     used += taken;
     float* to = state.values;
     for (const Slice& slice : optimizer_->own()) {
@@ -193,7 +194,7 @@ std::size_t Updater::restore(const std::vector<NamedArray>& arrays, const std::s
   }
   if (const std::size_t numbers = tuner().size(); numbers > 0) {
     const auto kept = std::ranges::find(arrays, kTuner, &NamedArray::name);
-    if (kept == arrays.end()) user_error("{} has no {}: it is of a run with another optimizer", path, kTuner);
+    if (kept == arrays.end()) user_error("{} has no {}: it is {}", path, kTuner, kOtherOptimizer);
     if (kept->values.size() != numbers) {
       user_error(
           "{} keeps {} numbers that yellowfin measured, here are {}: servers measure every layer by itself, ranks "
