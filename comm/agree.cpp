@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <new>
 #include <span>
 #include <vector>
+
+#include "base/out_of_memory.hpp"
 
 namespace petaflow {
 
@@ -13,11 +14,12 @@ Error to_error(const std::exception_ptr& exception) {
     std::rethrow_exception(exception);
   } catch (const Error& error) {
     return error;
-  } catch (const std::bad_alloc&) {
-    return {ErrorKind::kUser, "out of memory; use a smaller train.batch, or more ranks on more nodes"};
   } catch (const std::filesystem::filesystem_error& error) {
     return {ErrorKind::kUser, error.what()};
   } catch (const std::exception& error) {
+    if (const std::string text = out_of_memory_text(error); !text.empty()) {
+      return {ErrorKind::kUser, text + "; use a smaller train.batch or network, or more ranks on more nodes"};
+    }
     return {ErrorKind::kFailure, error.what()};
   } catch (...) {
     return {ErrorKind::kFailure, "an exception of unknown type"};

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdint>
 #include <fstream>
+#include <functional>
 #include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 
 #include "base/context.hpp"
 #include "base/error.hpp"
+#include "base/out_of_memory.hpp"
 #include "device_memory.hpp"
 #include "nn/arena.hpp"
 #include "nn/graph.hpp"
@@ -67,6 +70,41 @@ bool holds_nothing(const Arena& arena, std::size_t block) {
   return std::ranges::all_of(values, [](float value) {
     return std::isnan(value) && std::isnan(std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) << 16));
   });
+}
+
+/// What an exception says, or an empty text.
+std::string text_of(const std::function<void()>& allocate) {
+  try {
+    allocate();
+  } catch (const std::exception& error) {
+    return out_of_memory_text(error);
+  }
+  return "nothing thrown";
+}
+
+TEST(Arena, WeightsThatDoNotFitAreNotOfTheBatch) {
+#if defined(__SANITIZE_ADDRESS__) || defined(PETAFLOW_GUARDED)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer and guarded memory end a program that asks for so much";
+#endif
+  try {
+    const Arena arena({{"weights", std::size_t{1} << 50, 0, 1}, {"conv2 output", 1 << 20, 1, 2}}, false);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("make the layers with the most weights smaller"), text.npos) << text;
+    EXPECT_EQ(text.find("use a smaller train.batch"), text.npos) << text;
+  }
+}
+
+TEST(Arena, KokkosSaysWhatItCannotAllocate) {
+#if defined(__SANITIZE_ADDRESS__) || defined(PETAFLOW_GUARDED)
+  GTEST_SKIP() << "SKIPPED: AddressSanitizer and guarded memory end a program that asks for so much";
+#endif
+  EXPECT_EQ(
+      text_of([] { const Kokkos::View<std::byte*, Kokkos::HostSpace> v("petaflow::packed", std::size_t{1} << 50); }),
+      "out of memory: petaflow::packed takes 1.049e+06 GiB");
+  EXPECT_EQ(text_of([] { throw std::bad_alloc(); }), "out of memory");
+  EXPECT_EQ(text_of([] { failure("a label \"x\" of another size"); }), "");
 }
 
 TEST(Arena, ABlockHoldsNothingUsableBeforeItsLifeAndBehindIt) {

@@ -101,5 +101,23 @@ TEST_F(Program, WarnsOfThreadsThatShareCores) {
   EXPECT_EQ(warnings(two + " OMP_PROC_BIND=true"), 0U) << "each thread has a core of its own";
 }
 
+TEST_F(Program, MemoryThatIsMissingIsAUsersError) {
+  const auto said = [&](const std::string& option) {  // with 8 GB, whatever the machine has
+    const Outcome outcome =
+        run("summary small.toml '" + option + "'", 1, "timeout 120 bash -c 'ulimit -v 8000000; exec \"$@\"' bash");
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
+    return outcome.err;
+  };
+  const std::string wide = said("model.filters=[65536,65536]");
+  EXPECT_HOLDS(wide, "out of memory: ");
+  if (wide.find("in one piece") == wide.npos) {  // of a kernel that packs weights
+    EXPECT_HOLDS(wide, "hep: layer conv2: ");
+  }
+  const std::string deep = said("model.hidden=[65536,65536,65536,65536]");
+  EXPECT_HOLDS(deep, "its largest tensors are weights (49");
+  EXPECT_HOLDS(deep, "make the layers with the most weights smaller: train.batch changes little");
+}
+
 }  // namespace
 }  // namespace petaflow

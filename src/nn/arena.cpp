@@ -44,15 +44,16 @@ Arena::Arena(std::vector<MemoryBlock> blocks, bool touch, bool fill) : blocks_(s
   }
   if (memory_ == nullptr) {
     std::sort(blocks_.begin(), blocks_.end(), [](const auto& a, const auto& b) { return a.size_bytes > b.size_bytes; });
+    const bool by_weights = !blocks_.empty() && blocks_.front().label == "weights";
     std::string largest;
     for (std::size_t i = 0; i < std::min<std::size_t>(3, blocks_.size()); ++i) {
       largest += fmt::format("{}{} ({:.1f} MiB)", i == 0 ? "" : ", ", blocks_[i].label,
                              static_cast<double>(blocks_[i].size_bytes) / 1048576.0);
     }
-    user_error(
-        "out of memory: the network needs {:.1f} MiB in one piece; its largest tensors are {}; use a smaller "
-        "train.batch",
-        static_cast<double>(size_bytes_) / 1048576.0, largest);
+    user_error("out of memory: the network needs {:.1f} MiB in one piece; its largest tensors are {}; {}",
+               static_cast<double>(size_bytes_) / 1048576.0, largest,
+               by_weights ? "make the layers with the most weights smaller: train.batch changes little"
+                          : "use a smaller train.batch");
   }
   first_ = memory_;
   if constexpr (kOnHost) {

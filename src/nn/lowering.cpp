@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/out_of_memory.hpp"
 #include "nn/conv_stage.hpp"
 #include "nn/conv_tuning.hpp"
 #include "nn/copy_stage.hpp"
@@ -34,7 +35,7 @@ class Builder {
     for (const GraphValue output : graph_.outputs())
       network.outputs.push_back(in_type(at_[output.index].value, DType::kF32, "output"));
     for (std::size_t i = 0; i < values_.size(); ++i) place(i);
-    for (Draft& draft : drafts_) network.stages.push_back(make(std::move(draft)));
+    for (Draft& draft : drafts_) network.stages.push_back(make_in_memory(std::move(draft)));
     for (Planned& value : values_) network.values.push_back(std::move(value.value));
     return network;
   }
@@ -287,6 +288,21 @@ class Builder {
     }
   }
   std::int64_t pixel_stride(std::size_t value) const { return values_[values_[value].value.root].value.shape.c; }
+
+  /// Names the layer whose kernels do not fit into memory.
+  LoweredStage make_in_memory(Draft draft) {
+    const std::vector<std::size_t>& layers = draft.lowered.layers;
+    const std::string name = layers.empty() ? draft.lowered.name : graph_.nodes()[layers.front()].name;
+    try {
+      return make(std::move(draft));
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      const std::string text = out_of_memory_text(error);
+      if (text.empty()) throw;
+      user_error("layer {}: {}; make the layer smaller, or train.batch", name, text);
+    }
+  }
 
   LoweredStage make(Draft draft) {
     LoweredStage lowered = std::move(draft.lowered);
