@@ -180,6 +180,18 @@ TEST_F(Config, UnknownOptionNamesTheNearest) {
   EXPECT_EQ(error("train.bach = 3\ndata.foo = 1"), unknown("train.bach", "train.batch") + "; 1 more option is unknown");
 }
 
+TEST_F(Config, SeveralUnknownOptionsMayBeThoseOfAnotherApplication) {
+  std::string application = "hep";
+  schema_.add("application", application, is_application("hep"));
+  const std::string unknown = "unknown option train.bach; the nearest is train.batch; 1 more option is unknown",
+                    other =
+                        "; this may be an input of another application: it has no line application = \"...\" that "
+                        "says for which";
+  EXPECT_EQ(error("train.bach = 3\ndata.foo = 1"), "hep.toml:1: " + unknown + other);
+  EXPECT_EQ(error("application = 'hep'\ntrain.bach = 3\ndata.foo = 1"), "hep.toml:2: " + unknown);
+  EXPECT_EQ(error("train.bach = 3"), "hep.toml:1: unknown option train.bach; the nearest is train.batch");
+}
+
 TEST_F(Config, UnknownOptionWithoutANearOneNamesThoseOfItsTable) {
   EXPECT_EQ(error("data.omega_m = 3"),
             "hep.toml:1: unknown option data.omega_m; those of [data] are train, augment.scale, crop");

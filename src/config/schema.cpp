@@ -265,8 +265,10 @@ void Schema::load(const std::string& toml_file, std::span<const std::string> ove
     const std::vector<std::string> known = tables();
     std::string first;  // complaint about an option that is not known
     int more = 0;
+    bool says_which = find("application") == nullptr;  // whether the file says which application it is for
     for (const Entry& entry : parse_document(read_text_file(toml_file), toml_file)) {
       const std::string where = fmt::format("{}:{}", toml_file, entry.line);
+      says_which = says_which || entry.key == "application";
       const bool is_table = std::find(known.begin(), known.end(), entry.key) != known.end();
       if (find(present_name(entry.key)) != nullptr || (is_table && !entry.empty_table)) {
         if (first.empty()) set(entry.key, entry.value, where);
@@ -276,6 +278,10 @@ void Schema::load(const std::string& toml_file, std::span<const std::string> ove
       }
     }
     if (more > 0) first += fmt::format("; {} more option{} unknown", more, more > 1 ? "s are" : " is");
+    if (more > 0 && !says_which) {
+      first +=
+          "; this may be an input of another application: it has no line application = \"...\" that says for which";
+    }
     if (!first.empty()) user_error("{}", first);
   }
   for (const std::string& text : overrides) apply_override(text);
