@@ -107,7 +107,7 @@ void HangWatch::listen_elsewhere(Note own) const {
   }
 }
 
-// "rank 3 (node1), rank 7 (node2), and 12 more; rank 5 (node2) is in broadcast, validation of step 12"
+// "rank 3 (node1), rank 7 (node2), and 12 more; rank 5 (node2) is in another operation: validation (broadcast)"
 std::string HangWatch::missing(const Note& own) const {
   constexpr int kNamed = 8;
   std::string absent, elsewhere;

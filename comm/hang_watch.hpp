@@ -40,7 +40,7 @@ class HangWatch {
   struct Note {
     std::int64_t operation = -1;  // negative: nothing was heard
     bool late = false;            // the limit is close: the run is to end
-    char text[120] = "";          // "all-reduce, summing gradients of step 12"
+    char text[120] = "";          // "summing gradients of step 12 (all-reduce)"
   };
   struct Sent {
     Note note;
