@@ -58,10 +58,10 @@ std::int64_t level2_bytes();
 class TileCutter {
  public:
   /// @param conv     the whole convolution; its y is a dense tensor (n, out_channels, out) that need not exist; its
-  ///                 threads are those of the kernel of a whole tensor: with 1, tiles are
-  ///                 always better
+  ///                 threads are those of the kernel of a whole tensor: with 1, tiles are always better
   /// @param epilogue what follows it
-  /// @param parts    partial sums of a pass: four tiles or more are tried for each
+  /// @param parts    partial sums of a pass: as many tiles or more are tried for where the implementation has wishes
+  ///                 (TileWishes::fit), four times as many elsewhere
   /// @param options  without tiles: one per pass; `conv` says whose wishes count, `cache_share` how large tiles may be
   /// @param role     what the convolution is to the stage
   TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int parts, const ConvPassOptions& options,
