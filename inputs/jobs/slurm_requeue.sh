@@ -23,7 +23,7 @@ export OMP_PROC_BIND=close OMP_PLACES=cores
 
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --cpu-bind=cores "$program" train "$input" --resume
 code=$?
-if [ "$code" -eq 3 ]; then         # stopped in order, to be resumed
+if [ "$code" -eq 3 ]; then         # stopped by the signal, checkpoint written
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$code"

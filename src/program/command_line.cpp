@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kFooter =
     "Options of Kokkos (--kokkos-...) are passed on.  Exit codes: 0 done, 1 user error, 2 failure, 3 stopped by a "
-    "signal or run.wall_time, to be resumed.";
+    "signal or run.wall_time, checkpoint written; continue with --resume.";
 
 void add_input(CLI::App& command, CommandLine& line) {
   command.add_option("INPUT", line.input, "input file (TOML)")->required();
