@@ -50,7 +50,7 @@ std::string describe(const CommunicationTimes& communication) {
     exposed_ms += 1e3 * bucket.exposed_s / sums;
   }
   std::string text = fmt::format(
-      "sums of gradients: {:.2f} MiB in {} {} a step, {:.2f} ms under way, {:.2f} ms of it waited for", mib,
+      "gradient all-reduce: {:.2f} MiB in {} {} per step, {:.2f} ms, of which {:.2f} ms not overlapped", mib,
       communication.buckets.size(), communication.buckets.size() == 1 ? "bucket" : "buckets", under_way_ms, exposed_ms);
   const Wait* longest = nullptr;
   std::size_t who = 0;
@@ -61,7 +61,7 @@ std::string describe(const CommunicationTimes& communication) {
     who = rank;
   }
   if (longest != nullptr) {
-    text += fmt::format(", longest by rank {} for {}: {:.2f} s in all", who, longest->whom, longest->seconds);
+    text += fmt::format("; longest wait: rank {} for {}, {:.2f} s in total", who, longest->whom, longest->seconds);
   }
   return text;
 }

@@ -19,8 +19,8 @@ std::vector<std::pair<std::string, double>> parts(const StepTimes& times);
 /// "input 0.1 s (2 %), forward ..."
 std::string describe(const StepTimes& times);
 
-/// "sums of gradients: 0.14 MiB in 2 buckets a step, 3.2 ms under way, 0.4 ms of it waited for; ..."; "" where
-/// nothing was sent.
+/// "gradient all-reduce: 0.14 MiB in 2 buckets per step, 3.20 ms, of which 0.40 ms not overlapped; longest wait: rank 1
+/// for ..."; "" where nothing was sent.
 std::string describe(const CommunicationTimes& communication);
 nlohmann::json to_json(const CommunicationTimes& communication);
 

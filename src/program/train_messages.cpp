@@ -134,10 +134,8 @@ void say_rates(const FitResult& result) {
     return static_cast<double>(of) / static_cast<double>(std::max<std::int64_t>(gradients, 1));
   };
   const auto [least, often] = std::ranges::minmax(result.group_steps);
-  log_info(
-      "staleness of gradients: {:.2f} updates in the mean, {} at most; a server that used one held {:.2f} "
-      "in the mean, 1 where none waits",
-      mean(sum), most, mean(queue));
+  log_info("gradient staleness: mean {:.2f}, max {} updates; mean queue at a server {:.2f} (1: no gradient waited)",
+           mean(sum), most, mean(queue));
   log_info("steps of a group: {} to {}", least, often);
 }
 
