@@ -1,7 +1,8 @@
-// inputs/reference.toml names the rules and implementations that there are, and every other input file is for an
+// inputs/reference.toml names implementations and rules that there are, and every other input file is for an
 // application, whose own tests compare its reference and load its inputs (application_inputs.hpp).
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -10,8 +11,6 @@
 
 #include "application_inputs.hpp"
 #include "config/reference.hpp"
-#include "kernels/conv.hpp"
-#include "kernels/gemm.hpp"
 #include "program/options.hpp"
 #include "update/rule.hpp"
 
@@ -34,35 +33,39 @@ TEST(Reference, NoticesAMissingKey) {
   EXPECT_EQ(compare_with_reference(options.schema, kReference).size(), of_an_application + 1);
 }
 
-TEST(Reference, NamesTheRulesOfOptimizers) {
-  const Keys options;
-  const std::vector<Words> all = words_of(options.schema, kReference);
-  const auto rules = std::ranges::find(all, "optimizer.name", &Words::option);
-  ASSERT_NE(rules, all.end());
-  const std::vector<std::string> names = rule_names();
-  EXPECT_EQ(rules->said, std::set<std::string>(names.begin(), names.end()));
-}
-
-// The names themselves follow from the lists of implementations.
+// A new implementation or rule needs no edit of the reference.
 TEST(Reference, NamesImplementationsThatThereAre) {
   const Keys options;
-  std::set<std::string> requests;  // words that are no implementation's name
-  for (const auto& [word, request] : conv_requests()) {
-    if (request.impl == nullptr) requests.insert(word);
-  }
-  int compared = 0;
+  const auto named = options_of_names();
+  std::size_t compared = 0;
   for (const Words& words : words_of(options.schema, kReference)) {
-    if (!takes_names(words.option)) continue;
+    if (!named.contains(words.option)) continue;
     ++compared;
     std::set<std::string> known = words.taken;
     for (const char* elsewhere : {"onednn", "winograd", "prefer:winograd"})
       known.insert(elsewhere);  // not in all builds
     EXPECT_TRUE(std::ranges::includes(known, words.said)) << words.option;
-    EXPECT_TRUE(
-        std::ranges::includes(words.said, words.option == "kernels.conv" ? requests : std::set<std::string>{"auto"}))
-        << words.option;
+    EXPECT_TRUE(std::ranges::includes(words.said, named.at(words.option))) << words.option;
   }
-  EXPECT_EQ(compared, 2);
+  EXPECT_EQ(compared, named.size());
+}
+
+TEST(Inputs, MaySetOptionsOfTheirOptimizerAlone) {
+  const std::map<std::string, std::string> values = {
+      {"momentum", "0.5"}, {"nesterov", "true"}, {"beta1", "0.5"}, {"beta2", "0.5"}, {"epsilon", "1e-3"}};
+  for (const std::string& name : rule_names()) {
+    const std::vector<const char*> used = make_rule({.name = name})->options();
+    for (const auto& [option, value] : values) {
+      Keys keys;
+      keys.schema.load("", std::vector{"optimizer.name=" + name, "optimizer." + option + "=" + value});
+      const std::string message = "optimizer." + option + " of " + name;
+      if (std::ranges::find(used, option) != used.end()) {
+        EXPECT_NO_THROW(keys.schema.drop_idle()) << message;
+      } else {
+        EXPECT_THROW(keys.schema.drop_idle(), Error) << message;
+      }
+    }
+  }
 }
 
 TEST(Inputs, AreForApplicationsThatThereAre) {

@@ -93,12 +93,14 @@ void check_servers(const CommonOptions& options) {
         options.optimizer.clip_norm);
   }
   if (update.cut_layers && needs_whole_tensors(options.optimizer)) {
+    const auto takes_parts = [](const OptimizerRule& rule) { return !rule.gives_update() && !rule.tuned(); };
     user_error(
         "update.cut_layers = true divides layers over servers, but {} needs norms of whole arrays; set "
         "update.cut_layers to false, or {}",
         options.optimizer.larc > 0 ? fmt::format("optimizer.larc = {}", options.optimizer.larc)
                                    : fmt::format("optimizer.name = \"{}\"", options.optimizer.name),
-        options.optimizer.larc > 0 ? "optimizer.larc to 0" : "take \"adam\", \"adamw\" or \"sgd\"");
+        options.optimizer.larc > 0 ? "optimizer.larc to 0"
+                                   : fmt::format("take \"{}\"", fmt::join(rule_names(takes_parts), "\" or \"")));
   }
   if (options.optimizer.ema > 0) {
     user_error(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/ranges.h>
 
@@ -18,6 +19,15 @@ std::vector<std::string> reductions() {
   for (const ReductionImpl* impl : reduction_impls()) names.emplace_back(impl->name);
   names.emplace_back("tree");
   return names;
+}
+
+/// Options that some optimizers read and others do not.
+void add_uses_by_rules(Schema& schema) {
+  std::map<std::string, std::vector<std::string>> rules;  // by option
+  for (const std::string& name : rule_names()) {
+    for (const char* option : make_rule({.name = name})->options()) rules[option].push_back(name);
+  }
+  for (const auto& [option, names] : rules) schema.add_use({"optimizer." + option}, "optimizer.name", names);
 }
 
 }  // namespace
@@ -149,14 +159,13 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_use({"train.validate_epochs"}, "data.validation");
   schema.add_neutral("train.validate_epochs", std::int64_t{0});
   schema.add_use({"train.batch_factor"}, "train.batch_epochs");
-  schema.add_use({"optimizer.momentum", "optimizer.nesterov"}, "optimizer.name", {"sgd"});
+  add_uses_by_rules(schema);
   schema.add_neutral("optimizer.momentum", 0.0);
   schema.add_use({"optimizer.nesterov"}, "optimizer.momentum");
-  schema.add_use({"optimizer.beta1", "optimizer.beta2", "optimizer.epsilon"}, "optimizer.name",
-                 {"adam", "adamw", "lamb"});
   schema.add_use({"optimizer.decay_scope"}, "optimizer.weight_decay");
   schema.add_use({"optimizer.larc_form"}, "optimizer.larc");
-  schema.add_use({"optimizer.trust_scope"}, {UsedBy{"optimizer.larc"}, UsedBy{"optimizer.name", {"lamb"}}});
+  schema.add_use({"optimizer.trust_scope"},
+                 {UsedBy{"optimizer.larc"}, UsedBy{"optimizer.name", rule_names(&OptimizerRule::gives_update)}});
   schema.add_use({"schedule.base_batch"}, "schedule.scaling");
   schema.add_use({"schedule.end_factor"}, "schedule.name", {"cosine", "polynomial"});
   schema.add_neutral("schedule.end_factor", 1.0);

@@ -1,5 +1,6 @@
 #include "program/train_mllog.hpp"
 
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -23,11 +24,10 @@ namespace {
 
 using Settings = std::vector<std::pair<const char*, nlohmann::json>>;
 
-/// DeepCAM's rules know "Adam", "AdamW" and "LAMB", CosmoFlow's "sgd".
+/// What the rules for DeepCAM call the optimizers that they allow.  CosmoFlow's is "sgd" there too.
+const std::map<std::string, const char*> kDeepcamNames = {{"adam", "Adam"}, {"adamw", "AdamW"}, {"lamb", "LAMB"}};
 std::string mlperf_name(const std::string& optimizer) {
-  if (optimizer == "adam") return "Adam";
-  if (optimizer == "adamw") return "AdamW";
-  return optimizer == "lamb" ? "LAMB" : optimizer;
+  return kDeepcamNames.contains(optimizer) ? kDeepcamNames.at(optimizer) : optimizer;
 }
 
 /// The optimizer and the rate by the names of DeepCAM: in steps where CosmoFlow's are in epochs.
@@ -39,7 +39,7 @@ Settings deepcam_settings(const CommonOptions& options, const Trainer& trainer) 
                        {"opt_max_grad_norm", optimizer.clip_norm},
                        {"scheduler_lr_warmup_steps", warmup},
                        {"scheduler_lr_warmup_factor", 1}};  // of opt_lr, where the warm-up ends
-  if (optimizer.name == "adam" || optimizer.name == "adamw" || optimizer.name == "lamb") {
+  if (kDeepcamNames.contains(optimizer.name)) {
     settings.insert(settings.end(), {{"opt_betas", {optimizer.beta1, optimizer.beta2}},
                                      {"opt_eps", optimizer.epsilon},
                                      {"opt_bias_correction", true},   // adam_moments.hpp

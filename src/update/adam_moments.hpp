@@ -13,6 +13,7 @@ namespace petaflow {
 
 struct AdamMoments {
   static constexpr int kStates = 2;
+  static std::vector<const char*> options() { return {"beta1", "beta2", "epsilon"}; }
   static std::vector<const char*> states() { return {"exp_avg", "exp_avg_sq"}; }
 
   float beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F;

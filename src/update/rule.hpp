@@ -1,6 +1,7 @@
 // Optimizer rules: how a gradient changes weights, and the arrays that a rule keeps for that.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ namespace petaflow {
 class OptimizerRule {
  public:
   virtual ~OptimizerRule() = default;
+  /// Options of the table optimizer that it reads and other rules may not: "beta1".  Elsewhere they do nothing.
+  virtual std::vector<const char*> options() const = 0;
   /// PyTorch's names for the arrays that it keeps: f32, one element per element of a parameter, 0 at the start.
   virtual std::vector<const char*> states() const = 0;
   /// Share of weight_decay that is added to the gradient (as weight_decay * w) before LARC takes its norm: all, or none
@@ -36,5 +39,8 @@ std::unique_ptr<OptimizerRule> make_rule(const OptimizerOptions& options);
 
 /// "adam", "adamw", ...
 std::vector<std::string> rule_names();
+
+/// The rules of which something holds, each as it is by the defaults of its options.
+std::vector<std::string> rule_names(const std::function<bool(const OptimizerRule&)>& holds);
 
 }  // namespace petaflow

@@ -7,6 +7,7 @@ namespace {
 
 struct AdamW {
   static constexpr int kStates = AdamMoments::kStates;
+  static std::vector<const char*> options() { return AdamMoments::options(); }
   static std::vector<const char*> states() { return AdamMoments::states(); }
   static const std::string& label() { return "petaflow::adamw[kokkos]"_label; }
 

@@ -26,6 +26,7 @@ struct RuleElement {
 
 /// Rule is a struct of plain numbers, which kernels copy:
 ///   static constexpr int kStates, static std::vector<const char*> states(), static const std::string& label()
+///   static std::vector<const char*> options()                  OptimizerRule::options()
 ///   float l2_decay() const
 ///   AtStep at(const StepState&, const ParameterRange&) const   what depends on step and range alone; on the device
 ///   AtStep::apply(RuleElement<kStates>&) const            the update of an element; on the device
@@ -83,6 +84,7 @@ template <class Rule>
 class RuleOf final : public OptimizerRule {
  public:
   explicit RuleOf(const Rule& rule) : rule_(rule) {}
+  std::vector<const char*> options() const override { return Rule::options(); }
   std::vector<const char*> states() const override { return Rule::states(); }
   float l2_decay() const override { return rule_.l2_decay(); }
   bool gives_update() const override {

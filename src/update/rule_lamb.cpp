@@ -9,6 +9,7 @@ namespace {
 struct Lamb {
   static constexpr int kStates = AdamMoments::kStates;
   static constexpr bool kGivesUpdate = true;
+  static std::vector<const char*> options() { return AdamMoments::options(); }
   static std::vector<const char*> states() { return AdamMoments::states(); }
   static const std::string& label() { return "petaflow::lamb[kokkos]"_label; }
 

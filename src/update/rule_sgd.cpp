@@ -7,6 +7,7 @@ namespace {
 
 struct Sgd {
   static constexpr int kStates = 0;
+  static std::vector<const char*> options() { return {"momentum", "nesterov"}; }
   static std::vector<const char*> states() { return {}; }
   static const std::string& label() { return "petaflow::sgd[kokkos]"_label; }
 
@@ -27,6 +28,7 @@ struct Sgd {
 
 struct SgdWithMomentum {
   static constexpr int kStates = 1;
+  static std::vector<const char*> options() { return Sgd::options(); }
   static std::vector<const char*> states() { return {"momentum_buffer"}; }
   static const std::string& label() { return Sgd::label(); }
 

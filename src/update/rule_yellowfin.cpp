@@ -8,6 +8,7 @@ namespace {
 struct YellowFinStep {
   static constexpr int kStates = 1;
   static constexpr bool kTuned = true;
+  static std::vector<const char*> options() { return {}; }
   static std::vector<const char*> states() { return {"velocity"}; }
   static const std::string& label() { return "petaflow::yellowfin[kokkos]"_label; }
 

@@ -29,4 +29,10 @@ std::vector<std::string> rule_names() {
 #undef RULE
 }
 
+std::vector<std::string> rule_names(const std::function<bool(const OptimizerRule&)>& holds) {
+  std::vector<std::string> names = rule_names();
+  std::erase_if(names, [&](const std::string& name) { return !holds(*make_rule({.name = name})); });
+  return names;
+}
+
 }  // namespace petaflow
