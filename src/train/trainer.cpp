@@ -307,8 +307,7 @@ void Trainer::after_step(const StepResult& step, double seconds) {
   state_.interval_loss = interval_s_ = 0;
 }
 
-// The metric to stop by: value (NaN: none), whether higher is better.  On rank 0.
-std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double loss) {
+Trainer::StopMetric Trainer::stop_metric(Evaluation& evaluation, double loss) {
   evaluation.metrics.push_back({"loss", loss, false});
   std::string text;
   for (const NamedMetric& m : evaluation.metrics) {
@@ -323,8 +322,7 @@ std::array<double, 2> Trainer::decisive_metric(Evaluation& evaluation, double lo
   log_info("epoch {} validation:{}", state_.epoch + 1, text);
   listener_->validated({state_.step, state_.epoch, state_.loss, evaluation});
   const NamedMetric* metric = evaluation.find(options_.stop.metric);
-  if (metric == nullptr) return {NAN, 0};
-  return {metric->value, metric->higher_is_better ? 1.0 : 0.0};
+  return metric == nullptr ? StopMetric() : StopMetric{metric->value, metric->higher_is_better};
 }
 
 // Evaluates the weights, and ends the run where the target is reached or patience ended.
@@ -336,21 +334,21 @@ StopRequest Trainer::validate() {
   const std::unique_ptr<Evaluator> evaluator = validation_->evaluator();
   const EvaluationRun run = evaluate(comm_, validation_->predictor, validation_->samples, *evaluator);
   if (run.stopped != StopRequest::kNone) return run.stopped;
-  std::array<double, 2> decisive = {NAN, 0};
+  StopMetric metric;
   Evaluation evaluation;
   agree(comm_, [&] {
     if (comm_.rank() != 0) return;
     evaluation = evaluator->evaluate();
-    decisive = decisive_metric(evaluation, run.loss);
+    metric = stop_metric(evaluation, run.loss);
   });
-  comm_.broadcast(std::as_writable_bytes(std::span(decisive)), 0);
-  const auto better = [&](double a, double b) { return decisive[1] != 0 ? a > b : a < b; };
-  if (std::isnan(decisive[0])) {  // and nothing is to stop by it
+  comm_.broadcast(std::as_writable_bytes(std::span(&metric, 1)), 0);
+  const auto better = [&](double a, double b) { return metric.higher_is_better ? a > b : a < b; };
+  if (std::isnan(metric.value)) {  // and nothing is to stop by it
     result_.validation = std::move(evaluation);
     return StopRequest::kNone;
   }
-  const bool improved = !state_.best || better(decisive[0], *state_.best);
-  if (improved) state_.best = decisive[0];
+  const bool improved = !state_.best || better(metric.value, *state_.best);
+  if (improved) state_.best = metric.value;
   state_.since_best = improved ? 0 : state_.since_best + 1;
   if (improved && options.keep_best) {
     best_weights_ = weights_of(step_.network());
@@ -358,7 +356,7 @@ StopRequest Trainer::validate() {
   }
   if (improved || !options.keep_best) result_.validation = std::move(evaluation);
 
-  const bool target_reached = options.target != 0 && !better(options.target, decisive[0]);
+  const bool target_reached = options.target != 0 && !better(options.target, metric.value);
   const bool patience_ended = options.patience > 0 && state_.since_best >= options.patience;
   state_.ended = target_reached || patience_ended;
   if (state_.ended) result_.end = target_reached ? FitEnd::kTarget : FitEnd::kPatience;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -104,6 +104,11 @@ class Trainer {
   double measure_step();
 
  private:
+  struct StopMetric {
+    double value = NAN;  // NaN: none
+    bool higher_is_better = false;
+  };
+
   StopRequest train_epoch(Progress* progress);
   StopRequest train_with_servers(Progress* progress);
   ServerSession::Lease work_with_servers(std::int64_t until, const std::function<void(std::span<const double>)>& done);
@@ -136,7 +141,8 @@ class Trainer {
   StopRequest end_epoch();
   void after_step(const StepResult& result, double seconds);
   StopRequest validate();
-  std::array<double, 2> decisive_metric(Evaluation& evaluation, double loss);
+  /// The metric to stop by, on rank 0.
+  StopMetric stop_metric(Evaluation& evaluation, double loss);
   Checkpoint checkpoint() const;
   void settle();
   void save_if_due();
