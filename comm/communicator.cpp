@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <type_traits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -39,26 +38,24 @@ std::unique_ptr<Reduction<double>> Communicator::make_sum(std::int64_t elements)
   return std::make_unique<Reduction<double>>(*transport_, doubling_plan(rank(), size(), elements), new_tag());
 }
 
-template <class T>
-void Communicator::all_reduce(std::span<T> values, ReduceOp op) {
+void Communicator::all_reduce(std::span<double> values, ReduceOp op) {
   if (size() == 1) return;
   transport_->begin_collective();
   if (transport_->has_all_reduce()) {
-    constexpr std::size_t kMost = kLargestMessage / sizeof(T);
+    constexpr std::size_t kMost = kLargestMessage / sizeof(double);
     for (std::size_t first = 0; first < values.size(); first += kMost) {
-      Transport::Message message = transport_->all_reduce(values.data() + first, std::min(kMost, values.size() - first),
-                                                          std::is_same_v<T, float> ? Element::kF32 : Element::kF64, op);
+      Transport::Message message =
+          transport_->all_reduce(values.data() + first, std::min(kMost, values.size() - first), Element::kF64, op);
       transport_->wait([&] { return transport_->done(message); }, "all-reduce");
     }
     return;
   }
-  Reduction<T> reduction(*transport_, doubling_plan(rank(), size(), static_cast<std::int64_t>(values.size())),
-                         kWaitingTag, op);
+  Reduction<double> reduction(*transport_, doubling_plan(rank(), size(), static_cast<std::int64_t>(values.size())),
+                              kWaitingTag, op);
   reduction.start(std::array{values.data()});
   transport_->wait([&] { return reduction.advance(); }, "all-reduce");
 }
 
-void Communicator::all_reduce_sum(std::span<float> values) { all_reduce(values, ReduceOp::kSum); }
 void Communicator::all_reduce_sum(std::span<double> values) { all_reduce(values, ReduceOp::kSum); }
 void Communicator::all_reduce_max(std::span<double> values) { all_reduce(values, ReduceOp::kMax); }
 

@@ -29,7 +29,6 @@ class Communicator {
   int node_size() const;
 
   /// values = sum over ranks, the same bits on all of them.
-  void all_reduce_sum(std::span<float> values);
   void all_reduce_sum(std::span<double> values);
   void all_reduce_max(std::span<double> values);
 
@@ -57,8 +56,7 @@ class Communicator {
   Tag new_tag();
 
  private:
-  template <class T>
-  void all_reduce(std::span<T> values, ReduceOp operation);
+  void all_reduce(std::span<double> values, ReduceOp operation);
 
   std::unique_ptr<Transport> transport_;
   int tags_ = 0;

@@ -66,11 +66,11 @@ TEST(Tag, IsOneThatEveryMpiTakes) {
 }
 
 TEST_P(AnyCommunicator, ReducesToClosedForms) {
-  std::vector<float> values(1000);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = (rank + 1) * static_cast<float>(i % 7);
-  comm->all_reduce_sum(std::span<float>(values));
+  std::vector<double> values(1000);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = (rank + 1) * static_cast<double>(i % 7);
+  comm->all_reduce_sum(values);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    ASSERT_EQ(values[i], size * (size + 1) / 2 * static_cast<float>(i % 7));
+    ASSERT_EQ(values[i], size * (size + 1) / 2 * static_cast<double>(i % 7));
   }
   double high = rank, sum = 0.5;
   comm->all_reduce_max(std::span(&high, 1));

@@ -16,13 +16,6 @@
 namespace petaflow {
 namespace {
 
-/// Parameters that the optimizer keeps a state of.
-std::vector<Parameter> trained(const std::vector<Parameter>& all) {
-  std::vector<Parameter> trained;
-  std::ranges::copy_if(all, std::back_inserter(trained), [](const Parameter& p) { return p.spec.trained(); });
-  return trained;
-}
-
 std::int64_t elements_in(std::span<const Slice> slices) {
   std::int64_t elements = 0;
   for (const Slice& slice : slices) elements += slice.size();
@@ -43,8 +36,8 @@ Updater::Updater(Communicator& comm, const Context& context, Network& network, c
       served_(update.servers > 0) {
   OptimizerOptions options = optimizer;
   options.ranks = comm.size();
-  optimizer_ = divided_ ? std::make_unique<Optimizer>(options, network.parameters(), exchange.own())
-                        : std::make_unique<Optimizer>(options, network.parameters());
+  optimizer_ = std::make_unique<Optimizer>(options, network.parameters(),
+                                           divided_ ? std::optional(exchange.own()) : std::nullopt);
 }
 
 std::string Updater::describe() const {

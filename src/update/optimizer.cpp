@@ -42,12 +42,6 @@ bool in_scope(ArrayScope scope, const Parameter& parameter) {
   return scope == ArrayScope::kAll || parameter.spec.decays;
 }
 
-std::vector<Parameter> trained(const std::vector<Parameter>& all) {
-  std::vector<Parameter> trained;
-  std::ranges::copy_if(all, std::back_inserter(trained), [](const Parameter& p) { return p.spec.trained(); });
-  return trained;
-}
-
 std::vector<ParameterRange> ranges_of(const std::vector<Parameter>& trained, ArrayScope decay_scope) {
   std::vector<ParameterRange> ranges;
   for (const Parameter& parameter : trained) {
@@ -71,6 +65,12 @@ Slice all_of(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
+std::vector<Parameter> trained(const std::vector<Parameter>& all) {
+  std::vector<Parameter> trained;
+  std::ranges::copy_if(all, std::back_inserter(trained), [](const Parameter& p) { return p.spec.trained(); });
+  return trained;
+}
+
 bool needs_whole_tensors(const OptimizerOptions& options) {
   const std::unique_ptr<OptimizerRule> rule = make_rule(options);
   return has_factors(options) || rule->gives_update() || rule->tuned();
@@ -81,13 +81,12 @@ std::vector<std::int64_t> optimizer_cuts(const OptimizerOptions& options, const 
   return GradientFactors::cuts(ranges_of(trained(parameters), options.decay_scope));
 }
 
-Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters)
-    : Optimizer(options, parameters, {all_of(parameters)}) {
-  shared_ = false;
-}
-
-Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::vector<Slice> own)
-    : options_(options), rule_(make_rule(options)), own_(std::move(own)), shared_(true) {
+Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+                     const std::optional<std::vector<Slice>>& own)
+    : options_(options),
+      rule_(make_rule(options)),
+      own_(own ? *own : std::vector{all_of(parameters)}),
+      shared_(own.has_value()) {
   const std::vector<Parameter> arrays = trained(parameters);
   const std::vector<ParameterRange> tensors = ranges_of(arrays, options.decay_scope);
   std::vector<ParameterRange> ranges = tensors;

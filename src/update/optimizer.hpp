@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,11 +31,10 @@ struct OptimizerState {
 /// those of the batches, whatever the rule.
 class Optimizer {
  public:
-  /// Updates all parameters.
-  Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters);
-  /// Updates this rank's own slices, which begin at optimizer_cuts(); state is kept for these alone, one after the
-  /// other.
-  Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters, std::vector<Slice> own);
+  /// Updates all parameters, or this rank's own slices, which begin at optimizer_cuts(); state is kept for these alone,
+  /// one after the other.
+  Optimizer(const OptimizerOptions& options, const std::vector<Parameter>& parameters,
+            const std::optional<std::vector<Slice>>& own = std::nullopt);
 
   /// The step of the parameters in [begin, end), which end where parameters do, or of an own slice.  Reads
   /// learning_rate and step of the context's step state; weights are updated in place.
@@ -80,7 +80,7 @@ class Optimizer {
   OptimizerOptions options_;
   std::unique_ptr<OptimizerRule> rule_;
   std::vector<Slice> own_;
-  bool shared_ = false;                 // other ranks have other slices
+  bool shared_;                         // other ranks have other slices
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
@@ -94,6 +94,8 @@ class Optimizer {
   std::vector<float*> states_;                             // of the rule
 };
 
+/// Parameters that the optimizer keeps a state of.
+std::vector<Parameter> trained(const std::vector<Parameter>& all);
 /// Whether an update depends on norms of whole tensors or of the whole gradient.
 bool needs_whole_tensors(const OptimizerOptions& options);
 /// Where slices of an optimizer may begin, rising; empty: anywhere.
