@@ -42,7 +42,7 @@ Signs signs_of(const Epilogue& behind) {
 class GradientRows {
  public:
   explicit GradientRows(const EpilogueDesc& behind) : v_(behind.v), made_(is_made(behind)) {
-    // Rows of whole windows, 64 KiB of them, which leave room in a second cache of 512 KiB for what they are made of
+    // Rows of whole windows, 64 KiB of them, which leave room in an L2 cache of 512 KiB for what they are made of
     // (not measured against other sizes).
     constexpr std::int64_t kElements = 16384;
     const std::int64_t stride = behind.pool.stride.h, fit = kElements / (v_.w * v_.c) / stride * stride;

@@ -182,7 +182,7 @@ struct SumPart {
     for (std::int64_t n = range.begin / pixels; n * pixels < range.end; ++n) {
       if (!is_real(step, n)) continue;
       const Interval own = common(range, {n * pixels, (n + 1) * pixels});
-      // Blocks stay in the first cache while the channels are gone through.
+      // Blocks stay in the L1d cache while the channels are gone through.
       const std::int64_t block = kOnHost ? 1 + 4096 / channels : own.size();
       for (std::int64_t p = own.begin; p < own.end; p += block) {
         add(p, p + block < own.end ? p + block : own.end, c0, c1, sum);

@@ -42,7 +42,7 @@ bool library_uses_amx() {
 }
 
 // Whether gradients of weights in f32 are faster after their operands are reordered.  In tiles with neighbouring taps
-// oneDNN's channels-last kernel is the faster one with a first cache of 48 KiB (Zen 5: 2 to 14 %), but not with 32 (Zen
+// oneDNN's channels-last kernel is the faster one with an L1d cache of 48 KiB (Zen 5: 2 to 14 %), but not with 32 (Zen
 // 4).
 bool reordering_pays(const ConvDesc& like) {
 #ifdef _SC_LEVEL1_DCACHE_SIZE
@@ -54,9 +54,9 @@ bool reordering_pays(const ConvDesc& like) {
   return small_cache || like.threads != 1 || like.geometry.stride != kOne || like.geometry.dilation != kOne;
 }
 
-// Whether our own kernel is the fastest one for gradients of weights in f32: with strides and many channels, where
-// oneDNN's reach 42 to 67 % of the peak (Zen 4, 256 channels, 3 x 3 taps, stride 2) and it 74 %.
-bool strides_apart(const ConvDesc& like) {
+// Whether `kokkos` is the fastest implementation for gradients of weights in f32: with strides and many channels, where
+// oneDNN's reach 42 to 67 % of the peak and it 74 % (Zen 4, 256 channels, 3 x 3 taps, stride 2).
+bool kokkos_is_fastest(const ConvDesc& like) {
   constexpr Extent kOne{1, 1, 1};
   constexpr std::int64_t kMany = 128;
   return like.geometry.stride != kOne && like.geometry.groups == 1 && like.geometry.kernel != kOne &&
@@ -114,7 +114,7 @@ std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
     for (std::size_t i = 0; i < lists.size(); ++i) lists[i] = make({false, (i & 4) != 0, (i & 2) != 0, (i & 1) != 0});
     return lists;
   }();
-  const auto index = static_cast<std::size_t>(4 * like.split + 2 * reordering_pays(like) + strides_apart(like));
+  const auto index = static_cast<std::size_t>(4 * like.split + 2 * reordering_pays(like) + kokkos_is_fastest(like));
   return (like.type == DType::kBf16 ? bf16 : f32[index])[static_cast<std::size_t>(pass)];
 }
 

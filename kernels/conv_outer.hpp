@@ -12,7 +12,7 @@ namespace petaflow::portable {
 /// adds the parts in their order, so that the result depends on (parts, shares) alone.
 ///
 /// On the host the operands of a piece are copied first, in f32: the channels of neighbouring pixels lie next to each
-/// other then, instead of at distances of powers of two, which share few places of the first cache (256 channels,
+/// other then, instead of at distances of powers of two, which share few places of the L1d cache (256 channels,
 /// stride 2: 57 to 74 % of the peak in f32).
 template <class T>
 struct Outer {
@@ -25,7 +25,7 @@ struct Outer {
   float* sum;     // += where parts is 1, otherwise parts copies of order.elements(), =
   float* copies;  // of each task, copied_elements() of them
 
-  /// Pixels of a chunk, roughly: more where the gradient does not stay in the second cache between them (256 channels,
+  /// Pixels of a chunk, roughly: more where the gradient does not stay in the L2 cache between them (256 channels,
   /// stride 2: 8 % faster).
   std::int64_t wanted_pixels() const { return order.elements() > 131072 ? 512 : 128; }
   static constexpr std::int64_t kPoints = lanes::kPoints;

@@ -37,7 +37,7 @@ inline constexpr int kEdge = 16;                    // channels of a block: rows
 inline constexpr int kElements = kEdge * kStep;     // of an AMX tile of bf16
 inline constexpr int kSums = kEdge * kEdge;         // of an AMX tile of f32
 inline constexpr std::int64_t kPiece = 12 * kStep;  // positions summed in registers: 36 KiB of dy and two taps of x
-// Bytes of x and dy in their new orders: half of the second cache where there is AMX, all of it on other processors.
+// Bytes of x and dy in their new orders: half of the L2 cache where there is AMX, all of it on other processors.
 inline constexpr std::int64_t kBlockBytes = 1 << 20;
 
 using HalfWords = std::uint16_t __attribute__((vector_size(kEdge * 2)));

@@ -150,7 +150,7 @@ struct Operands {
   }
 
   /// Adds to the bias' gradient what has been summed in f32.
-  void settle_bias_gradient() const {
+  void flush_bias_gradient() const {
     if (bias_gradient.some == nullptr) return;
     move_sum(bias_gradient.some, bias_gradient.total, static_cast<std::size_t>(desc.v.c));
   }

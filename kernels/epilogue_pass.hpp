@@ -62,7 +62,7 @@ struct RangePass {
       side_by_side<4>(random, at, end);
       side_by_side<2>(random, at, end);
       for (; at.w < end; ++at.w) channels(random, at, 0, operands.desc.y.c);
-      if constexpr (kWork == Work::kScatter || kWork == Work::kGather) operands.settle_bias_gradient();
+      if constexpr (kWork == Work::kScatter || kWork == Work::kGather) operands.flush_bias_gradient();
     }
   }
 

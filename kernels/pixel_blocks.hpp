@@ -64,7 +64,7 @@ struct Frame {
   }
 };
 
-/// A part of a tile whose operands fit the second cache in their new orders.
+/// A part of a tile whose operands fit the L2 cache in their new orders.
 struct Block {
   std::int64_t n_begin, n;
   Reach d, h, w;

@@ -67,7 +67,7 @@ constexpr Packing packing(bool of_patches) {
   return of_patches ? Packing{1, kHeld<T>} : Packing{kHeld<T>, 1};
 }
 
-/// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the first cache.
+/// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the L1d cache.
 inline std::int64_t row_stride(std::int64_t numbers) { return numbers * 4 % 256 == 0 ? numbers + kLanes : numbers; }
 
 /// Planes [plane, plane + planes) of run `run`, patches [patch, patch + patches) of each of them, in `rows` rows of
@@ -76,7 +76,7 @@ struct Block {
   std::int64_t run, plane, planes, patch, patches, rows;
 };
 
-/// V and the target's patches are written once and read once: they may live in the second and third cache.
+/// V and the target's patches are written once and read once: they may live in L2 and L3.
 inline constexpr std::int64_t kBlockBytes = std::int64_t{3} << 20;
 
 /// How a tile is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.

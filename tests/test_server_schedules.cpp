@@ -50,7 +50,7 @@ std::int64_t pretend(ServerSession& session, Communicator& workers, Communicator
       tickets.erase(tickets.begin());
       for (int stage = 0; stage < 2; ++stage) {
         clock.work(-0.5e-3 * std::log(1 - random.uniform()));
-        session.serve(random.below(2) == 0 ? Server::kUpdates : Server::kMessages);
+        session.serve(random.below(2) == 0 ? Server::Progress::kMessagesAndUpdates : Server::Progress::kMessagesOnly);
       }
       for (std::size_t i = layers.size(); i-- > 0;) {
         if (mine(i)) session.push(layers[i].begin, report.done, 1, ones.data(), weights.data());
@@ -182,7 +182,7 @@ TEST_P(Placements, APauseOfAServerFillsNoMemoryAndServesAllAlike) {
       const double stage_s = 1e-3 * (0.9 + 0.2 * random.uniform()) / kStages;
       for (int stage = 0; stage < kStages; ++stage) {
         workers.transport().work(stage_s);
-        session.serve(Server::kUpdates);
+        session.serve(Server::Progress::kMessagesAndUpdates);
       }
       for (const std::int64_t layer : {1, 0}) {
         pushed_s[static_cast<std::size_t>(layer)][static_cast<std::size_t>(report.done)] = workers.transport().now_s();
@@ -272,7 +272,7 @@ TEST(Servers, InsideAWorkerAnswerWhileItComputes) {
                  report.done = *lease.ticket;
                  for (int stage = 0; workers.rank() == host && stage < kStages; ++stage) {
                    workers.transport().work(kStageS);
-                   session.serve(Server::kUpdates);
+                   session.serve(Server::Progress::kMessagesAndUpdates);
                  }
                  session.push(0, report.done, 0.1F, gradient.data(), weights.data());
                  session.wait(0);

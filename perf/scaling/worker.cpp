@@ -144,7 +144,7 @@ class Step {
   }
   void progress() {
     for (Flight& flight : flights_) flight.sum->advance();
-    if (servers_ != nullptr) servers_->serve(Server::kUpdates);
+    if (servers_ != nullptr) servers_->serve(Server::Progress::kMessagesAndUpdates);
   }
   void progress_between_stages() {
     if (flights_.size() > 1 || scheme_.colocate_servers) progress();

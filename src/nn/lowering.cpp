@@ -97,7 +97,7 @@ class Builder {
     for (std::size_t i = 0; i < flows.size(); ++i) {
       const GraphValue value = node.outputs[i];
       // A value that a single layer reads may become part of that one's stage.
-      if (uses_[value.index] != 1 || is_output(value)) flows[i] = {nullptr, settle(std::move(flows[i]))};
+      if (uses_[value.index] != 1 || is_output(value)) flows[i] = {nullptr, close(std::move(flows[i]))};
       if (is_output(value)) values_[flows[i].value].fixed = "it is an output of the network";
       at_[value.index] = std::move(flows[i]);
     }
@@ -118,13 +118,13 @@ class Builder {
     if (norm != nullptr && !options_.backward && flows[0].open && flows[0].open->takes_norm()) {
       flows[0].open->norm = {*norm, layer};
     } else if (norm != nullptr) {
-      std::size_t x = settle(std::move(flows[0]));
+      std::size_t x = close(std::move(flows[0]));
       if (values_[x].value.type != DType::kBf16) x = in_type(x, DType::kF32, name);
       flows[0].open = start(x, values_[x].value.shape);
       flows[0].open->linear_layer = layer;
       flows[0].open->linear = *norm;
     } else if (conv || std::holds_alternative<DenseOp>(operation)) {
-      std::size_t x = in_type(settle(std::move(flows[0])), conv ? options_.precision : DType::kF32, name);
+      std::size_t x = in_type(close(std::move(flows[0])), conv ? options_.precision : DType::kF32, name);
       if (!conv) x = whole_pixels(x, name);
       flows[0].open = start(x, graph_.nodes()[layer].output.with_batch(options_.batch));
       Fusion& fusion = *flows[0].open;
@@ -138,7 +138,7 @@ class Builder {
       const auto stand_alone = [&](std::size_t x) { return start(x, values_[x].value.shape); };
       if (!flows[0].open) flows[0].open = stand_alone(flows[0].value);
       if (!flows[0].open->take(operation, layer)) {
-        flows[0].open = stand_alone(settle(std::move(flows[0])));
+        flows[0].open = stand_alone(close(std::move(flows[0])));
         PETAFLOW_REQUIRE(flows[0].open->take(operation, layer), "operation {} of layer {} cannot stand alone",
                          name_of(operation), name);
       }
@@ -153,7 +153,7 @@ class Builder {
     const auto takes = [](const Flow& flow) { return flow.open && flow.open->takes_residual(); };
     const std::size_t taker = takes(flows[1]) ? 1 : 0;
     if (takes(flows[taker])) {
-      const std::size_t other = settle(std::move(flows[1 - taker]));
+      const std::size_t other = close(std::move(flows[1 - taker]));
       Fusion& fusion = *flows[taker].open;
       fusion.residual = in_type(other, fusion.epilogue.type, graph_.nodes()[layer].name);
       fusion.note(operation, layer, graph_.nodes()[layer].name);
@@ -178,7 +178,7 @@ class Builder {
   }
 
   /// The value that a flow ends in.
-  std::size_t settle(Flow flow) {
+  std::size_t close(Flow flow) {
     if (!flow.open) return flow.value;
     Fusion& fusion = *flow.open;
     const auto* norm = std::get_if<BatchNormOp>(&fusion.linear);
@@ -200,7 +200,7 @@ class Builder {
     std::vector<std::size_t> inputs, outputs;
     bool wants = std::ranges::any_of(node.layer->parameters(node.input), &ParamSpec::trained);
     for (Flow& flow : flows) {
-      std::size_t x = settle(std::move(flow));
+      std::size_t x = close(std::move(flow));
       if (values_[x].value.type == DType::kBf16 && !stage->takes_bf16()) x = in_type(x, DType::kF32, node.name);
       if (!stage->takes_slices()) x = whole_pixels(x, node.name);
       wants = wants || values_[x].value.wants_gradient;
@@ -254,7 +254,7 @@ class Builder {
   std::size_t concatenate(std::size_t layer, std::vector<Flow> flows) {
     const Graph::Node& node = graph_.nodes()[layer];
     std::vector<std::size_t> parts;
-    for (Flow& flow : flows) parts.push_back(settle(std::move(flow)));
+    for (Flow& flow : flows) parts.push_back(close(std::move(flow)));
     const auto is = [&](DType type) {
       return std::ranges::any_of(parts, [&](std::size_t part) { return values_[part].value.type == type; });
     };

@@ -51,7 +51,7 @@ struct Tiling {
 /// Strides of a dense tile of a tensor that has the strides `whole`.
 Strides dense_tile(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole);
 
-/// Size of the second cache of one core of the host; 1 MiB where the system does not say.
+/// Size of the L2 cache of one core of the host; 1 MiB where the system does not say.
 std::int64_t level2_bytes();
 
 /// Cuts the passes of one convolution with its epilogue.

@@ -18,23 +18,23 @@ Server::Server(Transport& all, const ServerLayout& layout, const ServeOptions& o
   control_message_ = all_.receive(bytes_of(control_), 0, kControlTag);
 }
 
-bool Server::serve(May may) {
+bool Server::serve(Progress progress) {
   calls_ += 1;
   for (bool moved = true; moved;) {
     moved = false;
     // Turns begin with another one each time, so that no group is always the first.
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      moved = advance(layers_[(i + turn_) % layers_.size()], may) || moved;
+      moved = advance(layers_[(i + turn_) % layers_.size()], progress) || moved;
     }
     turn_ += 1;
     for (ReportChannel& channel : reports_) moved = advance(channel) || moved;
   }
-  if (!ended_) hear();
+  if (!ended_) poll_control();
   return ended_;
 }
 
 // A control, or the parameters that follow it: of the next connection, or the end, when that before is over.
-void Server::hear() {
+void Server::poll_control() {
   if (!all_.done(control_message_) || !all_ended()) return;
   if (!described_.empty()) {
     connect();
@@ -117,7 +117,7 @@ bool Server::done(Channel& channel) {
   return over;
 }
 
-bool Server::advance(LayerChannel& channel, May may) {
+bool Server::advance(LayerChannel& channel, Progress progress) {
   using State = LayerChannel::State;
   if (channel.state == State::kHeld || channel.state == State::kEnded) return false;
   if (channel.state == State::kHeader && channel.taken_in == calls_) return false;
@@ -136,7 +136,7 @@ bool Server::advance(LayerChannel& channel, May may) {
       }
       [[fallthrough]];
     case State::kValues:
-      if (may == kMessages) return false;
+      if (progress == Progress::kMessagesOnly) return false;
       channel.state = State::kHeld;
       channel.taken_in = calls_;
       take(channel);
@@ -205,7 +205,7 @@ void Server::answer(Coordinator::Reply reply) {
 
 int serve(Transport& all, const ServerLayout& layout, const ServeOptions& options) {
   Server server(all, layout, options);
-  all.wait([&] { return server.serve(Server::kUpdates); }, "serving");
+  all.wait([&] { return server.serve(Server::Progress::kMessagesAndUpdates); }, "serving");
   return server.exit_code();
 }
 

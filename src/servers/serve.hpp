@@ -27,8 +27,9 @@ struct ServeOptions {
 /// anew each time that they connect.  It never waits, so that a worker can have one inside.
 class Server {
  public:
-  /// What serve() may do: inside a parallel loop no kernel can be launched, but messages can move on.
-  enum May { kUpdates, kMessages };
+  /// How far serve() goes: inside a parallel loop, where no kernel can be launched, messages move on and gradients
+  /// wait.
+  enum class Progress : std::uint8_t { kMessagesOnly, kMessagesAndUpdates };
 
   /// @param all     workers, then servers where they are ranks of their own
   /// @param layout  the number of groups is that of the workers who connect
@@ -36,7 +37,7 @@ class Server {
 
   /// Goes on with all that has come, but with no more than one message of each group about each layer, so that whoever
   /// calls gets on, too.  Whether all workers have ended.
-  bool serve(May may);
+  bool serve(Progress progress);
   /// That they ended with.
   int exit_code() const { return control_.exit_code; }
 
@@ -64,7 +65,7 @@ class Server {
     std::array<Transport::Message, 2> messages{};  // answer, losses
   };
 
-  void hear();
+  void poll_control();
   void connect();
   bool all_ended() const;
   void expect(LayerChannel& channel);
@@ -74,7 +75,7 @@ class Server {
   template <class Channel>
   bool done(Channel& channel);
   /// Whether it went on.
-  bool advance(LayerChannel& channel, May may);
+  bool advance(LayerChannel& channel, Progress progress);
   bool advance(ReportChannel& channel);
   std::int64_t gradients_here();
   void take(LayerChannel& channel);

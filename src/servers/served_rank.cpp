@@ -22,7 +22,7 @@ ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const Serv
   messages_->watch_hangs(works() ? std::move(hangs) : HangOptions());
   if (!works()) return;
   session_.emplace(std::move(messages_), layout, *group_, serving_);
-  if (layout.server_at(rank_)) *poll_ = [this] { session_->serve(Server::kUpdates); };
+  if (layout.server_at(rank_)) *poll_ = [this] { session_->serve(Server::Progress::kMessagesAndUpdates); };
 }
 
 void ServedRank::regroup(const ServerLayout& layout) {

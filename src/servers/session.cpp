@@ -101,11 +101,12 @@ void ServerSession::end(int exit_code) {
     send(std::as_bytes(std::span(&control, 1)), server, kControlTag, "taking leave of servers");
   }
   if (!colocated_) return;
-  all_->wait([this] { return colocated_->serve(Server::kUpdates); }, "serving until all workers have taken leave");
+  all_->wait([this] { return colocated_->serve(Server::Progress::kMessagesAndUpdates); },
+             "serving until all workers have taken leave");
 }
 
-void ServerSession::serve(Server::May may) {
-  if (colocated_) colocated_->serve(may);
+void ServerSession::serve(Server::Progress progress) {
+  if (colocated_) colocated_->serve(progress);
 }
 
 // ---- Layers ----

@@ -56,7 +56,7 @@ class ServerSession {
   /// inside waits until all have taken leave of that.
   void end(int exit_code);
   /// Lets a server inside this worker go on with what has come; elsewhere nothing happens.
-  void serve(Server::May may);
+  void serve(Server::Progress progress);
 
   // ---- Layers of this member: those of ServerLayout::owner_of() ----
 

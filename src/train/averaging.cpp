@@ -34,36 +34,36 @@ void average(Communicator& comm, float* values, std::int64_t count) {
   Kokkos::deep_copy(device, host);
 }
 
-LateAverage::LateAverage(Communicator& comm, std::int64_t count, std::int64_t told)
+LateAverage::LateAverage(Communicator& comm, std::int64_t count, std::int64_t flags)
     : comm_(comm),
       sum_("petaflow::late_average", static_cast<std::size_t>(count)),
       host_(Kokkos::create_mirror_view(sum_)),
-      told_(static_cast<std::size_t>(told)),
+      flags_(static_cast<std::size_t>(flags)),
       reduction_(comm.transport(), plan_of(comm, count), comm.new_tag()),
-      telling_(comm.make_sum(told)) {}
+      flag_sum_(comm.make_sum(flags)) {}
 
-void LateAverage::start(const float* values, std::span<const double> told) {
-  PETAFLOW_REQUIRE(!under_way_ && told.size() == told_.size(), "a sum of {} numbers after one of {}", told.size(),
-                   told_.size());
+void LateAverage::start(const float* values, std::span<const double> flags) {
+  PETAFLOW_REQUIRE(!under_way_ && flags.size() == flags_.size(), "a sum of {} numbers after one of {}", flags.size(),
+                   flags_.size());
   using Values = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
   Kokkos::deep_copy(sum_, Values(values, sum_.extent(0)));
   Kokkos::deep_copy(host_, sum_);
-  std::ranges::copy(told, told_.begin());
+  std::ranges::copy(flags, flags_.begin());
   under_way_ = true;
   reduction_.start(std::array{host_.data()});
-  telling_->start(std::array{told_.data()});
+  flag_sum_->start(std::array{flags_.data()});
 }
 
 void LateAverage::progress() {
   if (!under_way_) return;
   reduction_.advance();
-  telling_->advance();
+  flag_sum_->advance();
 }
 
 std::span<const double> LateAverage::finish(const Context& context, float* values, std::int64_t steps) {
   Transport& transport = comm_.transport();
   transport.begin_collective();
-  transport.wait([&] { return reduction_.advance() && telling_->advance(); }, "averaging");
+  transport.wait([&] { return reduction_.advance() && flag_sum_->advance(); }, "averaging");
   under_way_ = false;
   Kokkos::deep_copy(sum_, host_);
   const float weight = 2 * static_cast<float>(steps), share = 1 / (weight + static_cast<float>(comm_.size()));
@@ -72,7 +72,7 @@ std::span<const double> LateAverage::finish(const Context& context, float* value
       context, "petaflow::late_average[kokkos]"_label, static_cast<std::int64_t>(sum_.extent(0)),
       KOKKOS_LAMBDA(std::int64_t i) { values[i] = std::fma(weight, values[i], sum[i]) * share; });
   context.space.fence();  // the next sum may begin
-  return told_;
+  return flags_;
 }
 
 }  // namespace petaflow

@@ -24,15 +24,15 @@ void average(Communicator& comm, float* values, std::int64_t count);
 /// optimization (DASO)", Journal of Big Data 9, 2022, equation 1.
 class LateAverage {
  public:
-  /// @param told  numbers that ranks tell each other beside
-  LateAverage(Communicator& comm, std::int64_t count, std::int64_t told);
+  /// @param flags  how many values are summed over ranks along with the weights: losses, failures, stop requests
+  LateAverage(Communicator& comm, std::int64_t count, std::int64_t flags);
 
   /// @param values  (count) in MemorySpace
-  /// @param told    of this rank
-  void start(const float* values, std::span<const double> told);
+  /// @param flags   of this rank
+  void start(const float* values, std::span<const double> flags);
   /// Lets it move on.
   void progress();
-  /// Waits for it: values = (2 steps values + sum) / (2 steps + ranks).  Gives the sum of what was told.
+  /// Waits for it: values = (2 steps values + sum) / (2 steps + ranks).  Gives the sum of the flags.
   /// @param steps  that values changed by since start()
   std::span<const double> finish(const Context& context, float* values, std::int64_t steps);
 
@@ -42,9 +42,9 @@ class LateAverage {
   Communicator& comm_;
   Array sum_;
   Array::HostMirror host_;  // the array itself where MemorySpace is the host's
-  std::vector<double> told_;
+  std::vector<double> flags_;
   Reduction<float> reduction_;
-  std::unique_ptr<Reduction<double>> telling_;
+  std::unique_ptr<Reduction<double>> flag_sum_;
   bool under_way_ = false;
 };
 

@@ -88,8 +88,8 @@ void ServedUpdater::connect(ServerSession& servers, Communicator& workers, std::
   workers.barrier();
 }
 
-void ServedUpdater::serve(Server::May may) {
-  if (servers_ != nullptr) servers_->serve(may);
+void ServedUpdater::serve(Server::Progress progress) {
+  if (servers_ != nullptr) servers_->serve(progress);
 }
 
 void ServedUpdater::update(GradientExchange& exchange, bool /*summed*/, std::int64_t step, float learning_rate,

@@ -18,7 +18,7 @@ class ServedUpdater final : public Updater {
   void connect(ServerSession& servers, Communicator& workers, std::int64_t step, double momentum);
 
   /// Lets a server inside this worker go on.
-  void serve(Server::May may);
+  void serve(Server::Progress progress);
 
   void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
               StepTimes& times) override;

@@ -59,7 +59,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       const Kokkos::Timer timer;
       for (Flight& flight : flights_) flight.exchange->progress();
       if (late_) late_->progress();
-      if (served_ != nullptr) served_->serve(in_loop ? Server::kMessages : Server::kUpdates);
+      if (served_ != nullptr)
+        served_->serve(in_loop ? Server::Progress::kMessagesOnly : Server::Progress::kMessagesAndUpdates);
       times_.communication += timer.seconds();
     };
     runner_.poll_by(poll_);
@@ -265,18 +266,18 @@ void TrainStep::average_over(Communicator& across) {
   network().refresh(runner_.context());
 }
 
-void TrainStep::start_average(Communicator& across, std::span<const double> told) {
+void TrainStep::start_average(Communicator& across, std::span<const double> flags) {
   const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
-  if (!late_) late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(told));
-  late_->start(network().weights(), told);
+  if (!late_) late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(flags));
+  late_->start(network().weights(), flags);
 }
 
 std::span<const double> TrainStep::finish_average(std::int64_t steps) {
   const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
-  const std::span<const double> told = late_->finish(runner_.context(), network().weights(), steps);
+  const std::span<const double> flags = late_->finish(runner_.context(), network().weights(), steps);
   network().refresh(runner_.context());
-  return told;
+  return flags;
 }
 
 void TrainStep::settle() {

@@ -83,11 +83,12 @@ class TrainStep {
   /// With update.average_every: weights and states become their mean over groups.
   /// @param across  those of the groups that have this one's number among their members
   void average_over(Communicator& across);
-  /// With update.average_late: starts the sum of weights over groups, and that of numbers that they tell each other.
+  /// With update.average_late: starts the sum of weights over groups, and that of flags.
   /// @param across  as in average_over(), always the same
-  /// @param told    as many each time
-  void start_average(Communicator& across, std::span<const double> told);
-  /// Waits for it: the weights become their mean with the sum, by LateAverage.  Gives the sum of what was told.
+  /// @param flags   values summed over groups along with the weights (losses, failures, stop requests), as many each
+  /// time
+  void start_average(Communicator& across, std::span<const double> flags);
+  /// Waits for it: the weights become their mean with the sum, by LateAverage.  Gives the sum of the flags.
   /// @param steps  of this group since then
   std::span<const double> finish_average(std::int64_t steps);
   /// With optimizer.ema: exchanges the weights with their average.

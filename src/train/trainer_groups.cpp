@@ -135,9 +135,10 @@ struct Trainer::AveragedSteps {
   std::vector<double> losses;    // of all steps; 0 where another group took them and has not told yet
   std::array<double, 1> stop{};  // StopRequest of this group
   std::exception_ptr failed;     // this group, which takes no step any more
-  /// What a late sum tells: losses of the steps behind those that are counted, then the state of each group.
-  std::vector<double> told;
-  std::int64_t told_until = 0;  // step before which it knows them; 0: no sum is under way
+  /// Summed along with the weights of a late average: losses of the steps behind those that are counted, then the state
+  /// of each group.
+  std::vector<double> flags;
+  std::int64_t flags_until = 0;  // step before which these are known; 0: no sum is under way
   Kokkos::Timer since_counted;
 };
 
@@ -151,12 +152,12 @@ StopRequest Trainer::train_between_averages(Progress* progress) {
   steps.until = next_settling();
   steps.late = averages_always() ? 0 : options_.update.average_late;
   steps.losses.resize(static_cast<std::size_t>(steps.until - steps.begin));
-  if (steps.late > 0) steps.told.resize(static_cast<std::size_t>((every + 1) * groups));
+  if (steps.late > 0) steps.flags.resize(static_cast<std::size_t>((every + 1) * groups));
   const std::int64_t later = steps.late * groups;
   for (std::int64_t round = steps.begin; round < steps.until; round += groups) {  // in which each group takes a step
     const std::int64_t behind = round + groups;
     if (round + own < steps.until && !steps.failed) take_own_step(steps, round + own);
-    if (steps.told_until > 0 && behind == steps.told_until + later && use_late_average(steps, progress)) {
+    if (steps.flags_until > 0 && behind == steps.flags_until + later && use_late_average(steps, progress)) {
       steps.until = behind;
     }
     const bool is_due = (behind - first_of_epoch) / groups % every == 0;
@@ -190,19 +191,20 @@ void Trainer::take_own_step(AveragedSteps& steps, std::int64_t step) {
 
 // Of the weights after the steps before `behind`.
 void Trainer::start_late_average(AveragedSteps& steps, std::int64_t behind) {
-  steps.told_until = behind;
-  std::ranges::fill(steps.told, 0.0);
-  std::ranges::copy(steps.losses_of(state_.step, behind), steps.told.begin());
-  const auto state = std::span(steps.told).last(static_cast<std::size_t>(across_->size()));
+  steps.flags_until = behind;
+  std::ranges::fill(steps.flags, 0.0);
+  std::ranges::copy(steps.losses_of(state_.step, behind), steps.flags.begin());
+  const auto state = std::span(steps.flags).last(static_cast<std::size_t>(across_->size()));
   state[static_cast<std::size_t>(across_->rank())] = steps.failed ? AveragedSteps::kFailed : steps.stop[0];
-  step_.start_average(*across_, steps.told);
+  step_.start_average(*across_, steps.flags);
 }
 
 // Whether a group has failed or is to stop.
 bool Trainer::use_late_average(AveragedSteps& steps, Progress* progress) {
-  const std::span<const double> told = step_.finish_average(steps.late);
-  count_losses(steps, told.first(static_cast<std::size_t>(std::exchange(steps.told_until, 0) - state_.step)), progress);
-  return std::ranges::any_of(told.last(static_cast<std::size_t>(across_->size())),
+  const std::span<const double> flags = step_.finish_average(steps.late);
+  count_losses(steps, flags.first(static_cast<std::size_t>(std::exchange(steps.flags_until, 0) - state_.step)),
+               progress);
+  return std::ranges::any_of(flags.last(static_cast<std::size_t>(across_->size())),
                              [](double state) { return state != 0; });
 }
 
