@@ -15,6 +15,17 @@ namespace petaflow {
 
 /// What numbers of f32 are between ranks.  Sums are made in f32; every number is rounded once for each message.
 enum class Wire : std::uint8_t { kF32, kBf16, kFp16 };
+constexpr const char* name_of(Wire wire) {
+  switch (wire) {
+    case Wire::kF32:
+      return "f32";
+    case Wire::kBf16:
+      return "bf16";
+    case Wire::kFp16:
+      break;
+  }
+  return "fp16";
+}
 
 /// A way of summing a vector of f32 over ranks.
 struct ReductionImpl {

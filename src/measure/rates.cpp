@@ -107,14 +107,13 @@ std::string stage_table(const Network& network, std::int64_t micro_batches, doub
 }
 
 nlohmann::json stage_json(const Network& network, std::int64_t micro_batches, double peak_gflops) {
-  static constexpr const char* kKinds[] = {"convolution", "dense", "pointwise"};
   nlohmann::json stages = nlohmann::json::array();
   const double count = static_cast<double>(std::max<std::int64_t>(1, micro_batches));
   for (const StageReport& stage : network.report()) {
     const double forward = stage.forward_s / count, backward = stage.backward_s / count;
     const double seconds = forward + backward, flop = stage.forward_flop + stage.backward_flop;
     stages.push_back({{"stage", stage.name},
-                      {"kind", kKinds[static_cast<std::size_t>(stage.kind)]},
+                      {"kind", name_of(stage.kind)},
                       {"forward", stage.forward},
                       {"backward_data", stage.backward_data},
                       {"backward_weights", stage.backward_weights},

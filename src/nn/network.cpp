@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "base/error.hpp"
 #include "base/label.hpp"
+#include "base/stopwatch.hpp"
 #include "kernels/copy.hpp"
 #include "nn/lowering.hpp"
 #include "nn/parallel.hpp"
@@ -15,22 +15,6 @@
 namespace petaflow {
 
 namespace {
-
-class Stopwatch {
- public:
-  Stopwatch(const Context& context, double& total) : context_(context), total_(total) {}
-  ~Stopwatch() {
-    if constexpr (!kOnHost) context_.space.fence();
-    total_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  const Context& context_;
-  double& total_;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
 
 std::vector<Parameter> list_parameters(const Graph& graph) {
   std::vector<Parameter> parameters;

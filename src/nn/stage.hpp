@@ -37,6 +37,17 @@ struct StageSetup {
 };
 
 enum class StageKind { kConvolution, kDense, kPointwise };
+constexpr const char* name_of(StageKind kind) {
+  switch (kind) {
+    case StageKind::kConvolution:
+      return "convolution";
+    case StageKind::kDense:
+      return "dense";
+    case StageKind::kPointwise:
+      break;
+  }
+  return "pointwise";
+}
 
 class Stage {
  public:

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <map>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -19,6 +21,14 @@ std::vector<std::string> reductions() {
   for (const ReductionImpl* impl : reduction_impls()) names.emplace_back(impl->name);
   names.emplace_back("tree");
   return names;
+}
+
+/// The values of an enumeration by their names.
+template <class T>
+std::vector<std::pair<std::string, T>> words_of(std::initializer_list<T> values) {
+  std::vector<std::pair<std::string, T>> words;
+  for (const T value : values) words.emplace_back(name_of(value), value);
+  return words;
 }
 
 /// Options that some optimizers read and others do not.
@@ -132,7 +142,7 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("comm.bucket_mb", options.comm.bucket_mb, in_range(1e-6, 1e6));
   schema.add("comm.reduction", options.comm.reduction, one_of(reductions()));
-  schema.add("comm.wire", options.comm.wire, {{"f32", Wire::kF32}, {"bf16", Wire::kBf16}, {"fp16", Wire::kFp16}});
+  schema.add("comm.wire", options.comm.wire, words_of({Wire::kF32, Wire::kBf16, Wire::kFp16}));
   schema.add("comm.order", options.comm.fixed_order, {{"any", false}, {"fixed", true}});
   schema.add("comm.overlap", options.comm.overlap);
   schema.add("comm.norm_ranks", options.comm.norm_ranks, in_range(0, 1e7));

@@ -20,11 +20,10 @@ nlohmann::json to_json(const StepTimes& times) {
 }  // namespace
 
 void write_performance(const std::string& folder, const FitResult& result, TrainStep& step, const Trainers& trainers) {
-  static constexpr const char* kEnds[] = {"done", "target", "patience"};
   const Network& network = step.network();
   const Rates& rates = result.rates;
   const std::int64_t micro_batches = step.micro_batches();
-  nlohmann::json json = {{"end", kEnds[static_cast<std::size_t>(result.end)]},
+  nlohmann::json json = {{"end", name_of(result.end)},
                          {"last_step", result.steps},
                          {"steps", rates.steps},
                          {"own_steps", rates.own_steps},

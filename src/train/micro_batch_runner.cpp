@@ -44,7 +44,7 @@ MicroBatchRunner::MicroBatchRunner(Communicator& comm, const Context& context, c
 
 // Sums over ranks for layers, during a micro-batch.
 void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
-  const Stopwatch watch("petaflow::communication"_label, context_, times_->communication);
+  const TimedRegion watch("petaflow::communication"_label, context_, times_->communication);
   const Activity activity("summing statistics of the batch");
   PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
@@ -68,7 +68,7 @@ double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const
                              GradientExchange& exchange, StepTimes& times) {
   times_ = &times;
   {
-    const Stopwatch watch("petaflow::input"_label, context_, times.input);
+    const TimedRegion watch("petaflow::input"_label, context_, times.input);
     inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
   }
   double loss = 0;
@@ -76,7 +76,7 @@ double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const
   Kokkos::Timer lap;  // since the last piece of computation that the transport was told of
   const auto tell = [&] { comm_.transport().work(lap.seconds()); };
   {
-    const Stopwatch watch("petaflow::forward"_label, context_, times.forward);
+    const TimedRegion watch("petaflow::forward"_label, context_, times.forward);
     network_->forward(context_);
     for (const double sample : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_))
       loss += sample;
@@ -85,12 +85,12 @@ double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const
   times.forward -= times.communication - communicated;
   communicated = times.communication;
   {
-    const Stopwatch watch("petaflow::backward"_label, context_, times.backward);
+    const TimedRegion watch("petaflow::backward"_label, context_, times.backward);
     lap.reset();
     const auto ready = [&](std::int64_t begin, std::int64_t) {
       tell();
       {
-        const Stopwatch inner("petaflow::communication"_label, context_, times.communication);
+        const TimedRegion inner("petaflow::communication"_label, context_, times.communication);
         exchange.ready_from(begin);
       }
       lap.reset();

@@ -3,10 +3,9 @@
 
 #include <string>
 
-#include <Kokkos_Core.hpp>
-
 #include "base/context.hpp"
 #include "base/region.hpp"
+#include "base/stopwatch.hpp"
 #include "comm/communicator.hpp"
 
 namespace petaflow {
@@ -21,22 +20,13 @@ struct StepTimes {
 StepTimes mean_times(Communicator& comm, StepTimes times);
 
 /// A region that adds the seconds of its life to a sum.
-class Stopwatch {
+class TimedRegion {
  public:
-  Stopwatch(const std::string& region, const Context& context, double& sum)
-      : region_(region), context_(context), sum_(sum) {}
-  ~Stopwatch() {
-    if constexpr (!kOnHost) context_.space.fence();
-    sum_ += timer_.seconds();
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
+  TimedRegion(const std::string& name, const Context& context, double& sum) : region_(name), watch_(context, sum) {}
 
  private:
   Region region_;
-  const Context& context_;
-  double& sum_;
-  Kokkos::Timer timer_;
+  Stopwatch watch_;
 };
 
 }  // namespace petaflow

@@ -20,8 +20,7 @@ std::string lag_prefix(std::int64_t i) { return fmt::format("lag/{}/", i); }
 
 /// How gradients go between ranks, behind the buckets.
 std::string describe(const CommOptions& options) {
-  constexpr std::array kWires = {"f32", "bf16", "fp16"};  // as Wire lists them
-  return fmt::format(", sent as {}, {}", kWires.at(static_cast<std::size_t>(options.wire)),
+  return fmt::format(", sent as {}, {}", name_of(options.wire),
                      options.overlap ? "while backward goes on" : "after backward");
 }
 
@@ -152,7 +151,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   const Batch* batch = nullptr;
   StepState state;
   const auto take_batch = [&] {
-    const Stopwatch watch("petaflow::input"_label, runner_.context(), times_.input);
+    const TimedRegion watch("petaflow::input"_label, runner_.context(), times_.input);
     batch = &loader.next();
     flight.samples = batch->valid_global;
     state.seed = seed_;
@@ -172,7 +171,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
       flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
     });
     runner_.finish_rank_sums(*flight.exchange, times_);
-    const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+    const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
     flight.exchange->end_micro_batch();
     if (!measures_noise_ || error_) continue;
     if (const std::int64_t samples = samples_in(*batch, micro_batch % micro_batches, share()); samples > 0) {
@@ -196,7 +195,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   Flight& due = flight_of(step_ - 1 - lag);
   const double updated = times_.optimizer;
   {
-    const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+    const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
     const Activity summing("summing gradients", due.step);
     if (!due.summed) agree_on(due);
     updater_->update(*due.exchange, due.summed, due.step, learning_rate, times_);
@@ -204,7 +203,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     due.summed = true;
   }
   times_.communication -= times_.optimizer - updated;
-  const Stopwatch watch("petaflow::optimizer"_label, runner_.context(), times_.optimizer);
+  const TimedRegion watch("petaflow::optimizer"_label, runner_.context(), times_.optimizer);
   average_.update(runner_.context(), network(), (step_ - 1 - lag) / updates_every_);
   network().refresh(runner_.context());
   used_ = index_of(due.step);
@@ -259,7 +258,7 @@ void TrainStep::finish_sums() {
 }
 
 void TrainStep::average_over(Communicator& across) {
-  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
   updater_->average_over(across);
   average_.average_over(runner_.context(), network(), across);
@@ -267,13 +266,13 @@ void TrainStep::average_over(Communicator& across) {
 }
 
 void TrainStep::start_average(Communicator& across, std::span<const double> flags) {
-  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   if (!late_) late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(flags));
   late_->start(network().weights(), flags);
 }
 
 std::span<const double> TrainStep::finish_average(std::int64_t steps) {
-  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
   const std::span<const double> flags = late_->finish(runner_.context(), network().weights(), steps);
   network().refresh(runner_.context());
@@ -281,7 +280,7 @@ std::span<const double> TrainStep::finish_average(std::int64_t steps) {
 }
 
 void TrainStep::settle() {
-  const Stopwatch watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity summing("summing gradients");
   for (std::int64_t step = first_lagged(); step < step_; ++step) {
     Flight& flight = flight_of(step);

@@ -30,6 +30,19 @@ namespace petaflow {
 /// Why a training is over.
 /// kGroups: it is to go on from the checkpoint with as many groups as FitResult says.
 enum class FitEnd { kLastStep, kTarget, kPatience, kGroups };
+constexpr const char* name_of(FitEnd end) {
+  switch (end) {
+    case FitEnd::kLastStep:
+      return "done";
+    case FitEnd::kTarget:
+      return "target";
+    case FitEnd::kPatience:
+      return "patience";
+    case FitEnd::kGroups:
+      break;
+  }
+  return "groups";
+}
 
 /// Rates of training over all ranks.  Flop: 2 per multiply-add of convolutions and dense layers, forward and backward,
 /// of real samples (Kurth et al., SC17, section V: peak is the best interval, sustained the mean).

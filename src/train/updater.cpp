@@ -53,7 +53,7 @@ void Updater::update(GradientExchange& exchange, bool summed, std::int64_t /*ste
   if (!summed) {
     const auto step_of_bucket = [&](std::int64_t begin, std::int64_t end) {
       if (!by_bucket) return;
-      const Stopwatch watch("petaflow::optimizer"_label, context_, times.optimizer);
+      const TimedRegion watch("petaflow::optimizer"_label, context_, times.optimizer);
       optimizer_->step(context_, begin, end, exchange.gradient(), network_.weights());
     };
     // A reference fits into std::function without memory.
@@ -64,7 +64,7 @@ void Updater::update(GradientExchange& exchange, bool summed, std::int64_t /*ste
 
 // By a gradient that is summed as a whole.
 void Updater::update_at_once(GradientExchange& exchange, StepTimes& times) {
-  const Stopwatch watch("petaflow::optimizer"_label, context_, times.optimizer);
+  const TimedRegion watch("petaflow::optimizer"_label, context_, times.optimizer);
   float* const weights = network_.weights();
   if (!divided_) {
     optimizer_->step(context_, 0, network_.parameter_elements(), exchange.gradient(), weights);
