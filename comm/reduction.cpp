@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -10,54 +9,6 @@
 
 namespace petaflow {
 namespace {
-
-/// IEEE 754 binary16 of an f32, to nearest even; beyond 65,504 infinity.
-struct Fp16 {
-  std::uint16_t bits = 0;
-  Fp16() = default;
-  explicit Fp16(float value);
-  explicit operator float() const;
-};
-
-float float_of(std::uint32_t word) {
-  float value;
-  std::memcpy(&value, &word, sizeof value);
-  return value;
-}
-std::uint32_t word_of(float value) {
-  std::uint32_t word;
-  std::memcpy(&word, &value, sizeof word);
-  return word;
-}
-
-Fp16::Fp16(float value) {
-  const std::uint32_t word = word_of(value), sign = word >> 16 & 0x8000U;
-  std::uint32_t rest = word & 0x7FFFFFFFU;
-  std::uint32_t half = 0;
-  if (rest >= 0x47800000U) {  // 65,536 and more, infinity, NaN
-    half = rest > 0x7F800000U ? 0x7E00U : 0x7C00U;
-  } else if (rest <
-             0x38800000U) {  // below the normal ones: adding 0.5 shifts the last bits out, rounded by the hardware
-    half = word_of(float_of(rest) + 0.5F) - 0x3F000000U;
-  } else {
-    rest += 0xFFFU + (rest >> 13 & 1U);
-    half = (rest - 0x38000000U) >> 13;
-  }
-  bits = static_cast<std::uint16_t>(sign | half);
-}
-
-Fp16::operator float() const {
-  const std::uint32_t sign = std::uint32_t{bits} << 16 & 0x80000000U, rest = bits & 0x7FFFU;
-  std::uint32_t word = 0;
-  if (rest >= 0x7C00U) {
-    word = 0x7F800000U | rest << 13;
-  } else if (rest >= 0x0400U) {
-    word = (rest << 13) + 0x38000000U;
-  } else {
-    word = word_of(static_cast<float>(rest) * 0x1p-24F);
-  }
-  return float_of(word | sign);
-}
 
 template <class Narrow>
 void narrow(float* values, std::size_t count, std::byte* to) {

@@ -1,33 +1,19 @@
 #include "climate/sample_codec.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
+#include "base/dtype.hpp"
 #include "base/error.hpp"
 
 namespace petaflow::climate {
 namespace {
 
-// Half precision by whole numbers, which compilers turn into vector instructions: exponents of f32 and f16 differ by
-// 112, and a product moves them by that, to and from numbers below the smallest normal one, too.
-constexpr float kDown = 0x1p-112F, kUp = 0x1p112F, kLargestHalf = 65504;
+constexpr float kLargestHalf = 65504;
 
-std::uint16_t to_half(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x), size = std::bit_cast<std::uint32_t>(std::abs(x) * kDown);
-  const std::uint32_t rounded = (size + 0xFFFU + (size >> 13 & 1U)) >> 13;  // to nearest, to even
-  return static_cast<std::uint16_t>(rounded | (bits >> 16 & 0x8000U));
-}
-
-float from_half(std::uint16_t half) {
-  const std::uint32_t bits = half;
-  const float size = std::bit_cast<float>((bits & 0x7FFFU) << 13) * kUp;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(size) | (bits & 0x8000U) << 16);
-}
-
-void encode_half(std::span<const float> x, std::uint16_t* to) {
+void encode_half(std::span<const float> x, Fp16* to) {
   const auto large = std::ranges::find_if(x, [](float value) { return std::abs(value) > kLargestHalf; });
   if (large != x.end()) {
     user_error(
@@ -35,7 +21,7 @@ void encode_half(std::span<const float> x, std::uint16_t* to) {
         "\"z_score\" or \"min_max\", or data.cache_type to \"i16\" or \"f32\"",
         kLargestHalf, *large);
   }
-  for (const float value : x) *to++ = to_half(value);
+  for (const float value : x) *to++ = Fp16(value);
 }
 
 /// x = low + step q, q in [0, 65535].
@@ -80,7 +66,7 @@ void encode(CacheType type, std::span<const float> x, std::size_t channels, std:
   if (type == CacheType::kF32) {
     std::memcpy(coded.data(), x.data(), x.size_bytes());
   } else if (type == CacheType::kF16) {
-    encode_half(x, reinterpret_cast<std::uint16_t*>(coded.data()));
+    encode_half(x, reinterpret_cast<Fp16*>(coded.data()));
   } else {
     const Steps steps = steps_of(x, channels);
     const std::size_t bytes = channels * sizeof(float);
@@ -94,8 +80,8 @@ void decode(CacheType type, std::span<const std::byte> coded, std::size_t channe
   if (type == CacheType::kF32) {
     std::memcpy(x.data(), coded.data(), x.size_bytes());
   } else if (type == CacheType::kF16) {
-    const auto* const from = reinterpret_cast<const std::uint16_t*>(coded.data());
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] = from_half(from[i]);
+    const auto* const from = reinterpret_cast<const Fp16*>(coded.data());
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(from[i]);
   } else {
     const auto* const low = reinterpret_cast<const float*>(coded.data());
     const float* const step = low + channels;
