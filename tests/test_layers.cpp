@@ -196,6 +196,25 @@ TEST_P(Layers, InTilesAndWholeGiveTheSameBits) {
   EXPECT_LE(testing_support::relative_l2(to_double(in_tiles), to_double(in_one)), 5e-6);
 }
 
+// Masks of dropout and statistics of batch norm included.  Of few stages hardly any runs again; of networks some do.
+TEST_P(Layers, MadeAgainForBackwardGiveTheSameBits) {
+  for (const DType precision : {DType::kF32, DType::kBf16}) {
+    NetworkOptions options{.precision = precision, .fixed_order = true, .kernels = {}};
+    Fixture kept(GetParam(), options);
+    const std::vector<float> gradient = kept.gradient(), y = to_host(kept.network->output());
+    const bool is_network = kept.network->report().size() > 5;
+    for (const std::int64_t segments : {2, 3}) {
+      if (segments > 2 && !is_network) continue;
+      SCOPED_TRACE(fmt::format("{} in {} segments", name_of(precision), segments));
+      options.recompute = segments;
+      Fixture again(GetParam(), options);
+      EXPECT_EQ(again.gradient(), gradient);
+      EXPECT_EQ(to_host(again.network->output()), y);
+      EXPECT_TRUE(!is_network || std::ranges::any_of(again.network->report(), &StageReport::again));
+    }
+  }
+}
+
 TEST(Wide, ConvolutionsAreTransformed) {
   for (const cases::LayerCase& c : cases::kLayerCases) {
     if (std::string(c.name).find("conv_wide") == std::string::npos || !kOnHost) continue;
