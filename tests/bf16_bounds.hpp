@@ -18,6 +18,7 @@ namespace petaflow::testing_support {
 /// Relative errors in L2.
 struct Bf16Bounds {
   double values = 0, gradient = 0;
+  double rounded = 0;  // of gradients where all activations and maxima are decided alike
 };
 
 /// Bounds for random inputs, weights and gradients of outputs; zero where no layer is a convolution: only those
@@ -66,7 +67,7 @@ inline Bf16Bounds bf16_bounds(const Graph& graph, const std::vector<StageReport>
     most = std::max(most, squares + kRounding);
   }
   if (!convolves) return {};
-  return {std::sqrt(most), std::sqrt(2 * most + 2 * decided)};
+  return {std::sqrt(most), std::sqrt(2 * most + 2 * decided), std::sqrt(2 * most)};
 }
 
 }  // namespace petaflow::testing_support

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -130,8 +132,24 @@ class Fixture {
     network->forward(context);
     return to_host(network->output());
   }
-  std::vector<float> gradient() {
+  /// Bytes that stages keep for backward: signs, places of maxima, masks of dropout; statistics of batch norm.
+  using Saved = std::map<std::string, std::vector<std::byte>>;
+  /// After forward().
+  Saved saved() const {
+    Saved saved;
+    for (const auto& [name, memory, size] : saved_blocks()) saved[name] = to_host<std::byte>(memory, size);
+    return saved;
+  }
+  /// @param saved  instead of what the forward pass keeps
+  std::vector<float> gradient(const Saved* saved = nullptr) {
     forward();
+    if (saved != nullptr) {
+      for (const auto& [name, memory, size] : saved_blocks()) {
+        const std::vector<std::byte>& bytes = saved->at(name);
+        PETAFLOW_REQUIRE(std::ssize(bytes) == size, "{}: {} bytes for {}", name, bytes.size(), size);
+        to_device(bytes, memory);
+      }
+    }
     const std::vector<float> dy = to_host(network->output_gradient());
     const DeviceArray<float> result(
         std::vector<float>(static_cast<std::size_t>(network->parameter_elements()), std::nanf("")));
@@ -153,6 +171,23 @@ class Fixture {
   std::unique_ptr<Network> network;
 
  private:
+  struct SavedBlock {
+    std::string name;
+    std::byte* memory;
+    std::int64_t size;
+  };
+  std::vector<SavedBlock> saved_blocks() const {
+    const std::vector<BlockReport> blocks = network->blocks();
+    const auto weights = std::ranges::find(blocks, "weights", &BlockReport::name);
+    std::byte* const arena = reinterpret_cast<std::byte*>(network->weights()) - weights->offset;
+    std::vector<SavedBlock> saved;
+    for (const BlockReport& block : blocks) {
+      if (block.name.ends_with(" saved"))
+        saved.push_back({block.name, arena + block.offset, static_cast<std::int64_t>(block.size_bytes)});
+    }
+    return saved;
+  }
+
   DeviceArray<std::int64_t> device_samples_{0};
   DeviceState device_state_;
 };

@@ -128,40 +128,54 @@ void fill_at_random(Fixture& f) {
   }
 }
 
-// Few roundings decide about the gradient of a small tensor: each may have 1.5 times the error of all.  Gradients that
-// cancel, such as those of biases in front of batch norm, are held to the size of all.
+/// Few roundings decide about the gradient of a small tensor: each may have 1.5 times the error of all.  Gradients that
+/// cancel, such as those of biases in front of batch norm, are held to the size of all.
+void expect_gradient(const Network& network, const std::vector<double>& found, const std::vector<double>& expected,
+                     double bound) {
+  EXPECT_LE(testing_support::relative_l2(found, expected), bound);
+  std::vector<double> error(expected.size());
+  std::ranges::transform(found, expected, error.begin(), std::minus());
+  const double norm_of_all = std::sqrt(testing_support::dot(expected, expected));
+  for (const Parameter& p : network.parameters()) {
+    if (!p.spec.trained()) continue;
+    const auto norm = [&](const std::vector<double>& values) {
+      const auto first = values.begin() + p.offset, end = first + p.spec.elements();
+      return std::sqrt(std::inner_product(first, end, first, 0.0));
+    };
+    const double share = static_cast<double>(p.spec.elements()) / static_cast<double>(expected.size());
+    EXPECT_LE(norm(error), 1.5 * bound * std::max(norm(expected), std::sqrt(share) * norm_of_all)) << p.name;
+  }
+}
+
+/// Once with the signs and maxima that bf16 decides about, once with those of f32, where the bound is that of roundings
+/// alone.
 void expect_f32_in_bf16(const cases::LayerCase& layers, double largest_bound) {
+  constexpr double kOfF32 = 1e-5;
   Fixture exact(layers, {});
   fill_at_random(exact);
-  const std::vector<double> y = to_double(exact.forward()), gradient = to_double(exact.gradient());
-  const double norm_of_all = std::sqrt(std::inner_product(gradient.begin(), gradient.end(), gradient.begin(), 0.0));
+  const std::vector<double> y = to_double(exact.forward());
+  const Fixture::Saved decided = exact.saved();
+  const std::vector<double> gradient = to_double(exact.gradient());
   Graph graph(layers.x);
   layers.add(graph);
   for (const std::string& conv : kConvs) {
     for (const Cut& cut : cuts()) {
-      const std::string how = fmt::format("{} {}", conv, cut.name);
+      SCOPED_TRACE(fmt::format("{} {}", conv, cut.name));
       Fixture f(layers, cut.options(conv, DType::kBf16));
       fill_at_random(f);
       const testing_support::Bf16Bounds bounds = testing_support::bf16_bounds(graph, f.network->report());
-      EXPECT_LT(bounds.gradient, largest_bound) << how;
+      EXPECT_LT(bounds.gradient, largest_bound);
+      EXPECT_LT(bounds.rounded, 0.05);
       const double of_y = testing_support::relative_l2(to_double(f.forward()), y);
-      EXPECT_LE(of_y, bounds.values + 1e-5) << how;
+      EXPECT_LE(of_y, bounds.values + kOfF32);
       const std::vector<double> found = to_double(f.gradient());
-      const double of_gradient = testing_support::relative_l2(found, gradient);
-      EXPECT_LE(of_gradient, bounds.gradient + 1e-5) << how;
-      std::vector<double> error(gradient.size());
-      std::ranges::transform(found, gradient, error.begin(), std::minus());
-      for (const Parameter& p : f.network->parameters()) {
-        if (!p.spec.trained()) continue;
-        const auto norm = [&](const std::vector<double>& values) {
-          const auto first = values.begin() + p.offset, end = first + p.spec.elements();
-          return std::sqrt(std::inner_product(first, end, first, 0.0));
-        };
-        const double share = static_cast<double>(p.spec.elements()) / static_cast<double>(gradient.size());
-        const double size = std::max(norm(gradient), std::sqrt(share) * norm_of_all);
-        EXPECT_LE(norm(error), (1.5 * bounds.gradient + 1e-5) * size) << how << " " << p.name;
+      expect_gradient(*f.network, found, gradient, bounds.gradient + kOfF32);
+      if (cut.name == cuts().front().name) {
+        SCOPED_TRACE("signs and maxima of f32");
+        expect_gradient(*f.network, to_double(f.gradient(&decided)), gradient, bounds.rounded + kOfF32);
       }
-      EXPECT_EQ(of_y > 1e-4 || of_gradient > 1e-4, bounds.values > 0) << how << ": bf16 is for convolutions";
+      EXPECT_EQ(of_y > 1e-4 || testing_support::relative_l2(found, gradient) > 1e-4, bounds.values > 0)
+          << "bf16 is for convolutions";
     }
   }
 }
