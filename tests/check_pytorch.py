@@ -53,12 +53,12 @@ def exported(program, folder, name):
     return module.load(), tomllib.loads(metadata["config"])
 
 
-def compare(what, ours, theirs):
+def compare(what, ours, theirs, limit=1e-5):
     assert ours.shape == theirs.shape, f"{what}: {ours.shape}, not {theirs.shape}"
     assert numpy.ptp(theirs) > 0.002, f"{what}: all predictions are much the same, there is nothing to compare"
     difference = numpy.abs(ours - theirs).max()
     print(f"{what}: {theirs.size} numbers, {theirs.min():.4f} to {theirs.max():.4f}; largest difference {difference:.1e}")
-    if not difference <= 1e-5:
+    if not difference <= limit:
         sys.exit(f"{what}: PyTorch computes something else than predict")
 
 
@@ -110,6 +110,31 @@ def check_shapes():
             sys.exit("shapes: PyTorch computes another map than predict")
 
 
+def check_climate(what, *arguments):
+    """A network of maps: probabilities of cyclones and rivers at every pixel."""
+    inputs = str(HERE.resolve().parent / "inputs/climate_small.toml")
+    settings = ["generate.train=2", "generate.validation=1", "generate.test=1", "data.height=48", "data.width=72", "train.steps=4",
+                "train.batch=2", "train.validate_epochs=0", "evaluate.baseline_trials=0", "evaluate.pictures=0", *arguments]
+    with scratch_folder() as folder, torch.no_grad():
+        run("climate_segmentation", folder, "generate", inputs, *settings)
+        run("climate_segmentation", folder, "train", inputs, "run.name=maps", *settings)
+        run("climate_segmentation", folder, "predict", "runs/maps", "data/climate_small/test/*", "-o", "maps.nc")
+        twin, config = exported("climate_segmentation", folder, "maps")
+        frames = []
+        for path in sorted((folder / "data/climate_small/test").iterdir()):
+            with h5py.File(path) as file:
+                frames.append(file["climate/data"][:])  # rows, columns, variables
+        data = config["data"]
+        scaled = (numpy.stack(frames) - numpy.array(data["offsets"])) * numpy.array(data["factors"])
+        x = torch.tensor(scaled.clip(-data["clip"], data["clip"]), dtype=torch.float64).permute(0, 3, 1, 2)
+        logits = twin.double()(x)
+        ours = torch.softmax(logits, 1)[:, 1:].numpy()
+        with h5py.File(folder / "maps.nc") as file:  # netCDF-4 is HDF5
+            theirs = numpy.stack([file[f"probability_{name}"][:] for name in ("tc", "ar")], 1)
+        # Logits of f32 are right to some 2e-6 of the largest, behind tens of layers; a probability changes by half of that.
+        compare(f"climate_segmentation, {what}", ours.reshape(theirs.shape), theirs, 1e-6 * logits.abs().max().item())
+
+
 def wave(shape, frequency, amplitude):  # as golden/make_layer_golden.py has it
     count = int(torch.tensor(shape).prod())
     return (amplitude * torch.sin(frequency * torch.arange(count, dtype=torch.float64) + 0.5)).reshape(shape)
@@ -152,3 +177,4 @@ check_hep()
 for model in ('kind = "mlperf"\nfilters = [4, 4, 8, 8, 8]\n', 'kind = "quick"\nfilters = [8, 8]\n'):
     check_cosmoflow(model)
 check_shapes()
+check_climate("unet")
