@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <numeric>
+#include <regex>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -278,6 +279,34 @@ TEST_F(Groups, EndWhereMessagesAreLost) {
     const bool waits = outcome.err.find("wait") != std::string::npos;
     EXPECT_TRUE(waits || outcome.err.find("truncated") != std::string::npos) << options << ": " << outcome.err;
   }
+}
+
+// The launcher ends the other ranks for the death of one: it is asked to leave them the time to say what they wait for.
+TEST_F(Groups, NameAKilledServerAndALayer) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const auto start = std::chrono::steady_clock::now();
+  // Rank 3 serves no steps, but layers alone.
+  const Outcome outcome =
+      run("train small.toml run.name=killed train.validate_epochs=0 train.steps=100000000 run.hang_timeout=2 "
+          "update.groups=2 update.servers=2 inject.kill_rank=3 inject.kill_s=1",
+          4, "env OMPI_MCA_odls_base_sigkill_timeout=5 timeout -s KILL 60");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  EXPECT_TRUE(outcome.code == 128 + 9 || outcome.code == 2) << outcome.code;  // the launcher's, or ours
+  const std::regex words("has waited [0-9.]+ s for an answer, .*(asking|to) server 1 \\(rank 3\\)");
+  EXPECT_TRUE(std::regex_search(outcome.err, words)) << outcome.err;
+  EXPECT_TRUE(std::regex_search(outcome.err, std::regex("server 1 .* for (conv|fc)|push of (conv|fc)"))) << outcome.err;
+}
+
+// Of the first messages of all: ranks that wait for each other, and know that nobody is elsewhere.
+TEST_F(Groups, OrNoneSayThatAMessageWasLost) {
+  ASSERT_EQ(run("generate small.toml").code, 0);
+  const Outcome outcome =
+      run("train small.toml run.name=lost run.hang_timeout=2 inject.drop=1", 2, "timeout -s KILL 60");
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("missing: nobody, all are in this operation, as where a message was lost"),
+            std::string::npos)
+      << outcome.err;
+  EXPECT_FALSE(fs::exists(folder_ / "runs/lost/checkpoint.h5"));
 }
 
 TEST_F(Groups, OrNoneTakeCommAndInjectFromTheInputFile) {
