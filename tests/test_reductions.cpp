@@ -386,5 +386,35 @@ TEST(VirtualRanks, AnErrorOfOneEndsAll) {
   EXPECT_THROW(world.run(fail), Error);
 }
 
+// As a step keeps them, and goes on until all ranks know.
+TEST(VirtualRanks, ThatKeepFailuresForLaterEndWithTheOthers) {
+  AnyOrder network(1);
+  VirtualWorld world(3, network, {});
+  int kept = 0, ended = 0;
+  const auto fail = [&](std::unique_ptr<Transport> transport) {
+    Communicator comm(std::move(transport));
+    if (comm.rank() == 2) user_error("rank 2 gives up");
+    try {
+      comm.transport().work(1);
+    } catch (...) {
+      kept += 1;
+    }
+    try {
+      comm.barrier();
+    } catch (const CommError&) {
+      ended += 1;
+      throw;
+    }
+  };
+  try {
+    world.run(fail);
+    ADD_FAILURE() << "it ended";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "rank 2 gives up");
+  }
+  EXPECT_EQ(kept, ended);
+  EXPECT_GT(kept, 0);
+}
+
 }  // namespace
 }  // namespace petaflow

@@ -157,8 +157,13 @@ struct VirtualWorld::State {
     look += 1;
     unseen = 0;
   }
+  /// Ranks that are left when a run has failed end by this exception where they wait, or would send or receive.
+  void go_on() const {
+    if (over) throw CommError("other ranks have failed");
+  }
   /// Until then, until a message of the rank ends, or until somebody wakes it.
   void sleep(int rank, const char* call, double until_s, bool for_messages) {
+    go_on();
     PETAFLOW_REQUIRE(rank == running, "rank {} waits by the transport of rank {}", running, rank);
     Rank& me = at(rank);
     if (unseen > 0) me.has_news = true;
@@ -171,6 +176,7 @@ struct VirtualWorld::State {
     me.scheduler = std::move(me.scheduler).resume();
     Activity::current() = me.activity;
     me.waits_in = nullptr;
+    go_on();
   }
 
   NetworkModel& network;
@@ -189,6 +195,7 @@ struct VirtualWorld::State {
   std::int64_t messages = 0, messages_left = 0;
   std::size_t most_unexpected_bytes = 0;
   std::exception_ptr error;
+  bool over = false;  // the run has failed
 };
 
 /// The view of one rank, of all ranks or of a part.
@@ -204,6 +211,7 @@ class VirtualTransport final : public Transport {
   std::span<const int> nodes() const override { return group_.nodes; }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
+    world_.go_on();
     const Channel channel{group_.number, member(to), rank_, tag};
     const Message message = world_.new_request();
     // What is sent is only read.
@@ -234,6 +242,7 @@ class VirtualTransport final : public Transport {
   }
 
   Message receive(std::span<std::byte> bytes, int from, Tag tag) override {
+    world_.go_on();
     const Channel channel{group_.number, member(rank_), from, tag};
     const Message message = world_.new_request();
     Side expected{bytes.data(), bytes.size(), message, channel.to, 0, nullptr, 0};
@@ -335,11 +344,11 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
                               [&, rank](boost::context::fiber&& scheduler) {
                                 me.scheduler = std::move(scheduler);
                                 try {
-                                  rank_main(std::make_unique<VirtualTransport>(world, world.groups.front(), rank));
-                                } catch (const boost::context::detail::forced_unwind&) {
-                                  throw;
+                                  if (!world.over) {
+                                    rank_main(std::make_unique<VirtualTransport>(world, world.groups.front(), rank));
+                                  }
                                 } catch (...) {
-                                  if (!world.error) world.error = std::current_exception();
+                                  if (!world.error && !world.over) world.error = std::current_exception();
                                 }
                                 me.finished = true;
                                 --running;
@@ -364,7 +373,6 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
     world.unseen = 0;
     rank.fiber = std::move(rank.fiber).resume();
   }
-  Activity::current() = activity;
   std::string waiting;
   if (running > 0 && !world.error) {
     for (const int rank : all) {
@@ -372,9 +380,13 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
       if (!me.finished) waiting += fmt::format("{}rank {} in {}", waiting.empty() ? "" : ", ", rank, me.waits_in);
     }
   }
-  if (running > 0) {
-    for (State::Rank& rank : world.ranks) rank.fiber = {};  // unwinds its stack
+  // Not by boost's exception, which whoever keeps a failure for later would keep, too.
+  world.over = true;
+  for (State::Rank& rank : world.ranks) {
+    if (!rank.finished) rank.fiber = std::move(rank.fiber).resume();
   }
+  world.over = false;
+  Activity::current() = activity;
   while (!world.events.empty()) world.events.pop();
   if (world.error) std::rethrow_exception(std::exchange(world.error, nullptr));
   if (!waiting.empty()) failure("all wait for messages that nobody sends: {}", waiting);
