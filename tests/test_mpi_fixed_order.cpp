@@ -1,6 +1,8 @@
 // The papers' networks, deterministic: the same bits on any number of ranks, under MPI and on virtual time, while sums
 // overlap with the backward pass.
 #include <cstdlib>
+#include <numeric>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -57,6 +59,16 @@ std::vector<float> train(const Case& network, Communicator& comm) {
   return testing_support::to_host<float>(step.network().weights(), step.network().parameter_elements());
 }
 
+/// PETAFLOW_RANKS=all: 1 to 16.
+std::vector<int> virtual_ranks() {
+  const char* const asked = std::getenv("PETAFLOW_RANKS");
+  if (asked == nullptr) return {2, 3, 5, 16};
+  EXPECT_STREQ(asked, "all");
+  std::vector<int> ranks(16);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  return ranks;
+}
+
 TEST(FixedOrder, HasTheSameBitsOnAnyNumberOfRanks) {
   const auto all = make_communicator();
   for (const Case& network : cases()) {
@@ -64,7 +76,7 @@ TEST(FixedOrder, HasTheSameBitsOnAnyNumberOfRanks) {
     const std::vector<float> expected = train(network, alone);
     EXPECT_EQ(train(network, *all), expected) << network.name << " on " << all->size() << " ranks of MPI";
     if (all->size() > 1) continue;
-    for (const int ranks : {2, 3, 5, 16}) {
+    for (const int ranks : virtual_ranks()) {
       testing_support::UniformNetwork times;
       VirtualOptions options;
       options.stack_bytes = 4 << 20;
