@@ -82,7 +82,7 @@ void expect_replayed(const OptimizerOptions& options, int* clipped = nullptr, in
   if (!in_ranges.needs_whole_gradient()) {
     EXPECT_EQ(weights_in_ranges.get(), found);
   }
-  EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, replay.w, 1), 2e-6)
+  EXPECT_LE(testing_support::largest_error({found.begin(), found.end()}, replay.w, 1), 1e-6)
       << options.name << " larc " << options.larc << " clip " << options.clip_norm << " decay " << options.weight_decay;
   if (clipped != nullptr) *clipped = replay.clipped_by_larc;
   if (let_through != nullptr) *let_through = replay.let_through;
@@ -193,7 +193,7 @@ TEST(Optimizer, DecayIsThatOfPyTorchsParameterGroups) {
              ++i) {
           const double w = static_cast<double>(start[i]), d = static_cast<double>(gradient[i]);
           const double change = adamw ? d / (std::abs(d) + 1e-3) : d;
-          ASSERT_NEAR(found[i], w - 0.1 * (change + decay * w), 1e-5) << options.name << " " << p.name;
+          ASSERT_NEAR(found[i], w - 0.1 * (change + decay * w), 1e-6) << options.name << " " << p.name;
         }
       }
     }
