@@ -346,9 +346,9 @@ TEST(Servers, InsideAWorkerUpdateBetweenItsStages) {
 TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
   CommonOptions options = options_of(2);
   options.train.deterministic = true;
-  options.checkpoint.interval = 1;
   const Result whole = train(options, {{4, 2, 1}, 3});
-  ASSERT_EQ(whole.saved.size(), 30U);
+  ASSERT_EQ(whole.saved.size(), 5U);  // 7, 14, 21, 28, 30: gradients between them are stale
+  EXPECT_TRUE(std::ranges::any_of(whole.events, [](const Event& event) { return event.staleness > 0; }));
   for (std::size_t i = 0; i + 1 < whole.saved.size(); ++i) {
     const ServerLayout layout{2, 2, 2, false, i % 2 == 0};  // inside workers at every second one
     const Result rest = train(options, {layout, 5}, &whole.saved[i].second);
