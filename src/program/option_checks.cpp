@@ -188,6 +188,12 @@ void check(const CommonOptions& options) {
           train.batch, train.shards, (train.batch / train.shards + 1) * train.shards * options.update.groups);
     }
   }
+  if (train.deterministic && options.comm.wire != Wire::kF32) {
+    user_error(
+        "train.deterministic promises the same bits on any number of ranks, but with comm.wire = \"{}\" numbers are "
+        "rounded on their way between them; set comm.wire to \"f32\" or train.deterministic to false",
+        options.comm.wire == Wire::kBf16 ? "bf16" : "fp16");
+  }
   const OptimizerOptions& optimizer = options.optimizer;
   if (optimizer.name == "yellowfin" && optimizer.larc > 0) {
     user_error(
