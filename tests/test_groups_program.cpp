@@ -202,6 +202,12 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
                  {1});
   expect_refused(train + "comm.norm_ranks=2", "comm.norm_ranks = 2 says over how many ranks", {2});
   expect_refused(train + "update.max_staleness=2", "update.max_staleness = 2 does nothing while update.servers is 0");
+  expect_refused(train + "update.servers=1 update.groups=2 update.max_staleness=2 update.order=ticket",
+                 "update.max_staleness = 2 does nothing while update.order is \"ticket\"", {3});
+  expect_refused(train + "update.servers=1 update.groups=2 update.max_staleness=2 train.deterministic=true",
+                 "update.max_staleness = 2 does nothing with train.deterministic", {3});
+  expect_refused(train + "update.servers=1 comm.bucket_mb=2",
+                 "comm.bucket_mb = 2 does nothing while update.servers is 1", {2});
   expect_refused(train + "train.deterministic=true comm.wire=bf16",
                  "comm.wire = \"bf16\" numbers are rounded on their way between them; set comm.wire to \"f32\"");
   expect_refused(train + "update.tune_groups=3", "update.tune_groups = 3 does nothing while update.servers is 0", {1});

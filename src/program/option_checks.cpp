@@ -109,6 +109,20 @@ void check_servers(const CommonOptions& options) {
         "of these; set one of them to 0",
         options.optimizer.ema, update.servers);
   }
+  if (update.max_staleness > 0 && options.train.deterministic) {
+    user_error(
+        "update.max_staleness = {} does nothing with train.deterministic, where servers take gradients by ticket; "
+        "leave "
+        "it at 0",
+        update.max_staleness);
+  }
+  if (const double usual = CommOptions().bucket_mb; options.comm.bucket_mb != usual) {
+    user_error(
+        "comm.bucket_mb = {} does nothing while update.servers is {}, where the sum of every layer goes to its server "
+        "by "
+        "itself; leave it at {}",
+        options.comm.bucket_mb, update.servers, usual);
+  }
   const std::string& reduction = options.comm.reduction;
   if (reduction != "auto" && reduction != "tree") {
     user_error(

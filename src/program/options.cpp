@@ -189,6 +189,7 @@ void declare(Schema& schema, CommonOptions& options) {
       {"update.order", "update.max_staleness", "update.cut_layers", "update.colocate_servers", "update.tune_groups"},
       "update.servers");
   schema.add_use({"update.max_staleness", "update.average_every", "update.tune_groups"}, "update.groups");
+  schema.add_use({"update.max_staleness"}, "update.order", {"arrival"});
   schema.add_use({"update.tune_epochs"}, "update.tune_groups");
   schema.add_use({"update.average_late", "update.average_warmup_epochs", "update.average_cooldown_epochs"},
                  "update.average_every");
