@@ -210,6 +210,8 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
                  "comm.bucket_mb = 2 does nothing while update.servers is 1", {2});
   expect_refused(train + "train.deterministic=true comm.wire=bf16",
                  "comm.wire = \"bf16\" numbers are rounded on their way between them; set comm.wire to \"f32\"");
+  expect_refused(train + "train.epochs=1 train.batch=6 update.lag=16",
+                 "the 16 steps of the run would change no weights");
   expect_refused(train + "update.tune_groups=3", "update.tune_groups = 3 does nothing while update.servers is 0", {1});
   expect_refused(train + "update.tune_groups=3 update.groups=2 update.average_every=2",
                  "update.tune_groups = 3 does nothing while update.servers is 0", {2});

@@ -80,6 +80,12 @@ Trainer::Trainer(const TrainerOptions& options, Communicator& comm, const Contex
       flop_per_sample_(flop_per_sample(step.network())) {
   check_targets(step.targets(), train.targets(), "data.train");
   state_.steps_per_epoch = steps_per_epoch();
+  if (total_steps_ > 0 && options.update.lag >= total_steps_) {
+    user_error(
+        "update.lag is {}, so that the {} of the run would change no weights; set train.epochs to more, or "
+        "update.lag to less",
+        options.update.lag, format_count(total_steps_, "step"));
+  }
   const std::int64_t trial = options.update.tune_groups;
   if (trial == 0) return;
   state_.search.emplace(options.update.groups, Control::kFromOptions);
