@@ -355,6 +355,12 @@ TEST_F(CosmoflowProgram, BadInputIsOneSentence) {
           "data/train is a folder; name the files in it, such as data/train/*");
   refused("train tiny.toml data.format=tfrecord",
           ".hdf5 is an HDF5 file, to be read with data.format = \"hdf5\"; data");
+  refused(
+      "train tiny.toml data.train=none.h5 train.deterministic=false model.batch_norm=global update.groups=2 "
+      "update.servers=1",
+      "the model has batch norm over all ranks, but update.groups = 2 groups of 1 rank work at steps of their own; "
+      "set comm.norm_ranks to 1, or update.groups to 1",
+      3);
   refused("train tiny.toml data.edge=0", "data.edge must be between 1 and 4096, found 0");
   refused("train tiny.toml data.edge=4096", "edge 4096 (data.edge); data.edge = 16 takes them whole");
   refused("train tiny.toml data.omega_m=[]", "data.omega_m must be two numbers");

@@ -166,7 +166,7 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.servers=1 update.groups=2", "start 3 ranks", {1, 2});
   expect_refused(train + "update.servers=1 update.groups=2", "start 5 ranks", {4});
   expect_refused(train + "update.servers=2", "start 3 ranks", {1, 2});
-  expect_refused(train + "update.servers=5 update.groups=2",
+  expect_refused(train + "data.train=missing.h5 update.servers=5 update.groups=2",  // before data are read
                  "4 layers with weights, each of which one server keeps; set it to 4 or less, or update.cut_layers to",
                  {7});
   expect_refused(train + "update.cut_layers=true", "while update.servers is 0", {1});

@@ -16,19 +16,6 @@ namespace petaflow {
 
 namespace {
 
-std::vector<Parameter> list_parameters(const Graph& graph) {
-  std::vector<Parameter> parameters;
-  std::int64_t offset = 0;
-  for (std::size_t layer = 0; layer < graph.nodes().size(); ++layer) {
-    const Graph::Node& node = graph.nodes()[layer];
-    for (ParamSpec& spec : node.layer->parameters(node.input)) {
-      const std::int64_t elements = spec.elements();
-      parameters.push_back({fmt::format("{}/{}", node.name, spec.name), std::move(spec), layer, offset});
-      offset += elements;
-    }
-  }
-  return parameters;
-}
 
 /// Refuses what cannot be held before the tiles of millions of samples are listed.
 void require_memory_for(const Shape& input) {
@@ -44,6 +31,20 @@ void require_memory_for(const Shape& input) {
 }
 
 }  // namespace
+
+std::vector<Parameter> list_parameters(const Graph& graph) {
+  std::vector<Parameter> parameters;
+  std::int64_t offset = 0;
+  for (std::size_t layer = 0; layer < graph.nodes().size(); ++layer) {
+    const Graph::Node& node = graph.nodes()[layer];
+    for (ParamSpec& spec : node.layer->parameters(node.input)) {
+      const std::int64_t elements = spec.elements();
+      parameters.push_back({fmt::format("{}/{}", node.name, spec.name), std::move(spec), layer, offset});
+      offset += elements;
+    }
+  }
+  return parameters;
+}
 
 Network::Network(const Graph& graph, const NetworkOptions& options, const Context& context, ConvTuning* tuning)
     : options_(options), parameters_(list_parameters(graph)) {

@@ -27,6 +27,9 @@ struct Parameter {
   std::int64_t offset = 0;  // first element in weights() and in a flat gradient
 };
 
+/// Of all layers, without making a network of them.
+std::vector<Parameter> list_parameters(const Graph& graph);
+
 /// A stage and its cost so far, for tables.
 struct StageReport {
   std::string name;                                      // "conv1 + bias + max pool + relu + dropout"

@@ -25,6 +25,7 @@
 #include "run/recorder.hpp"
 #include "run/results.hpp"
 #include "run/tuning.hpp"
+#include "train/scheme_checks.hpp"
 #include "train/stop_request.hpp"
 #include "train/trainer.hpp"
 #include "train/validation.hpp"
@@ -168,7 +169,9 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
       return other_groups(config, search->groups());
     }
   }
-  agree(comm, [&] { task.model(task.sample_shape()); });  // what is wrong with its options is said before data are read
+  agree(comm, [&] {  // what is wrong with its options is said before data are read
+    check_scheme(task.model(task.sample_shape()), options.optimizer, options.update, options.comm, groups.mine.size());
+  });
   const Activity activity("opening data");
   const DataSets data = open_data_sets(options, task, comm);
   std::unique_ptr<Objective> objective;

@@ -7,7 +7,7 @@
 
 #include "base/activity.hpp"
 #include "base/error.hpp"
-#include "io/progress.hpp"
+#include "comm/agree.hpp"
 
 namespace petaflow {
 
@@ -17,22 +17,7 @@ ServedUpdater::ServedUpdater(Communicator& comm, const Context& context, Network
     : Updater(comm, context, network, exchange, optimizer, update),
       layers_(layers_of(network.parameters(),
                         {.servers = static_cast<int>(update.servers), .cut_layers = update.cut_layers})),
-      tuner_(layers_.size() * optimizer_->tuner_numbers().size()) {
-  if (std::cmp_greater(update.servers, layers_.size())) {
-    const auto count = std::ssize(layers_);
-    user_error("update.servers is {}, but the network has {}, each of which one server keeps; set it to {} or less{}",
-               update.servers,
-               update.cut_layers ? format_count(count, "weight") : format_count(count, "layer") + " with weights",
-               count, update.cut_layers || needs_whole_tensors(optimizer) ? "" : ", or update.cut_layers to true");
-  }
-  for (const Slice& layer : layers_) {
-    if (static_cast<std::size_t>(layer.size()) * sizeof(float) <= kLargestMessage) continue;
-    user_error(
-        "a layer has {} weights, more than the {} that one message to its server holds; set update.servers to 0, or "
-        "update.cut_layers to true with more servers",
-        layer.size(), kLargestMessage / sizeof(float));
-  }
-}
+      tuner_(layers_.size() * optimizer_->tuner_numbers().size()) {}
 
 std::string ServedUpdater::describe() const {
   return "; then they go to servers, which update the weights and send them back";

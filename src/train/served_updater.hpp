@@ -8,7 +8,6 @@ namespace petaflow {
 
 class ServedUpdater final : public Updater {
  public:
-  /// Throws a user error where there are more servers than layers, or a layer does not fit into a message.
   ServedUpdater(Communicator& comm, const Context& context, Network& network, const GradientExchange& exchange,
                 const OptimizerOptions& optimizer, const UpdateOptions& update);
 

@@ -10,6 +10,7 @@
 #include "comm/agree.hpp"
 #include "io/progress.hpp"
 #include "train/other_optimizer.hpp"
+#include "train/scheme_checks.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -22,6 +23,11 @@ std::string lag_prefix(std::int64_t i) { return fmt::format("lag/{}/", i); }
 std::string describe(const CommOptions& options) {
   return fmt::format(", sent as {}, {}", name_of(options.wire),
                      options.overlap ? "while backward goes on" : "after backward");
+}
+
+const Graph& checked(const Graph& graph, const StepOptions& options, const Communicator& comm) {
+  check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
+  return graph;
 }
 
 /// Real ones in the slots of a micro-batch.
@@ -42,7 +48,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
-      runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
+      runner_(comm, context, options.train, options.comm, options.network, checked(graph, options, comm), objective,
+              tuning),
       average_(network(), options.optimizer.ema) {
   const std::vector<Parameter>& parameters = network().parameters();
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
@@ -73,19 +80,6 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   } else {
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
-  }
-  if (network().rank_sums().empty() && options.comm.norm_ranks > 0) {
-    user_error(
-        "comm.norm_ranks = {} says over how many ranks batch norm takes its statistics, but the model has no batch "
-        "norm "
-        "over ranks; set comm.norm_ranks to 0, or (cosmoflow) model.batch_norm to \"global\"",
-        options.comm.norm_ranks);
-  }
-  if (!network().rank_sums().empty() && options.update.groups > 1 && options.comm.norm_ranks == 0) {
-    user_error(
-        "the model has batch norm over all ranks, but update.groups = {} groups of {} work at steps of their own; set "
-        "comm.norm_ranks to {}, or update.groups to 1",
-        options.update.groups, format_count(comm.size(), "rank"), comm.size());
   }
 }
 
