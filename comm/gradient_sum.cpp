@@ -270,7 +270,8 @@ std::span<const Slice> GradientSum::own_of(std::size_t bucket) const {
 }
 
 void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values,
-                         const std::function<void(std::int64_t, std::int64_t)>& updated) {
+                         const std::function<void(std::int64_t, std::int64_t)>& updated,
+                         const std::function<void()>& all_summed) {
   if (micro_batches_.empty()) ready_from(0);  // this rank has no shard
   comm_.transport().begin_collective();
   const bool spreads = (values != nullptr || buffer_ == nullptr) && !spreads_.empty();
@@ -284,6 +285,7 @@ void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& 
     }
     if (spreads && !updated) start_spread(over_, values);
   }
+  if (all_summed) all_summed();
   while (spreads && spread_ < buckets_.size()) {
     for (const Slice& slice : own_of(spread_)) updated(slice.begin, slice.end);
     start_spread(spread_, values);

@@ -68,8 +68,10 @@ class GradientSum {
   /// of it is there at the end.
   /// @param values   as long as the buffer; null: nothing goes to all, unless the buffer is null too
   /// @param updated  waits until values[begin, end) are what is to go to all; empty: they are when summed() returns
+  /// @param all_summed  called behind the last summed(), before the first updated(); may be empty
   void finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* values = nullptr,
-              const std::function<void(std::int64_t, std::int64_t)>& updated = {});
+              const std::function<void(std::int64_t, std::int64_t)>& updated = {},
+              const std::function<void()>& all_summed = {});
   /// With owners: all values from their owners to all ranks.  Collective.
   void spread(float* values);
 

@@ -378,6 +378,43 @@ TEST(Servers, ResumeAtEveryCheckpointGivesTheSameBits) {
   }
 }
 
+/// One sample is so bright that gradients of it are more than fp16 holds; its loss is finite.
+class BrightData final : public Dataset {
+ public:
+  std::int64_t size() const override { return good_.size(); }
+  std::array<std::int64_t, 4> sample_dims() const override { return good_.sample_dims(); }
+  std::vector<TargetSpec> targets() const override { return good_.targets(); }
+  float read(std::int64_t index, const SampleBytes& sample) const override {
+    const float weight = good_.read(index, sample);
+    for (float& pixel : numbers<float>(sample.input)) pixel *= index == 17 ? 1e9F : 1;
+    return weight;
+  }
+
+ private:
+  tiny::Data good_{91};
+};
+
+TEST(Servers, GetNothingOfAStepWhoseGradientIsNotFinite) {
+  const BrightData bright;
+  for (const UpdateOrder order : {UpdateOrder::kTicket, UpdateOrder::kArrival}) {
+    for (const bool colocated : {false, true}) {
+      CommonOptions options = options_of(2);
+      options.update.order = order;
+      options.comm.wire = Wire::kFp16;
+      const Result result = train(options, {{6, 2, 2, false, colocated}, 3, &bright});
+      const std::string& error = result.errors[0];
+      EXPECT_TRUE(error.starts_with("group ")) << error;
+      EXPECT_NE(error.find(": the gradient of conv"), std::string::npos) << error;
+      EXPECT_NE(error.find(" is not finite; "), std::string::npos) << error;
+      for (const std::string& theirs : result.errors) EXPECT_EQ(theirs, error);
+      const std::string step = ": step ";
+      ASSERT_NE(error.find(step), std::string::npos) << error;
+      const std::int64_t ticket = std::stoll(error.substr(error.find(step) + step.size()));
+      EXPECT_TRUE(std::ranges::none_of(result.events, [&](const Event& event) { return event.ticket == ticket; }));
+    }
+  }
+}
+
 TEST(Servers, AFailureOfOneGroupEndsAllAndNobodyWaits) {
   const tiny::BadData bad(91);
   for (const UpdateOrder order : {UpdateOrder::kTicket, UpdateOrder::kArrival}) {

@@ -70,6 +70,7 @@ class Step {
                           : std::make_unique<GradientSum>(group, ends_, options);
       flight.agreement = group.make_sum(std::ssize(flight.parts));
     }
+    failures_ = group.make_sum(1);
     rank_factor_ = factor(noise.rank_sigma);
   }
 
@@ -101,9 +102,14 @@ class Step {
           [&](std::int64_t begin, std::int64_t end) { compute(element_s * static_cast<double>(end - begin)); });
       return;
     }
-    due.sum->finish([&](std::int64_t begin, std::int64_t) { servers_->push(begin, ticket, 1e-3F, nullptr, nullptr); },
-                    nullptr,
-                    [&](std::int64_t begin, std::int64_t) { servers_->wait(begin, [&] { due.sum->advance(); }); });
+    const auto push = [&] {
+      failures_->start(std::array{&failed_});
+      group_.transport().wait([&] { return failures_->advance(); }, "all-reduce");
+      for (const Slice& layer : due.sum->own()) servers_->push(layer.begin, ticket, 1e-3F, nullptr, nullptr);
+    };
+    due.sum->finish([](std::int64_t, std::int64_t) {}, nullptr,
+                    [&](std::int64_t begin, std::int64_t) { servers_->wait(begin, [&] { due.sum->advance(); }); },
+                    push);
   }
 
   /// Gradients that are under way are summed to their end.
@@ -187,8 +193,10 @@ class Step {
   const Noise& noise_;
   RandomSequence random_;
   double rank_factor_ = 1, factor_ = 1, computed_s_ = 0;
-  std::vector<std::int64_t> begins_, ends_;  // of stages; of those with parameters
-  std::deque<Flight> flights_;               // whose numbers in `parts` stay where they are
+  std::vector<std::int64_t> begins_, ends_;      // of stages; of those with parameters
+  std::deque<Flight> flights_;                   // whose numbers in `parts` stay where they are
+  std::unique_ptr<Reduction<double>> failures_;  // ServedUpdater's
+  double failed_ = 0;
   std::int64_t step_ = 0;
 };
 

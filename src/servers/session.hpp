@@ -69,6 +69,8 @@ class ServerSession {
   const LayerHeader& wait(std::int64_t begin, const std::function<void()>& progress = {});
   /// Sends a gradient; wait() gives the weights.
   void push(std::int64_t begin, std::int64_t ticket, float learning_rate, const float* gradient, float* weights);
+  /// Of the layer that begins there.
+  const std::string& layer_name(std::int64_t begin) { return names_[layer_at(begin).number]; }
   /// Seconds in which this worker waited for each server.
   const std::vector<double>& waited_s() const { return waited_s_; }
   /// Of each layer, in their order, on worker 0.  On all workers.

@@ -1,6 +1,8 @@
 #include "train/gradient_exchange.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <utility>
 
 #include "train/weights.hpp"
@@ -41,6 +43,16 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
     ends.push_back(layer.end);
   }
   return {comm, ends, sum, shards};
+}
+
+/// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.
+bool is_finite(const float* begin, const float* end) {
+  std::array<double, 8> squares{};  // several, so that additions do not wait for each other
+  for (; end - begin >= std::ssize(squares); begin += squares.size()) {
+    for (std::size_t i = 0; i < squares.size(); ++i) squares[i] += static_cast<double>(begin[i]) * begin[i];
+  }
+  for (; begin < end; ++begin) squares[0] += static_cast<double>(*begin) * *begin;
+  return std::ranges::all_of(squares, [](double sum) { return std::isfinite(sum); });
 }
 
 using Flat = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
@@ -105,20 +117,29 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
   if (on_device) copy(host_, device, 0, elements);
 }
 
-void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights) {
+void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights,
+                              const std::function<void(std::optional<std::int64_t>)>& check) {
   float* const gradient = host_.data();
   float* const values = kOnHost ? weights : gradient;
   sum_squares_ = 0;
-  const auto push = [&](std::int64_t begin, std::int64_t end) {
+  std::optional<std::int64_t> spoilt;
+  const auto look = [&](std::int64_t begin, std::int64_t end) {
+    if (!spoilt && !is_finite(gradient + begin, gradient + end)) spoilt = begin;
     if (squares_) {
       copy(host_, gradient_, begin, end);
       squares_->add(gradient_.data(), begin, end);
       sum_squares_ += squares_->take();
     }
-    servers.push(begin, ticket, learning_rate, gradient + begin, values + begin);
   };
-  sum_.finish(std::ref(push), values,
-              [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); });
+  const auto push = [&] {
+    check(spoilt);
+    for (const Slice& slice : own()) {
+      servers.push(slice.begin, ticket, learning_rate, gradient + slice.begin, values + slice.begin);
+    }
+  };
+  sum_.finish(
+      std::ref(look), values,
+      [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); }, std::ref(push));
   if constexpr (!kOnHost) copy(host_, Flat(weights, gradient_.extent(0)), 0, std::int64_t(gradient_.extent(0)));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,11 @@ class GradientExchange {
   /// With update.servers: the sums of own() to their servers, which send weights that then go to all ranks of the
   /// group. Ends where all are there.
   /// @param weights  flat, in MemorySpace
-  void finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights);
+  /// @param check    called when all sums of this rank are there, before any goes to a server: with where the first of
+  ///                 own() begins whose sum is not finite, if there is one.  What it throws leaves all with their
+  ///                 weights
+  void finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights,
+              const std::function<void(std::optional<std::int64_t> spoilt)>& check);
   /// Of this rank; everything without update.sharded and update.servers.
   const std::vector<Slice>& own() const { return sum_.own(); }
   /// Whether sums go to owners: update.sharded or update.servers.

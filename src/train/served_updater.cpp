@@ -1,6 +1,8 @@
 #include "train/served_updater.hpp"
 
 #include <algorithm>
+#include <array>
+#include <exception>
 #include <utility>
 
 #include <Kokkos_Core.hpp>
@@ -17,6 +19,7 @@ ServedUpdater::ServedUpdater(Communicator& comm, const Context& context, Network
     : Updater(comm, context, network, exchange, optimizer, update),
       layers_(layers_of(network.parameters(),
                         {.servers = static_cast<int>(update.servers), .cut_layers = update.cut_layers})),
+      failures_(comm.make_sum(1)),
       tuner_(layers_.size() * optimizer_->tuner_numbers().size()) {}
 
 std::string ServedUpdater::describe() const {
@@ -77,10 +80,32 @@ void ServedUpdater::serve(Server::Progress progress) {
   if (servers_ != nullptr) servers_->serve(progress);
 }
 
+// A sum may be infinite where no loss is: sums of large numbers, and those above 65,504 where they are sent as fp16.
+void ServedUpdater::agree_on(std::optional<std::int64_t> spoilt, std::int64_t step) {
+  double failed = spoilt ? 1 : 0;
+  if (comm_.size() > 1) {
+    Transport& transport = comm_.transport();
+    failures_->start(std::array{&failed});
+    transport.begin_collective();
+    transport.wait([this] { return failures_->advance(); }, "all-reduce");
+  }
+  if (failed == 0) return;
+  std::exception_ptr error;
+  if (spoilt) {
+    error = std::make_exception_ptr(
+        AgreedError(ErrorKind::kFailure,
+                    fmt::format("step {}: the gradient of {} is not finite; a smaller optimizer.lr or a warm-up "
+                                "(schedule.warmup_steps) may help, and comm.wire = \"bf16\" in the place of \"fp16\"",
+                                step, servers_->layer_name(*spoilt))));
+  }
+  throw_agreed(comm_, error);
+}
+
 void ServedUpdater::update(GradientExchange& exchange, bool /*summed*/, std::int64_t step, float learning_rate,
                            StepTimes& /*times*/) {
   if (servers_ != nullptr) {
-    exchange.finish(*servers_, step, learning_rate, network_.weights());
+    exchange.finish(*servers_, step, learning_rate, network_.weights(),
+                    [this, step](std::optional<std::int64_t> spoilt) { agree_on(spoilt, step); });
   } else {
     exchange.finish([](std::int64_t, std::int64_t) {});
   }
