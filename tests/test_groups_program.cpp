@@ -19,7 +19,22 @@
 namespace petaflow {
 namespace {
 
-class Groups : public Program {};
+class Groups : public Program {
+ protected:
+  /// Trains on so many ranks, of which one is stopped once there are metrics; the run ends soon, with a failure.
+  Outcome stop_one(const std::string& keys, int ranks, int victim) {
+    const auto start = std::chrono::steady_clock::now();
+    // bash becomes timeout, whose child is mpirun, whose children are the ranks.
+    Outcome outcome = run(
+        "train small.toml --overwrite run.name=hang train.validate_epochs=0 train.steps=100000000 " + keys, ranks,
+        "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/metrics.jsonl ]; do kill -0 $$ || exit; sleep 0.01; done; "
+        "kill -STOP $(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | sed -n " +
+            std::to_string(victim + 1) + "p)) & exec timeout -s KILL 60 \"$@\"' bash");
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    return outcome;
+  }
+};
 
 TEST_F(Groups, WithServersTrainAndGoOn) {
   ASSERT_EQ(run("generate small.toml").code, 0);
@@ -358,26 +373,35 @@ TEST_F(Groups, OrNoneTakeCommAndInjectFromTheInputFile) {
 TEST_F(Groups, NameAStoppedServer) {
   ASSERT_EQ(run("generate small.toml").code, 0);
   // Of two ranks the first one leads group 0, which has the server inside; the others wait for it.
-  for (const auto& [keys, ranks, victim] :
-       {std::tuple("", 3, "tail"), std::tuple("update.colocate_servers=true", 2, "head")}) {
-    const auto start = std::chrono::steady_clock::now();
-    // bash becomes timeout, whose child is mpirun, whose children are the ranks; the last one serves.
-    const Outcome outcome = run(
-        "train small.toml --overwrite run.name=hang train.validate_epochs=0 train.steps=100000000 run.hang_timeout=2 "
-        "update.groups=2 update.servers=1 " +
-            std::string(keys),
-        ranks,
-        "bash -c 'rm -rf runs/hang; (until [ -s runs/hang/metrics.jsonl ]; do kill -0 $$ || exit; sleep 0.01; done; "
-        "kill -STOP $(pgrep -x hep -P \"$(pgrep -d, -P $$)\" | " +
-            std::string(victim) + " -n 1)) & exec timeout -s KILL 60 \"$@\"' bash");
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
+  for (const auto& [keys, ranks, victim] : {std::tuple("", 3, 2), std::tuple("update.colocate_servers=true", 2, 0)}) {
+    const Outcome outcome =
+        stop_one("run.hang_timeout=2 update.groups=2 update.servers=1 " + std::string(keys), ranks, victim);
     // In a step, or where all settle.
-    const std::string peer = "(rank " + std::string(ranks == 3 ? "2" : "0") + ")";
+    const std::string peer = "(rank " + std::to_string(victim) + ")";
     EXPECT_TRUE(outcome.err.find("server 0 " + peer) != std::string::npos ||
                 outcome.err.find("coordinator " + peer) != std::string::npos ||
                 outcome.err.find("missing: rank 0 (") != std::string::npos)
         << outcome.err;
+  }
+}
+
+TEST_F(Groups, NameAStoppedWorker) {
+  ASSERT_EQ(run("generate small.toml generate.train=16000").code, 0);
+  const std::string groups = "run.hang_timeout=3 train.batch=4 update.groups=2 update.servers=1 checkpoint.interval=0 ";
+  // By arrival nobody waits for the worker before the epoch ends, which is long; by ticket the others wait for a
+  // server.
+  for (const auto& [keys, ranks, victim, named] :
+       {std::tuple("update.order=arrival", 3, 1, "group 1 (rank 1 ("),
+        std::tuple("update.order=ticket", 3, 1, "group 1 (rank 1 ("),
+        std::tuple("update.order=ticket", 5, 1, "group 0 (rank 0 ("),
+        std::tuple("update.order=arrival update.colocate_servers=true", 2, 1, "group 1 (rank 1 (")}) {
+    const Outcome outcome = stop_one(groups + keys, ranks, victim);
+    EXPECT_NE(outcome.err.find(", which deals out steps, waits for " + std::string(named)), std::string::npos)
+        << keys << outcome.err;
+    EXPECT_NE(outcome.err.find("): its last report was 2."), std::string::npos) << outcome.err;
+    EXPECT_NE(outcome.err.find(" s ago, it is at step "), std::string::npos) << outcome.err;
+    // The first to speak; whom the launcher ends then says for whom it waits.
+    EXPECT_LT(outcome.err.find(", which deals out steps"), outcome.err.find(" has waited ")) << outcome.err;
   }
 }
 

@@ -16,7 +16,6 @@ namespace petaflow {
 
 namespace {
 
-
 /// Refuses what cannot be held before the tiles of millions of samples are listed.
 void require_memory_for(const Shape& input) {
   constexpr double kMib = 1 << 20;

@@ -1,9 +1,15 @@
 // train INPUT: what each rank is, a worker of a group, a server, or both.
 #include <memory>
 #include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "base/context.hpp"
 #include "comm/agree.hpp"
+#include "io/host_name.hpp"
 #include "io/log.hpp"
 #include "program/commands.hpp"
 #include "program/train_on.hpp"
@@ -12,6 +18,17 @@
 #include "train/stop_request.hpp"
 
 namespace petaflow {
+namespace {
+
+/// Of all ranks, on every rank.
+std::vector<std::string> hosts_of(Communicator& comm) {
+  std::istringstream names(broadcast_text(comm, fmt::format("{}", fmt::join(gather_text(comm, host_name()), "\n"))));
+  std::vector<std::string> hosts;
+  for (std::string name; std::getline(names, name);) hosts.push_back(name);
+  return hosts;
+}
+
+}  // namespace
 
 int command_train(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
                   Communicator& world) {
@@ -35,8 +52,9 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   say_binding(comm, Context().threads);  // of servers too
   OptimizerOptions optimizer = options.optimizer;
   optimizer.ranks = layout.members();
-  ServedRank rank(comm, layout, {optimized_layers(optimizer, layout.groups), serving_order(options)},
-                  config.hang_options());
+  ServeOptions serving{optimized_layers(optimizer, layout.groups), serving_order(options)};
+  serving.hosts = hosts_of(comm);
+  ServedRank rank(comm, layout, serving, config.hang_options());
   if (!rank.works()) {
     watch_stop_signals();  // so that one does not end them before the workers have stopped
     const int code = rank.serve();

@@ -1,6 +1,7 @@
 #include "servers/coordinator.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/error.hpp"
 
@@ -8,7 +9,7 @@ namespace petaflow {
 
 Coordinator::Coordinator(int groups, UpdateOrder order) : order_(order), groups_(static_cast<std::size_t>(groups)) {}
 
-void Coordinator::open(const TicketReport& report) {
+void Coordinator::open(const TicketReport& report, double now_s) {
   PETAFLOW_REQUIRE(report.from < report.until && report.done < 0, "steps {} to {} begin with step {} done", report.from,
                    report.until, report.done);
   open_ = true;
@@ -18,7 +19,7 @@ void Coordinator::open(const TicketReport& report) {
   losses_.clear();
   const std::int64_t count = std::ssize(groups_);
   for (std::int64_t g = 0; g < count; ++g) {
-    groups_[static_cast<std::size_t>(g)] = {from_ + (g - from_ % count + count) % count, 0, false};
+    groups_[static_cast<std::size_t>(g)] = {from_ + (g - from_ % count + count) % count, {}, false, now_s};
   }
 }
 
@@ -26,7 +27,7 @@ std::optional<std::int64_t> Coordinator::deal(Group& group) {
   const std::int64_t ticket = order_ == UpdateOrder::kTicket ? group.next : next_;
   if (ticket >= until_) return std::nullopt;
   group.next = ticket + std::ssize(groups_);
-  group.under_way += 1;
+  group.tickets.push_back(ticket);
   next_ = std::max(next_, ticket + 1);
   return ticket;
 }
@@ -43,7 +44,7 @@ Coordinator::Reply Coordinator::reply(int group) {
   return reply;
 }
 
-std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport& report) {
+std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport& report, double now_s) {
   std::vector<Reply> replies;
   Group& group = groups_.at(static_cast<std::size_t>(number));
   if (report.failed != 0) {
@@ -58,7 +59,8 @@ std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport
     return replies;
   }
   if (failure_.failed != 0) return {reply(number)};
-  if (!open_) open(report);
+  if (!open_) open(report, now_s);
+  group.reported_s = now_s;
   PETAFLOW_REQUIRE(report.from == from_, "group {} is at step {}, others at {}", number, report.from, from_);
   if (report.done >= 0) {
     const std::int64_t place = report.done - told_;
@@ -66,7 +68,7 @@ std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport
     if (place >= std::ssize(losses_)) losses_.resize(static_cast<std::size_t>(place) + 1);
     PETAFLOW_REQUIRE(!losses_[static_cast<std::size_t>(place)], "step {} is done twice", report.done);
     losses_[static_cast<std::size_t>(place)] = report.loss;
-    group.under_way -= 1;
+    std::erase(group.tickets, report.done);
   }
   if (report.stop != 0 && stop_ == 0) {
     stop_ = report.stop;
@@ -90,6 +92,26 @@ std::vector<Coordinator::Reply> Coordinator::take(int number, const TicketReport
     answer.stop = stop_;
   }
   return replies;
+}
+
+std::optional<Coordinator::Silence> Coordinator::silence() const {
+  if (!open_ || failure_.failed != 0) return std::nullopt;
+  std::optional<Silence> longest;
+  // Nobody waits for the gradients of a group that has no ticket.
+  const auto ticket_of = [](const Silence& s) {
+    return s.ticket < 0 ? std::numeric_limits<std::int64_t>::max() : s.ticket;
+  };
+  const auto before = [&](const Silence& a, const Silence& b) {
+    if (order_ == UpdateOrder::kTicket && a.ticket != b.ticket) return ticket_of(a) < ticket_of(b);
+    return a.since_s < b.since_s;
+  };
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
+    if (group.waits) continue;
+    const Silence silence{static_cast<int>(g), group.tickets.empty() ? -1 : group.tickets.front(), group.reported_s};
+    if (!longest || before(silence, *longest)) longest = silence;
+  }
+  return longest;
 }
 
 }  // namespace petaflow

@@ -1,5 +1,5 @@
 // Deals the steps of a run out to groups of workers, so that each is worked through once whatever the groups' speeds:
-// a state machine, without messages or clocks.
+// a state machine, without messages or a clock of its own.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,27 @@ class Coordinator {
     std::vector<double> losses;  // to group 0 alone
   };
   /// Takes a report; gives what can be answered now: that group, or where it waits none, or all of them once all wait.
-  std::vector<Reply> take(int group, const TicketReport& report);
+  /// @param now_s  of any clock
+  std::vector<Reply> take(int group, const TicketReport& report, double now_s = 0);
+
+  /// A group that is to report before all settle.
+  struct Silence {
+    int group = 0;
+    std::int64_t ticket = -1;  // the first that it has; none: it has done what it had
+    double since_s = 0;        // of its last report
+  };
+  /// Of the group for which the others wait longest: by ticket the one that has the first ticket, by arrival the one
+  /// whose last report is the oldest.  None: all have settled, or a group failed.
+  std::optional<Silence> silence() const;
 
  private:
   struct Group {
-    std::int64_t next = 0;       // UpdateOrder::kTicket: its next ticket
-    std::int64_t under_way = 0;  // tickets that it has
-    bool waits = false;          // until all settle
+    std::int64_t next = 0;              // UpdateOrder::kTicket: its next ticket
+    std::vector<std::int64_t> tickets;  // that it has
+    bool waits = false;                 // until all settle
+    double reported_s = 0;
   };
-  void open(const TicketReport& report);
+  void open(const TicketReport& report, double now_s);
   std::optional<std::int64_t> deal(Group& group);
   Reply reply(int group);
 

@@ -1,6 +1,7 @@
 #include "servers/serve.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,7 @@ Server::Server(Transport& all, const ServerLayout& layout, const ServeOptions& o
 
 bool Server::serve(Progress progress) {
   calls_ += 1;
+  pass_time();
   for (bool moved = true; moved;) {
     moved = false;
     // Turns begin with another one each time, so that no group is always the first.
@@ -29,6 +31,7 @@ bool Server::serve(Progress progress) {
     turn_ += 1;
     for (ReportChannel& channel : reports_) moved = advance(channel) || moved;
   }
+  if (progress == Progress::kMessagesAndUpdates) notice_silence();
   if (!ended_) poll_control();
   return ended_;
 }
@@ -188,7 +191,7 @@ bool Server::advance(ReportChannel& channel) {
   }
   channel.state = State::kHeld;
   const int group = channel.leader / layout_.members();
-  for (Coordinator::Reply& reply : coordinator_.take(group, channel.report)) answer(std::move(reply));
+  for (Coordinator::Reply& reply : coordinator_.take(group, channel.report, watched_s_)) answer(std::move(reply));
   if (channel.report.failed != 0) expect(channel);
   return true;
 }
@@ -201,6 +204,35 @@ void Server::answer(Coordinator::Reply reply) {
   if (!channel.reply.losses.empty()) {
     channel.messages[1] = all_.send(std::as_bytes(std::span(channel.reply.losses)), channel.leader, kAnswerTag);
   }
+}
+
+// A wait is looked at many times per second; what is much longer, as of a process that was stopped, is no time in which
+// reports could have been heard.
+void Server::pass_time() {
+  if (options_.hangs.limit_s <= 0 || reports_.empty()) return;
+  const double now_s = all_.now_s();
+  watched_s_ += std::min(now_s - std::exchange(looked_s_, now_s), options_.hangs.limit_s / 8);
+}
+
+std::string Server::describe(int rank) const {
+  const auto number = static_cast<std::size_t>(rank);
+  return number < options_.hosts.size() ? fmt::format("rank {} ({})", rank, options_.hosts[number])
+                                        : fmt::format("rank {}", rank);
+}
+
+// By arrival a group waits for no other one before all settle: who is lost is missed by nobody but the coordinator.  It
+// speaks a little before the limit, at which those complain who do wait, for servers that are all right.
+void Server::notice_silence() {
+  const HangOptions& hangs = options_.hangs;
+  if (hangs.limit_s <= 0 || reports_.empty()) return;
+  const std::optional<Coordinator::Silence> silence = coordinator_.silence();
+  if (!silence || watched_s_ - silence->since_s < hangs.limit_s - std::min(2.0, hangs.limit_s / 4)) return;
+  const int first = silence->group * layout_.members(), last = first + layout_.members() - 1;
+  hangs.say(fmt::format("{}, which deals out steps, waits for group {} ({}{}): its last report was {:.1f} s ago, {}",
+                        describe(all_.rank()), silence->group, describe(first),
+                        first == last ? "" : " to " + describe(last), watched_s_ - silence->since_s,
+                        silence->ticket < 0 ? "it has no step" : fmt::format("it is at step {}", silence->ticket)));
+  all_.abort(kHangExitCode);
 }
 
 int serve(Transport& all, const ServerLayout& layout, const ServeOptions& options) {

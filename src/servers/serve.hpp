@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/transport.hpp"
@@ -21,6 +22,8 @@ struct ServeOptions {
   ServingOrder order = {};
   /// Called for every gradient after its update, with the layer's number; may be empty.
   std::function<void(std::size_t layer, int group, const LayerHeader& header)> updated = {};
+  HangOptions hangs = {};               // of the coordinator, for groups that report no more
+  std::vector<std::string> hosts = {};  // of all ranks, for messages; may be empty
 };
 
 /// Keeps this server's layers, and on the first server the coordinator, from when the workers connect until they end,
@@ -80,6 +83,9 @@ class Server {
   std::int64_t gradients_here();
   void take(LayerChannel& channel);
   void answer(Coordinator::Reply reply);
+  void pass_time();
+  std::string describe(int rank) const;
+  void notice_silence();
 
   Transport& all_;
   ServerLayout layout_;
@@ -94,6 +100,8 @@ class Server {
   std::vector<ReportChannel> reports_;
   std::size_t turn_ = 0;
   std::int64_t calls_ = 0;  // of serve()
+  /// The clock of reports: time in which this server answers, so that none is late where itself was away.
+  double watched_s_ = 0, looked_s_ = 0;
   bool ended_ = false;
 };
 

@@ -18,6 +18,7 @@ ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const Serv
   messages_ = part(0);
   workers_ = std::make_unique<Communicator>(part(works() ? 0 : 1));
   group_ = workers_->split(works() ? layout.group_of(rank_) : 0);
+  serving_.hangs = hangs;
   hangs.one_peer = true;
   messages_->watch_hangs(works() ? std::move(hangs) : HangOptions());
   if (!works()) return;

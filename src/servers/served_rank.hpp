@@ -17,7 +17,7 @@ class ServedRank {
   /// Collective.
   /// @param all   as many as the layout has; must outlive this
   /// @param hangs  of messages between workers and servers.  A server on a rank of its own waits for as long as workers
-  ///               work
+  ///               work; the first one knows when a group reports no more
   ServedRank(Communicator& all, const ServerLayout& layout, const ServeOptions& serving, HangOptions hangs = {});
   ServedRank(const ServedRank&) = delete;
   ServedRank& operator=(const ServedRank&) = delete;
