@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "comm/counted_wait.hpp"
 #include "comm/reduction_choice.hpp"
 
 namespace petaflow {
@@ -212,8 +213,10 @@ bool GradientSum::advance() {
     const bool is_over = sums_[i]->advance();
     if (i == over_) first_is_over = is_over;
     if (is_over && start_s_[i] >= 0) {
+      const double now_s = comm_.transport().now_s();
       times_[i].sums += 1;
-      times_[i].under_way_s += comm_.transport().now_s() - start_s_[i];
+      times_[i].under_way_s += now_s - start_s_[i];
+      if (waits_since_s_ >= 0) times_[i].exposed_s += now_s - waits_since_s_;
       start_s_[i] = -1;
     }
   }
@@ -227,25 +230,32 @@ bool GradientSum::advance_spreads() {
   return over;
 }
 
+// Sums that end meanwhile are exposed until then, which advance() counts.
+void GradientSum::wait_beside(const std::function<void()>& wait) {
+  waits_since_s_ = comm_.transport().now_s();
+  wait();
+  const double now_s = comm_.transport().now_s();
+  for (std::size_t i = over_; i < started_; ++i) {
+    if (start_s_[i] >= 0) times_[i].exposed_s += now_s - waits_since_s_;
+  }
+  waits_since_s_ = -1;
+}
+
+void GradientSum::count_wait(int rank, double seconds) {
+  if (!waited_s_.empty()) add_wait(waited_s_, rank, seconds);
+}
+
 // Waits until over(), and counts for whom: the rank that the first of some reductions needs a message of.
 void GradientSum::wait(std::span<const std::unique_ptr<Reduction<float>>> reductions, const std::function<bool()>& over,
-                       const char* call, double& exposed_s) {
-  if (over()) return;
-  Transport& transport = comm_.transport();
-  double last_s = transport.now_s();
-  const auto poll = [&] {
-    int peer = -1;
-    for (std::size_t i = 0; peer < 0 && i < reductions.size(); ++i) peer = reductions[i]->waits_for();
-    const bool is_over = over();
-    const double now_s = transport.now_s();
-    if (!waited_s_.empty()) {
-      waited_s_[peer < 0 ? waited_s_.size() - 1 : static_cast<std::size_t>(peer)] += now_s - last_s;
-    }
-    exposed_s += now_s - last_s;
-    last_s = now_s;
-    return is_over;
+                       const char* call) {
+  const auto peer = [reductions] {
+    int first = -1;
+    for (std::size_t i = 0; first < 0 && i < reductions.size(); ++i) first = reductions[i]->waits_for();
+    return first;
   };
-  transport.wait(std::ref(poll), call);  // a reference fits into std::function without memory
+  const auto count = [this](int rank, double seconds) { count_wait(rank, seconds); };
+  const auto waiting = [&] { counted_wait(comm_.transport(), over, peer, count, call); };
+  wait_beside(std::ref(waiting));  // a reference fits into std::function without memory
 }
 
 void GradientSum::start_spread(std::size_t bucket, float* values) {
@@ -254,8 +264,7 @@ void GradientSum::start_spread(std::size_t bucket, float* values) {
 }
 
 void GradientSum::finish_spreads() {
-  double exposed_s = 0;  // of no sum
-  wait(spreads_, [this] { return advance_spreads(); }, "all-gather", exposed_s);
+  wait(spreads_, [this] { return advance_spreads(); }, "all-gather");
 }
 
 void GradientSum::spread(float* values) {
@@ -276,7 +285,7 @@ void GradientSum::finish(const std::function<void(std::int64_t, std::int64_t)>& 
   comm_.transport().begin_collective();
   const bool spreads = (values != nullptr || buffer_ == nullptr) && !spreads_.empty();
   for (; over_ < buckets_.size(); ++over_) {
-    wait(std::span(sums_).subspan(over_, 1), [this] { return advance(); }, "all-reduce", times_[over_].exposed_s);
+    wait(std::span(sums_).subspan(over_, 1), [this] { return advance(); }, "all-reduce");
     for (const Slice& slice : own_of(over_)) {
       if (!in_place()) {
         std::copy(memory_[0].get() + slice.begin, memory_[0].get() + slice.end, buffer_ + slice.begin);

@@ -37,7 +37,7 @@ struct BucketTimes {
   double sent_bytes = 0;  // by this rank in one sum; 0: the medium does not say
   std::int64_t sums = 0;
   double under_way_s = 0;  // of all sums, from their start until this rank saw that they were over
-  double exposed_s = 0;    // of that, where this rank waited for them
+  double exposed_s = 0;    // of that, where this rank did nothing but wait for messages, of this sum or others
 };
 
 /// Buckets are fixed when the object is made, so that all ranks start the same sums in the same order.
@@ -74,6 +74,11 @@ class GradientSum {
               const std::function<void()>& all_summed = {});
   /// With owners: all values from their owners to all ranks.  Collective.
   void spread(float* values);
+  /// Calls wait(), in which this rank does nothing but wait for messages beside these sums: as long those that are
+  /// under way are exposed.
+  void wait_beside(const std::function<void()>& wait);
+  /// Adds to waited_s() such seconds for a rank; negative: the medium does not say for whom.
+  void count_wait(int rank, double seconds);
 
   /// Slices whose sum this rank gets, bucket by bucket; everything where there are no owners.
   const std::vector<Slice>& own() const { return own_; }
@@ -109,7 +114,7 @@ class GradientSum {
   void finish_spreads();
   bool advance_spreads();
   void wait(std::span<const std::unique_ptr<Reduction<float>>> reductions, const std::function<bool()>& over,
-            const char* call, double& exposed_s);
+            const char* call);
 
   Communicator& comm_;
   bool overlap_;
@@ -132,6 +137,7 @@ class GradientSum {
   std::size_t taken_ = 0;               // buckets of the running micro-batch
   std::size_t started_ = 0, over_ = 0;  // sums
   std::vector<double> start_s_;         // of each bucket's sum, until it is seen to be over; then negative
+  double waits_since_s_ = -1;           // negative: this rank does not wait
   std::size_t spread_ = 0;              // spreads that were started
 };
 

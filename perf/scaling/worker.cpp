@@ -182,7 +182,11 @@ class Step {
     if (seconds > 0) clock_.work(seconds);
   }
   void agree_on(Flight& flight) {
-    group_.transport().wait([&] { return flight.agreement->advance(); }, "all-reduce");
+    const auto over = [&] {
+      for (Flight& each : flights_) each.sum->advance();
+      return flight.agreement->advance();
+    };
+    group_.transport().wait(over, "all-reduce");
   }
 
   Transport& clock_;

@@ -195,11 +195,13 @@ std::string communication_tables(const nlohmann::json& performance) {
                       html_escape(bucket.value("reduction", "")), rate > 0 ? grouped(rate) : "–", grouped(under_way, 2),
                       grouped(waited, 2), percent(under_way - waited, under_way)});
     }
-    html += table(rows,
-                  "Sums of gradients over ranks, in the order in which they start, mean of all steps on rank 0. A sum "
-                  "is under way until the rank sees that it is over; hidden is what it did not wait for. MB/s: bytes "
-                  "that it sent, by that time.",
-                  "full");
+    html +=
+        table(rows,
+              "Sums of gradients over ranks, in the order in which they start, mean of all steps on rank 0. A sum "
+              "is under way until the rank sees that it is over, and waited for where it does nothing meanwhile but "
+              "wait for messages, of this sum or others; the rest is hidden. MB/s: bytes that it sent, by the time "
+              "under way.",
+              "full");
   }
   constexpr std::size_t kMost = 64;  // ranks shown
   const nlohmann::json ranks = communication.value("ranks", nlohmann::json::array());
@@ -216,8 +218,9 @@ std::string communication_tables(const nlohmann::json& performance) {
   }
   if (rows.size() > 1) {
     html += table(rows,
-                  "Time in which ranks did nothing but wait for messages, and of whom; the rank that waits least is "
-                  "the one that the others wait for.",
+                  "Time in which ranks did nothing but wait, and for whom: a rank that came later than all others to "
+                  "where they agree, or one whose message was under way; all: messages of sums whose medium does not "
+                  "name who sends them, such as MPI's own.",
                   "full");
   }
   return html;

@@ -44,7 +44,7 @@ class GradientExchange {
   double sum_squares() const { return sum_squares_; }
   std::string describe() const { return sum_.describe(); }
   /// How the sums went: buckets, and for whom this rank waited.
-  const GradientSum& sum() const { return sum_; }
+  GradientSum& sum() { return sum_; }
   void reset_times() { sum_.reset_times(); }
   /// Lets sums that are under way move on.
   void progress() { sum_.advance(); }

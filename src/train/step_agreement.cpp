@@ -20,7 +20,8 @@ double sum_of(std::span<const double> parts) {
 StepAgreement::StepAgreement(Communicator& comm, std::int64_t parts, bool squares)
     : comm_(comm),
       parts_(static_cast<std::size_t>(parts)),
-      values_(parts_ + kCounts + (squares ? parts_ + 1 : 0)),
+      meeting_(comm, kMostTimed),
+      values_(parts_ + kCounts + (squares ? parts_ + 1 : 0) + meeting_.numbers()),
       sum_(comm.make_sum(std::ssize(values_))) {}
 
 void StepAgreement::clear() {
@@ -35,7 +36,7 @@ void StepAgreement::add_loss(std::int64_t part, double loss) {
 
 void StepAgreement::add_squares(std::int64_t part, double squares) {
   values_[parts_ + kCounts + static_cast<std::size_t>(part)] += squares;
-  values_.back() += 1;
+  values_[2 * parts_ + kCounts] += 1;
 }
 
 void StepAgreement::start(const std::exception_ptr& error) {
@@ -45,13 +46,12 @@ void StepAgreement::start(const std::exception_ptr& error) {
   counts[0] = error || !std::isfinite(mine_) ? 1 : 0;
   counts[1] = request == StopRequest::kSignal ? 1 : 0;
   counts[2] = request == StopRequest::kWallTime ? 1 : 0;
+  meeting_.arrive(durations());
   if (comm_.size() > 1) sum_->start(std::array{values_.data()});
 }
 
-bool StepAgreement::wait() {
-  Transport& transport = comm_.transport();
-  transport.begin_collective();
-  transport.wait([this] { return sum_->advance(); }, "all-reduce");
+bool StepAgreement::wait(const std::function<void()>& progress, const CountWait& count) {
+  meeting_.wait(*sum_, durations(), progress, count);
   return values_[parts_] == 0;
 }
 
@@ -73,7 +73,7 @@ double StepAgreement::loss() const { return sum_of(std::span(values_).first(part
 
 double StepAgreement::squares() const { return sum_of(std::span(values_).subspan(parts_ + kCounts, parts_)); }
 
-std::int64_t StepAgreement::micro_batches_with_squares() const { return std::llround(values_.back()); }
+std::int64_t StepAgreement::micro_batches_with_squares() const { return std::llround(values_[2 * parts_ + kCounts]); }
 
 StopRequest StepAgreement::stop() const {
   const std::span<const double> counts = std::span(values_).subspan(parts_, kCounts);

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/counted_wait.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow {
@@ -27,7 +29,8 @@ class StepAgreement {
   /// @param error  of this rank, or null; a loss that is not finite is one too
   void start(const std::exception_ptr& error);
   /// Waits until all have told; whether all went well.
-  bool wait();
+  /// @param progress  lets the sums of gradients move on, called while it waits
+  bool wait(const std::function<void()>& progress, const CountWait& count);
   /// After wait() where a rank failed: throws the AgreedError of all.
   /// @param name_rank  a loss that is not finite is said to be of this rank
   [[noreturn]] void raise(std::int64_t step, bool name_rank) const;
@@ -46,11 +49,15 @@ class StepAgreement {
 
  private:
   static constexpr std::size_t kCounts = 3;
+  static constexpr int kMostTimed = 64;  // ranks: the sum is to stay small
+
+  std::span<double> durations() { return std::span(values_).last(meeting_.numbers()); }
 
   Communicator& comm_;
   std::size_t parts_;
+  CountedMeeting meeting_;
   // Sums of losses; then the number of failed ranks, of those with a signal, of those whose wall time is up; then,
-  // where they are told, sums of squares and the number of their micro-batches.
+  // where they are told, sums of squares and the number of their micro-batches; at last durations().
   std::vector<double> values_;
   std::unique_ptr<Reduction<double>> sum_;
   double mine_ = 0;           // loss of this rank

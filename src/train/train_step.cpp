@@ -236,16 +236,29 @@ void TrainStep::go_back_to(const Kept& kept) {
 
 // All ranks know then whether the gradient may be used.  Where it may not, sums that are under way end nevertheless.
 void TrainStep::agree_on(Flight& flight) {
-  if (flight.agreement->wait()) return;
+  if (all_agree_on(flight)) return;
   finish_sums();
   error_ = nullptr;
   flight.agreement->raise(flight.step, !grouped_);
 }
 
+// Sums go on meanwhile: their next rounds would begin behind those of the agreement otherwise.
+bool TrainStep::all_agree_on(Flight& flight) {
+  GradientSum& sum = flight.exchange->sum();
+  const auto progress = [this] {
+    for (Flight& each : flights_) each.exchange->progress();
+  };
+  const auto count = [&sum](int rank, double seconds) { sum.count_wait(rank, seconds); };
+  bool well = true;
+  const auto wait = [&] { well = flight.agreement->wait(progress, count); };
+  sum.wait_beside(std::ref(wait));  // a reference fits into std::function without memory
+  return well;
+}
+
 void TrainStep::finish_sums() {
   for (Flight& flight : flights_) {
     if (flight.step < 0 || flight.summed) continue;
-    flight.agreement->wait();
+    all_agree_on(flight);
     flight.exchange->finish([](std::int64_t, std::int64_t) {});
     flight.summed = true;
   }

@@ -151,6 +151,7 @@ class TrainStep {
   std::int64_t first_lagged() const { return std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)); }
   void start(Flight& flight, Loader& loader, float learning_rate);
   void agree_on(Flight& flight);
+  bool all_agree_on(Flight& flight);
   void measure_noise(Flight& flight);
 
   Communicator& comm_;

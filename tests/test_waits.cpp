@@ -1,0 +1,127 @@
+// For whom ranks wait and for how long, on virtual time: what they say of it agrees with how long they computed.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "../perf/modelled_time.hpp"
+#include "simulate/virtual_world.hpp"
+#include "tiny_training.hpp"
+#include "uniform_network.hpp"
+
+namespace petaflow {
+namespace {
+
+using testing_support::UniformNetwork;
+
+VirtualOptions options_of_world() {
+  VirtualOptions options;
+  options.stack_bytes = 4 << 20;
+  return options;
+}
+
+constexpr int kRanks = 3, kSlow = 1;
+
+/// What a rank says after a run.
+struct Told {
+  std::vector<double> waited_s;
+  std::vector<BucketTimes> buckets;
+  double took_s = 0;
+};
+
+constexpr int kSteps = 20;
+
+/// Steps of which a rank computes in pieces of so many seconds each.
+std::vector<Told> train(int ranks, const CommonOptions& options, double latency_s,
+                        const std::function<double(int rank)>& piece_s) {
+  UniformNetwork network(latency_s, 0);
+  VirtualWorld world(ranks, network, options_of_world());
+  std::vector<Told> told(static_cast<std::size_t>(ranks));
+  world.run([&](std::unique_ptr<Transport> transport) {
+    const int rank = transport->rank();
+    Communicator comm(perf::paced(std::move(transport), [=](double) { return piece_s(rank); }));
+    tiny::Training training(comm, options, 96, 0, false);
+    training.run(2);  // in the first step nobody knows yet who is slow
+    training.step.reset_times();
+    const double start_s = comm.transport().now_s();
+    training.run(kSteps);
+    told[static_cast<std::size_t>(rank)] = {training.step.waited_s(), training.step.bucket_times(),
+                                            comm.transport().now_s() - start_s};
+    training.step.settle();
+  });
+  return told;
+}
+
+/// 1 ms, of one rank 8.
+double piece_of(int rank) { return rank == kSlow ? 8e-3 : 1e-3; }
+
+std::vector<Told> train_with_a_slow_rank(const CommonOptions& options, double latency_s) {
+  return train(kRanks, options, latency_s, piece_of);
+}
+
+TEST(Waits, AreForTheSlowRank) {
+  for (const bool sharded : {false, true}) {
+    for (const bool overlap : {false, true}) {
+      CommonOptions options = tiny::options();
+      options.comm.bucket_mb = 1e-4;
+      options.comm.reduction = sharded ? "auto" : "halving";
+      options.comm.overlap = overlap;
+      options.update.sharded = sharded;
+      const std::vector<Told> told = train_with_a_slow_rank(options, 1e-6);
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const Told& mine = told[static_cast<std::size_t>(rank)];
+        const double all_s = std::accumulate(mine.waited_s.begin(), mine.waited_s.end(), 0.0);
+        if (rank == kSlow) {
+          EXPECT_LT(all_s, 0.01 * mine.took_s);
+        } else {
+          EXPECT_NEAR(mine.waited_s[kSlow], 7.0 / 8 * mine.took_s, 0.01 * mine.took_s) << rank << sharded << overlap;
+          EXPECT_LT(all_s - mine.waited_s[kSlow], 0.01 * mine.took_s);
+        }
+      }
+    }
+  }
+}
+
+// Sums that begin at the end of the backward pass hide behind nothing but what comes before the wait: a last piece.
+TEST(Waits, AreExposedPartsOfSums) {
+  CommonOptions options = tiny::options();
+  options.comm.bucket_mb = 1e-4;
+  options.comm.reduction = "halving";
+  for (const bool overlap : {false, true}) {
+    options.comm.overlap = overlap;
+    const std::vector<Told> told = train_with_a_slow_rank(options, 2e-3);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<BucketTimes>& buckets = told[static_cast<std::size_t>(rank)].buckets;
+      ASSERT_GT(buckets.size(), 1U);
+      for (std::size_t i = 0; i < buckets.size(); ++i) {
+        const double hidden_s = buckets[i].under_way_s - buckets[i].exposed_s;
+        EXPECT_EQ(buckets[i].sums, kSteps);
+        EXPECT_GE(buckets[i].exposed_s, 0);
+        if (!overlap || i + 1 == buckets.size()) {
+          EXPECT_NEAR(hidden_s, kSteps * piece_of(rank), 1e-9) << rank << overlap;
+        } else {
+          EXPECT_GT(hidden_s, kSteps * piece_of(rank) - 1e-9) << rank;
+        }
+      }
+    }
+  }
+}
+
+// What ranks agree on takes 2 rounds of messages, and sums take theirs meanwhile.
+TEST(Waits, ForOthersDoNotHoldUpSums) {
+  constexpr double kLatency = 20e-3;
+  CommonOptions options = tiny::options();
+  options.comm.bucket_mb = 1e-4;
+  for (const auto& [reduction, rounds] : {std::pair("halving", 4), std::pair("doubling", 2)}) {
+    options.comm.reduction = reduction;
+    for (const Told& mine : train(4, options, kLatency, [](int) { return 0.0; })) {
+      EXPECT_NEAR(mine.took_s / kSteps, rounds * kLatency, 1e-6) << reduction;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace petaflow
