@@ -270,7 +270,7 @@ TEST(Averaging, LateSumsTakeNoTimeWhereStepsTakeLonger) {
       comm.transport().work(1);
       average.progress();
     }
-    EXPECT_DOUBLE_EQ(average.finish(Context(), values.data(), 3)[0], kRanks);
+    EXPECT_DOUBLE_EQ(average.finish(Context(), values.data(), 3, [](int, double) {})[0], kRanks);
     EXPECT_DOUBLE_EQ(comm.transport().now_s() - start_s, 100);
     const std::vector<float> mixed = values.get();
     EXPECT_FLOAT_EQ(mixed[1], 2 * mixed[0]);

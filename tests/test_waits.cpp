@@ -1,7 +1,9 @@
 // For whom ranks wait and for how long, on virtual time: what they say of it agrees with how long they computed.
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -121,6 +123,32 @@ TEST(Waits, ForOthersDoNotHoldUpSums) {
       EXPECT_NEAR(mine.took_s / kSteps, rounds * kLatency, 1e-6) << reduction;
     }
   }
+}
+
+// Groups of one, each at a pace of its own; the second one also takes time by the clock.
+TEST(Waits, OfGroupsAreForTheSlowOneAndCommunication) {
+  UniformNetwork network(1e-6, 0);
+  VirtualWorld world(2, network, options_of_world());
+  world.run([&](std::unique_ptr<Transport> transport) {
+    Communicator all(std::move(transport));
+    const std::unique_ptr<Communicator> alone = all.split(all.rank());
+    tiny::Training training(*alone, tiny::options(), 96, 0, false);
+    const auto meet = [&] { training.step.meet(all, [] {}); };
+    meet();
+    training.step.reset_times();
+    all.transport().work(all.rank() == 0 ? 1 : 5);
+    if (all.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    meet();
+    const std::vector<double>& waited_s = training.step.waited_across_s();
+    ASSERT_EQ(waited_s.size(), 3U);
+    EXPECT_NEAR(waited_s[1], all.rank() == 0 ? 4 : 0, 1e-4);
+    EXPECT_NEAR(waited_s[0], 0, 1e-4);
+    if (all.rank() == 0) {
+      EXPECT_GE(training.step.times().communication, 0.02);
+    }
+    training.step.average_over(all);
+    EXPECT_EQ(training.step.waited_across_s().size(), 3U);
+  });
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ ReductionPlan plan_of(const Communicator& comm, std::int64_t count) {
 
 }  // namespace
 
-void average(Communicator& comm, float* values, std::int64_t count) {
+void average(Communicator& comm, float* values, std::int64_t count, const CountWait& waits) {
   if (count == 0) return;
   const Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged> device(values, static_cast<std::size_t>(count));
   const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
@@ -28,7 +28,7 @@ void average(Communicator& comm, float* values, std::int64_t count) {
   Reduction<float> sum(transport, plan_of(comm, count), Communicator::kWaitingTag);
   transport.begin_collective();
   sum.start(std::array{host.data()});
-  transport.wait([&] { return sum.advance(); }, "averaging");
+  counted_wait(transport, [&] { return sum.advance(); }, [&] { return sum.waits_for(); }, waits, "averaging");
   const float share = 1.0F / static_cast<float>(comm.size());
   for (std::int64_t i = 0; i < count; ++i) host.data()[i] *= share;
   Kokkos::deep_copy(device, host);
@@ -60,10 +60,17 @@ void LateAverage::progress() {
   flag_sum_->advance();
 }
 
-std::span<const double> LateAverage::finish(const Context& context, float* values, std::int64_t steps) {
+std::span<const double> LateAverage::finish(const Context& context, float* values, std::int64_t steps,
+                                            const CountWait& waits) {
   Transport& transport = comm_.transport();
   transport.begin_collective();
-  transport.wait([&] { return reduction_.advance() && flag_sum_->advance(); }, "averaging");
+  counted_wait(
+      transport,
+      [this] {
+        const bool all_flags = flag_sum_->advance();
+        return reduction_.advance() && all_flags;
+      },
+      [this] { return reduction_.waits_for(); }, waits, "averaging");
   under_way_ = false;
   Kokkos::deep_copy(sum_, host_);
   const float weight = 2 * static_cast<float>(steps), share = 1 / (weight + static_cast<float>(comm_.size()));

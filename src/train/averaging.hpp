@@ -11,13 +11,15 @@
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/counted_wait.hpp"
 #include "comm/reduction.hpp"
 
 namespace petaflow {
 
 /// values = mean over ranks, added in the order of tree_plan() and multiplied by 1 / ranks: the same bits everywhere.
 /// @param values  (count) in MemorySpace
-void average(Communicator& comm, float* values, std::int64_t count);
+/// @param waits   counts for whom this rank waited
+void average(Communicator& comm, float* values, std::int64_t count, const CountWait& waits);
 
 /// A sum over ranks, in the order of tree_plan(), that goes on while they train, and is mixed with what they have then.
 /// Source: Coquelin et al., "Accelerating neural network training with distributed asynchronous and selective
@@ -34,7 +36,9 @@ class LateAverage {
   void progress();
   /// Waits for it: values = (2 steps values + sum) / (2 steps + ranks).  Gives the sum of the flags.
   /// @param steps  that values changed by since start()
-  std::span<const double> finish(const Context& context, float* values, std::int64_t steps);
+  /// @param waits  counts for whom this rank waited
+  std::span<const double> finish(const Context& context, float* values, std::int64_t steps, const CountWait& waits);
+  const Communicator& across() const { return comm_; }
 
  private:
   using Array = Kokkos::View<float*, MemorySpace>;

@@ -25,6 +25,11 @@ CommunicationTimes communication_times(Communicator& workers, const TrainStep& s
   for (std::size_t i = 0; i < of_group.size(); ++i) {
     mine.push_back({i + 1 == of_group.size() ? -1 : first + static_cast<int>(i), of_group[i]});
   }
+  const std::vector<double>& across = step.waited_across_s();
+  for (std::size_t group = 0; group < across.size(); ++group) {
+    const int rank = static_cast<int>(group) * step.group().size() + step.group().rank();
+    mine.push_back({group + 1 == across.size() ? -1 : rank, across[group]});
+  }
   if (servers != nullptr) {
     for (std::size_t s = 0; s < servers->waited_s().size(); ++s) {
       mine.push_back({workers.size() + static_cast<int>(s), servers->waited_s()[s]});

@@ -122,6 +122,7 @@ void TrainStep::reset_times() {
   micro_batches_ = 0;
   network().reset_times();
   for (Flight& flight : flights_) flight.exchange->reset_times();
+  std::ranges::fill(waited_across_s_, 0.0);
 }
 
 // Forward and backward of the step; its sums are under way afterwards.  After the first failure of this rank it goes on
@@ -264,11 +265,33 @@ void TrainStep::finish_sums() {
   }
 }
 
+void TrainStep::meet(Communicator& across, const std::function<void()>& tell) {
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const Activity activity("waiting for other groups", step_);
+  if (!meeting_) {
+    meeting_ = std::make_unique<CountedMeeting>(across, across.size());
+    met_.resize(meeting_->numbers());
+    met_sum_ = across.make_sum(std::ssize(met_));
+  }
+  if (!met_.empty()) {
+    meeting_->arrive(met_);
+    met_sum_->start(std::array{met_.data()});
+    meeting_->wait(*met_sum_, met_, {}, count_across(across));
+  }
+  tell();
+}
+
+CountWait TrainStep::count_across(const Communicator& across) {
+  waited_across_s_.resize(static_cast<std::size_t>(across.size()) + 1);
+  return [this](int group, double seconds) { add_wait(waited_across_s_, group, seconds); };
+}
+
 void TrainStep::average_over(Communicator& across) {
   const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
-  updater_->average_over(across);
-  average_.average_over(runner_.context(), network(), across);
+  const CountWait count = count_across(across);
+  updater_->average_over(across, count);
+  average_.average_over(runner_.context(), network(), across, count);
   network().refresh(runner_.context());
 }
 
@@ -281,7 +304,8 @@ void TrainStep::start_average(Communicator& across, std::span<const double> flag
 std::span<const double> TrainStep::finish_average(std::int64_t steps) {
   const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
   const Activity activity("averaging over groups", step_);
-  const std::span<const double> flags = late_->finish(runner_.context(), network().weights(), steps);
+  const std::span<const double> flags =
+      late_->finish(runner_.context(), network().weights(), steps, count_across(late_->across()));
   network().refresh(runner_.context());
   return flags;
 }

@@ -80,8 +80,11 @@ class TrainStep {
   void go_back_to(const Kept& kept);
   /// With update.groups: the next step is this one; other groups take those between.
   void go_on_at(std::int64_t step) { step_ = step; }
-  /// With update.average_every: weights and states become their mean over groups.
+  /// With update.average_every: waits until all groups have come here, then calls tell(), in which they tell each other
+  /// how they fared.
   /// @param across  those of the groups that have this one's number among their members
+  void meet(Communicator& across, const std::function<void()>& tell);
+  /// Likewise: weights and states become their mean over groups.
   void average_over(Communicator& across);
   /// With update.average_late: starts the sum of weights over groups, and that of flags.
   /// @param across  as in average_over(), always the same
@@ -129,6 +132,8 @@ class TrainStep {
   /// seconds in which this rank waited for each rank of group(), as GradientSum::waited_s().
   std::vector<BucketTimes> bucket_times() const;
   std::vector<double> waited_s() const;
+  /// Likewise for each rank of `across` in meet(), average_over() and finish_average(); none where there was none.
+  const std::vector<double>& waited_across_s() const { return waited_across_s_; }
   /// How gradients come together, for the log; "" on one rank.
   std::string describe_exchange() const;
   std::size_t optimizer_bytes() const { return updater_->state_bytes() + average_.size_bytes(); }
@@ -153,6 +158,7 @@ class TrainStep {
   void agree_on(Flight& flight);
   bool all_agree_on(Flight& flight);
   void measure_noise(Flight& flight);
+  CountWait count_across(const Communicator& across);
 
   Communicator& comm_;
   bool grouped_;                // the ranks of this step are one group of several, which messages name
@@ -164,11 +170,15 @@ class TrainStep {
   WeightAverage average_;
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
-  ServedUpdater* served_ = nullptr;    // the same, with update.servers
-  std::unique_ptr<LateAverage> late_;  // from start_average() on
-  std::function<void(bool)> poll_;     // Context::poll, where messages are under way during micro-batches
-  std::size_t used_ = 0;               // the flight whose gradient was used last
-  std::exception_ptr error_;           // the first failure of this rank, until all know of it
+  ServedUpdater* served_ = nullptr;          // the same, with update.servers
+  std::unique_ptr<LateAverage> late_;        // from start_average() on
+  std::unique_ptr<CountedMeeting> meeting_;  // of groups, from the first meet() on
+  std::vector<double> met_;                  // its numbers
+  std::unique_ptr<Reduction<double>> met_sum_;
+  std::vector<double> waited_across_s_;
+  std::function<void(bool)> poll_;  // Context::poll, where messages are under way during micro-batches
+  std::size_t used_ = 0;            // the flight whose gradient was used last
+  std::exception_ptr error_;        // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
   StepTimes times_;
   std::int64_t micro_batches_ = 0;

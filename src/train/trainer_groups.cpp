@@ -163,12 +163,14 @@ StopRequest Trainer::train_between_averages(Progress* progress) {
     const bool is_due = (behind - first_of_epoch) / groups % every == 0;
     if (steps.late > 0 && is_due && behind + later < steps.until) start_late_average(steps, behind);
   }
-  throw_agreed(comm_, steps.failed);
   const std::span<double> rest = steps.losses_of(state_.step, steps.until);
-  const bool leads = comm_.rank() % (comm_.size() / static_cast<int>(groups)) == 0;
-  if (!leads) std::ranges::fill(rest, 0.0);
-  comm_.all_reduce_sum(rest);
-  comm_.all_reduce_max(steps.stop);
+  step_.meet(*across_, [&] {
+    throw_agreed(comm_, steps.failed);
+    const bool leads = comm_.rank() % (comm_.size() / static_cast<int>(groups)) == 0;
+    if (!leads) std::ranges::fill(rest, 0.0);
+    comm_.all_reduce_sum(rest);
+    comm_.all_reduce_max(steps.stop);
+  });
   step_.average_over(*across_);
   count_losses(steps, rest, progress);
   return static_cast<StopRequest>(steps.stop[0]);

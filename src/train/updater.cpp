@@ -78,12 +78,12 @@ void Updater::update_at_once(GradientExchange& exchange, StepTimes& times) {
   exchange.spread(weights);
 }
 
-void Updater::average_over(Communicator& across) {
-  average(across, network_.weights(), network_.parameter_elements());
+void Updater::average_over(Communicator& across, const CountWait& waits) {
+  average(across, network_.weights(), network_.parameter_elements(), waits);
   for (const OptimizerState& state : optimizer_->states())
-    average(across, state.values, elements_in(optimizer_->own()));
+    average(across, state.values, elements_in(optimizer_->own()), waits);
   const std::span<float> tuner = optimizer_->tuner_numbers();
-  average(across, tuner.data(), std::ssize(tuner));
+  average(across, tuner.data(), std::ssize(tuner), waits);
 }
 
 void Updater::settle(GradientExchange& /*exchange*/) {

@@ -10,6 +10,7 @@
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/counted_wait.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/network.hpp"
 #include "train/gradient_exchange.hpp"
@@ -43,7 +44,8 @@ class Updater {
   void set_states(const std::vector<std::vector<float>>& states);
   /// Weights and states become their mean.
   /// @param across  ranks that have the same slices
-  void average_over(Communicator& across);
+  /// @param waits   counts for whom this rank waited
+  void average_over(Communicator& across, const CountWait& waits);
 
   /// After settle(), on rank 0: "optimizer/<state>/<layer>/<name>", and of a rule with a tuner its numbers,
   /// "optimizer/tuner", with update.servers a row for each layer.

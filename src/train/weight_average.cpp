@@ -23,10 +23,11 @@ void WeightAverage::update(const Context& context, const Network& network, std::
   exists_ = true;
 }
 
-void WeightAverage::average_over(const Context& context, const Network& network, Communicator& across) {
+void WeightAverage::average_over(const Context& context, const Network& network, Communicator& across,
+                                 const CountWait& waits) {
   if (!wanted()) return;
   if (!exists_) copy(context, network.weights(), values_.data(), network.parameter_elements());
-  average(across, values_.data(), network.parameter_elements());
+  average(across, values_.data(), network.parameter_elements(), waits);
   exists_ = true;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/counted_wait.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/network.hpp"
 
@@ -26,7 +27,7 @@ class WeightAverage {
   /// Takes the weights after an update, with `updates` before it.
   void update(const Context& context, const Network& network, std::int64_t updates);
   /// The mean of the averages of several ranks, one of which may have had no update yet.
-  void average_over(const Context& context, const Network& network, Communicator& across);
+  void average_over(const Context& context, const Network& network, Communicator& across, const CountWait& waits);
   /// Exchanges the weights with their average, and refreshes.
   void swap(const Context& context, Network& network);
 
