@@ -8,11 +8,14 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "../perf/modelled_time.hpp"
+#include "measure/rates.hpp"
 #include "simulate/virtual_world.hpp"
 #include "tiny_training.hpp"
 #include "uniform_network.hpp"
+#include "virtual_trainer.hpp"
 
 namespace petaflow {
 namespace {
@@ -149,6 +152,29 @@ TEST(Waits, OfGroupsAreForTheSlowOneAndCommunication) {
     training.step.average_over(all);
     EXPECT_EQ(training.step.waited_across_s().size(), 3U);
   });
+}
+
+// Groups of one: nothing is done while a push is under way, which takes a latency there and one back.
+TEST(Waits, OfPushesToServersAreKnownByLayer) {
+  CommonOptions options = tiny::options();
+  options.train.steps = 20;
+  options.update.groups = 2;
+  options.update.servers = 1;
+  const testing_support::VirtualRun run = testing_support::train_virtually(options, 2);
+  ASSERT_EQ(run.fit.service.size(), 3U);
+  std::int64_t elements = 0;
+  for (const LayerService& layer : run.fit.service) {
+    elements += layer.elements;
+    EXPECT_EQ(layer.gradients(), 20) << layer.layer;
+    EXPECT_GE(layer.times.under_way_s, 20 * 2e-4);
+    EXPECT_NEAR(layer.times.exposed_s, layer.times.under_way_s, 1e-9);
+    const nlohmann::json json = to_json(layer);
+    EXPECT_EQ(json["sent_bytes"], 4 * layer.elements);
+    EXPECT_EQ(json["received_bytes"], 4 * layer.elements);
+    EXPECT_NEAR(json["mb_per_s"].get<double>() * json["under_way_ms"].get<double>(), 8e-3 * double(layer.elements),
+                1e-6);
+  }
+  EXPECT_EQ(elements, std::ssize(run.weights));
 }
 
 }  // namespace

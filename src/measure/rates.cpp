@@ -89,6 +89,34 @@ nlohmann::json to_json(const CommunicationTimes& communication) {
   return {{"buckets", buckets}, {"ranks", ranks}};
 }
 
+std::string describe(const std::vector<LayerService>& service) {
+  double bytes = 0, under_way_s = 0, exposed_s = 0;
+  for (const LayerService& layer : service) {
+    const auto pushes = static_cast<double>(std::max<std::int64_t>(1, layer.gradients()));
+    bytes += static_cast<double>(2 * sizeof(float)) * static_cast<double>(layer.elements);
+    under_way_s += layer.times.under_way_s / pushes;
+    exposed_s += layer.times.exposed_s / pushes;
+  }
+  return fmt::format(
+      "pushes to servers: {:.2f} MiB there and as many back in {} {} a step, {:.2f} ms under way, {:.2f} ms of it "
+      "waited for, {:.0f} MB/s",
+      bytes / (2 << 20), service.size(), service.size() == 1 ? "layer" : "layers", 1e3 * under_way_s, 1e3 * exposed_s,
+      under_way_s > 0 ? 1e-6 * bytes / under_way_s : 0);
+}
+
+nlohmann::json to_json(const LayerService& service) {
+  const auto pushes = static_cast<double>(std::max<std::int64_t>(1, service.gradients()));
+  const double bytes = static_cast<double>(sizeof(float)) * static_cast<double>(service.elements);
+  const double under_way_s = service.times.under_way_s / pushes;
+  return {{"layer", service.layer},
+          {"pushes", service.gradients()},
+          {"sent_bytes", bytes},
+          {"received_bytes", bytes},
+          {"under_way_ms", 1e3 * under_way_s},
+          {"waited_ms", 1e3 * service.times.exposed_s / pushes},
+          {"mb_per_s", under_way_s > 0 ? 2e-6 * bytes / under_way_s : 0}};
+}
+
 std::string stage_table(const Network& network, std::int64_t micro_batches, double peak_gflops) {
   std::vector<std::vector<std::string>> rows = {
       {"stage", "GFLOP", "fwd ms", "GFLOP/s", "of peak", "bwd data ms", "bwd weights ms", "GFLOP/s", "of peak"}};

@@ -24,6 +24,11 @@ std::string describe(const StepTimes& times);
 std::string describe(const CommunicationTimes& communication);
 nlohmann::json to_json(const CommunicationTimes& communication);
 
+/// "pushes to servers: 0.14 MiB there and back in 3 layers a step, 3.2 ms under way ...": mean of all steps.
+std::string describe(const std::vector<LayerService>& service);
+/// Bytes and times of a push and of the weights that answer it, mean over all groups.
+nlohmann::json to_json(const LayerService& service);
+
 /// A line per stage: time, GFLOP, GFLOP/s and share of the machine's peak, forward and backward, per micro-batch.  The
 /// time of backward is divided into data and weights where the stage is a convolution; of others it stands under data.
 /// @param micro_batches  that the times of the report add up

@@ -120,6 +120,7 @@ void say_rates(const FitResult& result) {
   log_info("{}", wrapped("time per rank: " + describe(result.times)));
   if (const std::string text = describe(result.communication); !text.empty()) log_info("{}", wrapped(text));
   if (result.service.empty()) return;
+  log_info("{}", wrapped(describe(result.service)));
   std::int64_t gradients = 0, sum = 0, most = 0, queue = 0;
   for (const LayerService& service : result.service) {
     for (std::int64_t staleness = 0; staleness < std::ssize(service.staleness); ++staleness) {

@@ -180,6 +180,24 @@ std::string staleness_table(const nlohmann::json& performance) {
                "full");
 }
 
+/// Empty where there were no servers.
+std::string pushes_table(const nlohmann::json& pushes) {
+  if (pushes.empty()) return "";
+  std::vector<Row> rows = {{"layer", "pushes", "MiB", "MB/s", "ms under way", "ms waited for", "hidden"}};
+  for (const nlohmann::json& layer : pushes) {
+    const double under_way = layer.value("under_way_ms", 0.0), waited = layer.value("waited_ms", 0.0);
+    rows.push_back({html_escape(layer.value("layer", "")), grouped(layer.value("pushes", 0.0)),
+                    grouped(layer.value("sent_bytes", 0.0) / (1 << 20), 2), grouped(layer.value("mb_per_s", 0.0)),
+                    grouped(under_way, 2), grouped(waited, 2), percent(under_way - waited, under_way)});
+  }
+  return table(rows,
+               "Gradients that went to servers, mean of all pushes of all groups. A push is under way until its sender "
+               "sees that the weights that answer it are there, the time of other groups' updates included; waited "
+               "for: where the sender did nothing but wait for servers. MiB: of the gradient, and as many of the "
+               "weights; MB/s: both, by the time under way.",
+               "full");
+}
+
 /// Empty where nothing was sent.
 std::string communication_tables(const nlohmann::json& performance) {
   const nlohmann::json communication = performance.value("communication", nlohmann::json::object());
@@ -203,6 +221,7 @@ std::string communication_tables(const nlohmann::json& performance) {
               "under way.",
               "full");
   }
+  html += pushes_table(communication.value("pushes", nlohmann::json::array()));
   constexpr std::size_t kMost = 64;  // ranks shown
   const nlohmann::json ranks = communication.value("ranks", nlohmann::json::array());
   std::vector<Row> rows = {{"rank", "waited s", "most of it for"}};

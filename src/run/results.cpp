@@ -50,13 +50,12 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"stages", stage_json(network, micro_batches, trainers.peak_gflops)}};  // of one, on rank 0
   if (result.noise_scale) json["noise_scale"] = *result.noise_scale;
   for (const LayerService& service : result.service) {
-    std::int64_t gradients = 0;
-    for (const std::int64_t count : service.staleness) gradients += count;
+    const auto gradients = static_cast<double>(std::max<std::int64_t>(1, service.gradients()));
     json["staleness"].push_back({{"layer", service.layer},
                                  {"gradients", service.staleness},  // with each staleness, from 0 on
-                                 {"queue_mean", static_cast<double>(service.queue_sum) /
-                                                    static_cast<double>(std::max<std::int64_t>(1, gradients))},
+                                 {"queue_mean", static_cast<double>(service.queue_sum) / gradients},
                                  {"queue_most", service.queue_most}});
+    json["communication"]["pushes"].push_back(to_json(service));
   }
   write_file_atomically(folder + "/" + kPerformanceFile, json.dump(1) + "\n");
 }

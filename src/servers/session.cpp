@@ -1,7 +1,9 @@
 #include "servers/session.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -124,6 +126,7 @@ void ServerSession::start(std::int64_t begin, const LayerHeader& header, const f
   const Tag tag = layer_tag(layer.number);
   layer.started = true;
   layer.answered = false;
+  layer.start_s = all_->now_s();
   layer.sent = header;
   layer.to = to;
   layer.in = all_->receive(bytes_of(layer.answer), server, layer_answer_tag(layer.number));
@@ -145,11 +148,18 @@ bool ServerSession::advance(Layer& layer) {
     }
   }
   layer.started = false;
+  if (layer.sent.kind == LayerHeader::Kind::kPush) {
+    LayerService::Times& times = services_[layer.number].times;
+    const double now_s = all_->now_s();
+    times.under_way_s += now_s - layer.start_s;
+    if (waits_since_s_ >= 0) times.exposed_s += now_s - waits_since_s_;
+  }
   return true;
 }
 
 const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<void()>& progress) {
   Layer& mine = layer_at(begin);
+  waits_since_s_ = all_->now_s();
   wait_for(
       layout_.server_of(mine.number),
       [&] {
@@ -158,6 +168,12 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
         return !mine.started;
       },
       mine.calls[mine.sent.kind == LayerHeader::Kind::kPush ? 0 : 1].c_str());
+  const double waited_s = all_->now_s() - waits_since_s_;
+  waits_since_s_ = -1;
+  for (const Layer& layer : layers_) {  // those that end later
+    if (!layer.started || layer.sent.kind != LayerHeader::Kind::kPush) continue;
+    services_[layer.number].times.exposed_s += waited_s;
+  }
   if (mine.sent.kind == LayerHeader::Kind::kPush) {
     LayerService& service = services_[mine.number];
     const auto staleness = static_cast<std::size_t>(mine.answer.staleness);
@@ -165,6 +181,7 @@ const LayerHeader& ServerSession::wait(std::int64_t begin, const std::function<v
     service.staleness[staleness] += 1;
     service.queue_sum += mine.answer.queue;
     service.queue_most = std::max(service.queue_most, mine.answer.queue);
+    service.elements = mine.slice.size();
   }
   return mine.answer;
 }
@@ -175,27 +192,39 @@ void ServerSession::push(std::int64_t begin, std::int64_t ticket, float learning
 }
 
 std::vector<LayerService> ServerSession::service(Communicator& workers) const {
-  constexpr std::size_t kHead = 4;  // of each layer: number, queue, so many counts, and these
-  std::vector<std::int64_t> mine;
+  struct Head {
+    std::int64_t layer, queue_sum, queue_most, elements, counts;
+    LayerService::Times times;
+  };
+  std::vector<std::byte> mine;
+  const auto add = [&mine](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    mine.insert(mine.end(), bytes.begin(), bytes.end());
+  };
   for (std::size_t layer = 0; layer < services_.size(); ++layer) {
     const LayerService& service = services_[layer];
     if (service.staleness.empty()) continue;
-    mine.insert(mine.end(), {static_cast<std::int64_t>(layer), service.queue_sum, service.queue_most,
-                             std::ssize(service.staleness)});
-    mine.insert(mine.end(), service.staleness.begin(), service.staleness.end());
+    add(std::array{Head{static_cast<std::int64_t>(layer), service.queue_sum, service.queue_most, service.elements,
+                        std::ssize(service.staleness), service.times}});
+    add(service.staleness);
   }
   std::vector<LayerService> all(workers.rank() == 0 ? names_.size() : 0);
-  for (const std::vector<std::byte>& bytes : workers.gather(std::as_bytes(std::span(mine)))) {
-    std::vector<std::int64_t> theirs(bytes.size() / sizeof(std::int64_t));
-    if (!theirs.empty()) std::memcpy(theirs.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < theirs.size(); i += kHead + static_cast<std::size_t>(theirs[i + 3])) {
-      const auto layer = static_cast<std::size_t>(theirs[i]), counts = static_cast<std::size_t>(theirs[i + 3]);
-      LayerService& sum = all.at(layer);
-      sum.queue_sum += theirs[i + 1];
-      sum.queue_most = std::max(sum.queue_most, theirs[i + 2]);
-      if (sum.staleness.size() < counts) sum.staleness.resize(counts);
-      for (std::size_t staleness = 0; staleness < counts; ++staleness) {
-        sum.staleness[staleness] += theirs[i + kHead + staleness];
+  for (const std::vector<std::byte>& bytes : workers.gather(mine)) {
+    for (std::size_t at = 0; at < bytes.size();) {
+      Head head;
+      std::memcpy(&head, bytes.data() + at, sizeof head);
+      std::vector<std::int64_t> theirs(static_cast<std::size_t>(head.counts));
+      std::memcpy(theirs.data(), bytes.data() + at + sizeof head, theirs.size() * sizeof theirs[0]);
+      at += sizeof head + theirs.size() * sizeof theirs[0];
+      LayerService& sum = all.at(static_cast<std::size_t>(head.layer));
+      sum.queue_sum += head.queue_sum;
+      sum.queue_most = std::max(sum.queue_most, head.queue_most);
+      sum.elements = head.elements;
+      sum.times.under_way_s += head.times.under_way_s;
+      sum.times.exposed_s += head.times.exposed_s;
+      if (sum.staleness.size() < theirs.size()) sum.staleness.resize(theirs.size());
+      for (std::size_t staleness = 0; staleness < theirs.size(); ++staleness) {
+        sum.staleness[staleness] += theirs[staleness];
       }
     }
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,10 +27,20 @@ std::vector<Slice> layers_of(const std::vector<Parameter>& parameters, const Ser
 
 /// What a layer's server did for all groups.
 struct LayerService {
+  /// Of all gradients, from the start of a push until its sender sees that the weights that answer it are there, and of
+  /// that, where the sender did nothing but wait for servers.
+  struct Times {
+    double under_way_s = 0, exposed_s = 0;
+  };
+
   std::string layer;
   std::vector<std::int64_t> staleness;  // gradients with each, from 0 on
   /// Gradients, of any layer, that were at the server when one of this layer was applied: the sum, and the most.
   std::int64_t queue_sum = 0, queue_most = 0;
+  std::int64_t elements = 0;  // of a gradient, and as many weights that come back
+  Times times;
+
+  std::int64_t gradients() const { return std::accumulate(staleness.begin(), staleness.end(), std::int64_t{0}); }
 };
 
 class ServerSession {
@@ -99,6 +110,7 @@ class ServerSession {
     std::string calls[2];  // "push of conv4 to server 2 (rank 6)", "asking server 2 (rank 6) for conv4"
     LayerHeader sent, answer;
     float* to = nullptr;
+    double start_s = 0;
     bool started = false, answered = false;  // answered: its header has come
     std::size_t values() const { return values_with(sent, static_cast<std::size_t>(slice.size())); }
     Transport::Message out_header = Transport::kNone, out_values = Transport::kNone, in = Transport::kNone;
@@ -119,7 +131,8 @@ class ServerSession {
   std::unique_ptr<Server> colocated_;  // of this rank; null: there is none
   std::string coordinator_call_;       // "asking the coordinator (rank 8) for a step"
   bool connected_ = false;
-  std::int64_t tickets_ = 0;  // that the group has
+  std::int64_t tickets_ = 0;   // that the group has
+  double waits_since_s_ = -1;  // in wait(); negative: elsewhere
   std::vector<double> waited_s_;
   std::vector<std::string> names_;      // of all layers: "conv4"
   std::vector<Layer> layers_;           // of this member
