@@ -27,14 +27,6 @@ struct Arguments {
   RefereeCase referee;
 };
 
-void print_inputs(const std::vector<Input>& inputs) {
-  std::printf("%-26s %-20s %12s  %-18s %s\n", "file", "input", "value", "trust", "source");
-  for (const Input& input : inputs) {
-    std::printf("%-26s %-20s %12g  %-18s %s\n", input.file.c_str(), input.name.c_str(), input.value,
-                input.trust.c_str(), input.source.c_str());
-  }
-}
-
 void print(const std::string& what, const Outcome& outcome, const Workload& workload, bool served) {
   const double alone_s = workload.step_s() - (served ? workload.optimizer_s : 0);
   std::printf("%-34s %9.2f ms a step, %5.1f %% of it what one rank alone needs\n", what.c_str(), 1e3 * outcome.step_s,
@@ -99,10 +91,17 @@ int main(int argc, char** argv) {
   run->add_option("--performance", given.performance, "performance.json that has the times of stages");
   run->add_option("--ranks", given.ranks, "workers and servers")->capture_default_str();
   run->add_option("--groups", given.scheme.groups, "of workers")->capture_default_str();
-  run->add_option("--servers", given.scheme.servers, "0: one group without")->capture_default_str();
+  run->add_option("--servers", given.scheme.servers, "0: there are none")->capture_default_str();
   run->add_flag("--colocate-servers", given.scheme.colocate_servers, "servers are inside workers");
   run->add_option("--steps", given.scheme.steps, "of all groups together")->capture_default_str();
   run->add_option("--lag", given.scheme.lag, "steps")->capture_default_str();
+  run->add_flag("--sharded", given.scheme.sharded, "every rank updates slices of the weights");
+  run->add_option("--average-every", given.scheme.average_every,
+                  "groups average weights and states after so many steps of each; 0: never")
+      ->check(CLI::NonNegativeNumber);
+  run->add_option("--averaged-arrays", given.scheme.averaged_arrays, "weights and states of the optimizer: 3 with Adam")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   run->add_option("--bucket-mb", given.scheme.bucket_mb, "smallest bucket, MiB")->capture_default_str();
   run->add_option("--reduction", given.scheme.reduction, "ring, doubling, halving, two_level")->capture_default_str();
   run->add_option("--wire", given.wire, "f32 or bf16")->check(CLI::IsMember({"f32", "bf16"}));

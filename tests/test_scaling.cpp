@@ -326,6 +326,38 @@ TEST(Steps, HideSumsBehindTheBackwardPass) {
   EXPECT_NEAR(after, 20e-3 + 2 * message_s(kBytes, true) + 2 * kUpdate, agreement + 2 * scheme.poll_s);
 }
 
+// Two ranks send each other half of the gradient, update half of the weights each, and send each other these.
+TEST(Steps, WithShardedStateTakeTheSumOfTheirParts) {
+  constexpr std::int64_t kElements = 1'000'000;
+  constexpr double kHalf = 2.0 * kElements, kCompute = 5e-3, kUpdate = 4e-3;
+  Workload workload = workload_of(1, kElements, kCompute);
+  workload.optimizer_s = kUpdate;
+  Scheme scheme;
+  scheme.sharded = true;
+  const double expected = kCompute + 2 * message_s(kHalf, true) + kHalf * kAdded + kUpdate / 2;
+  const double simulated = simulate(2, machine_of(1 << 30), workload, scheme).step_s;
+  EXPECT_NEAR(simulated, expected, 0.01 * expected);
+  scheme.reduction = "ring";
+  EXPECT_THROW(simulate(2, machine_of(1 << 30), workload, scheme), Error);
+}
+
+// Four ranks in two groups: sums of gradients within each, and after every third step those of weights and one state
+// between them, which are two more sums of two ranks.
+TEST(Steps, WithAveragesTakeTheSumOfTheirParts) {
+  constexpr std::int64_t kElements = 1'000'000;
+  constexpr double kHalf = 2.0 * kElements, kCompute = 5e-3;
+  Scheme scheme;
+  scheme.groups = 2;
+  scheme.average_every = 3;
+  scheme.averaged_arrays = 2;
+  scheme.reduction = "halving";
+  scheme.steps = 2 * 31;  // of which the first of each group does not count
+  const double sum = 2 * message_s(kHalf, true) + kHalf * kAdded;
+  const double expected = kCompute + sum + 2 * sum / 3;
+  const double simulated = simulate(4, machine_of(1 << 30), workload_of(1, kElements, kCompute), scheme).step_s;
+  EXPECT_NEAR(simulated, expected, 0.01 * expected);
+}
+
 // ---- Queues ----
 
 /// Updates per second of groups of one that compute for an exponential time, of mean 1, before each push.  The first

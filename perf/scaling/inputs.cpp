@@ -1,6 +1,7 @@
 #include "scaling/inputs.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <map>
 #include <utility>
@@ -53,6 +54,14 @@ std::vector<Input> read(const std::string& path, const Takers& takers,
 
 }  // namespace
 
+void print_inputs(const std::vector<Input>& inputs) {
+  std::printf("%-26s %-20s %12s  %-18s %s\n", "file", "input", "value", "trust", "source");
+  for (const Input& input : inputs) {
+    std::printf("%-26s %-20s %12g  %-18s %s\n", input.file.c_str(), input.name.c_str(), input.value,
+                input.trust.c_str(), input.source.c_str());
+  }
+}
+
 Machine read_machine(const std::string& path) {
   Machine machine;
   LogGpOptions& net = machine.network;
@@ -92,6 +101,8 @@ TrustedWorkload read_workload(const std::string& path) {
   double step_ms = 0, stages_ms = 0, server_update_ms = 0;
   const Takers takers = {
       {"step_ms", [&](double value) { step_ms = value; }},
+      {"published.bucket_mb", [&](double value) { read_here.bucket_mb = value; }},
+      {"published.poll_ms", [&](double value) { read_here.poll_s = 1e-3 * value; }},
       {"samples", [&](double value) { read_here.samples = value; }},
       {"other_ms", [&](double value) { workload.other_s = 1e-3 * value; }},
       {"optimizer_ms", [&](double value) { workload.optimizer_s = 1e-3 * value; }},

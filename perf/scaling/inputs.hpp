@@ -27,8 +27,14 @@ struct Machine {
 struct TrustedWorkload {
   Workload workload;
   double samples = 1;  // of a rank and step
+  /// Of the program that was published (`simulate published`): its buckets, and how often it looked after their sums;
+  /// 0: the file does not say.
+  double bucket_mb = 0, poll_s = 0;
   std::vector<Input> inputs;
 };
+
+/// A table of them on standard output.
+void print_inputs(const std::vector<Input>& inputs);
 
 /// Throw a user error that names file and key where a key is unknown, missing, or no such list.
 Machine read_machine(const std::string& path);

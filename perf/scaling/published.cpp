@@ -10,13 +10,12 @@
 
 #include <fmt/format.h>
 
+#include "base/error.hpp"
 #include "scaling/simulation.hpp"
 
 namespace petaflow::scaling {
 namespace {
 
-// Background threads of those systems moved their sums on: here sums are looked after so often.
-constexpr double kPollS = 2e-3;
 constexpr std::int64_t kSteps = 4;  // of each run
 
 struct System {
@@ -26,14 +25,19 @@ struct System {
 };
 
 System system_of(const std::filesystem::path& inputs, const std::string& machine, const std::string& workload) {
-  System system{read_machine(inputs / "machines" / (machine + ".toml")),
-                read_workload(inputs / "workloads" / (workload + ".toml")).workload,
-                {}};
+  const std::filesystem::path path = inputs / "workloads" / (workload + ".toml");
+  const TrustedWorkload trusted = read_workload(path);
+  if (!(trusted.bucket_mb > 0 && trusted.poll_s > 0)) {
+    user_error("{}: write published.bucket_mb and published.poll_ms, of the program that was published", path.string());
+  }
+  System system{read_machine(inputs / "machines" / (machine + ".toml")), trusted.workload, {}};
+  print_inputs(system.machine.inputs);
+  print_inputs(trusted.inputs);
   system.machine.noise = {};
   system.scheme.steps = kSteps;
   system.scheme.reduction = "two_level";
-  system.scheme.bucket_mb = 8;
-  system.scheme.poll_s = kPollS;
+  system.scheme.bucket_mb = trusted.bucket_mb;
+  system.scheme.poll_s = trusted.poll_s;
   return system;
 }
 
@@ -72,6 +76,8 @@ void fit_noise(System& system, int ranks, double alone_ms, double target_ms, int
   });
 }
 
+void head() { std::printf("%-24s %-44s %10s %10s %9s\n", "system", "point", "published", "simulated", ""); }
+
 void line(const std::string& system, const std::string& point, double published, double simulated,
           const std::string& how) {
   std::printf("%-24s %-44s %10.1f %10.1f %+7.1f %%  %s\n", system.c_str(), point.c_str(), published, simulated,
@@ -89,11 +95,12 @@ void scale(Workload& workload, double factor) {
 void print_cosmoflow(const std::filesystem::path& inputs) {
   constexpr double kEfficiency = 77;
   System paper = system_of(inputs, "cori", "cosmoflow_knl");
+  System march = system_of(inputs, "cori", "cosmoflow_march_knl");
+  head();
   const double alone_ms = 1e3 * paper.workload.step_s();
   fit_noise(paper, 8192, step_ms(paper, 8192), 100 * alone_ms / kEfficiency, 1);
   line("CosmoFlow", "efficiency at 8,192 nodes, %", kEfficiency, 100 * alone_ms / step_ms(paper, 8192),
        fmt::format("fitted: noise.step_sigma = {:.4f}", paper.machine.noise.step_sigma));
-  System march = system_of(inputs, "cori", "cosmoflow_march_knl");
   march.machine.noise = paper.machine.noise;
   const Workload one = march.workload;
   const auto take_factor = [&](double factor) {
@@ -116,6 +123,7 @@ void print_cosmoflow(const std::filesystem::path& inputs) {
 /// With the machine's noise, which is fitted to CosmoFlow.
 void print_hep(const std::filesystem::path& inputs) {
   System hep = system_of(inputs, "cori", "hep_knl");
+  head();
   hep.machine = read_machine(inputs / "machines" / "cori.toml");
   hep.scheme.reduction = "auto";
   hep.scheme.servers = 6;
@@ -143,6 +151,7 @@ void print_hep(const std::filesystem::path& inputs) {
 
 void print_daint(const std::filesystem::path& inputs) {
   System daint = system_of(inputs, "daint", "tiramisu_p100");
+  head();
   const double alone_ms = 1e3 * daint.workload.step_s();
   fit_noise(daint, 5300, step_ms(daint, 5300), 100 * alone_ms / 79.0, 1);
   line("Tiramisu, Piz Daint", "efficiency at 5,300 GPUs, %", 79.0, 100 * alone_ms / step_ms(daint, 5300),
@@ -152,8 +161,7 @@ void print_daint(const std::filesystem::path& inputs) {
 
 void print_summit(const std::filesystem::path& inputs) {
   System summit = system_of(inputs, "summit", "deeplab_v100");
-  summit.scheme.bucket_mb = 64;  // Horovod's
-  summit.scheme.poll_s = 10e-3;
+  head();
   const double summit_ms = 1e3 * summit.workload.step_s(), quiet_ms = step_ms(summit, 27360);
   line("DeepLabv3+, Summit", "efficiency at 27,360 GPUs, %", 90.7, 100 * summit_ms / quiet_ms,
        "without noise, nothing fitted");
@@ -165,7 +173,6 @@ void print_summit(const std::filesystem::path& inputs) {
 }  // namespace
 
 void print_published(const std::string& inputs, const std::string& only) {
-  std::printf("%-24s %-44s %10s %10s %9s\n", "system", "point", "published", "simulated", "");
   const std::vector<std::pair<std::string, void (*)(const std::filesystem::path&)>> systems = {
       {"cosmoflow", print_cosmoflow}, {"hep", print_hep}, {"daint", print_daint}, {"summit", print_summit}};
   for (const auto& [name, print] : systems) {

@@ -48,6 +48,15 @@ Outcome simulate(int ranks, const Machine& machine, const Workload& workload, co
     user_error("{} servers are to be inside {} workers, one in each; set --servers to 1 to {}", scheme.servers, workers,
                workers);
   }
+  if (scheme.servers > 0 && (scheme.sharded || scheme.average_every > 0 || scheme.lag > 0)) {
+    user_error("--sharded, --average-every and --lag are of runs without servers; set --servers to 0");
+  }
+  if (scheme.groups > 1 && scheme.servers == 0 && scheme.average_every == 0) {
+    user_error("{} groups have neither servers nor averages; set --servers, or --average-every", scheme.groups);
+  }
+  if (scheme.sharded && scheme.reduction != "auto" && scheme.reduction != "halving" && scheme.reduction != "tree") {
+    user_error("--sharded sums along a tree; set --reduction to auto, halving or tree");
+  }
   const auto start = std::chrono::steady_clock::now();
   LogGpNetwork network(ranks, machine.network);
   VirtualWorld world(ranks, network, options_of(machine, seed));

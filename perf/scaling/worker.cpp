@@ -6,7 +6,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "servers/served_rank.hpp"
 
@@ -57,17 +60,18 @@ class Step {
     options.wire = scheme.wire;
     options.overlap = scheme.overlap;
     std::vector<ShardRange> shards;
-    const bool served = scheme.servers > 0;
-    if (served) {
-      options.owners = true;
+    options.owners = scheme.servers > 0 || scheme.sharded;
+    if (scheme.servers > 0) {
       const ServerLayout layout{group.size(), 1, scheme.servers};
       for (std::size_t layer = 0; layer < ends_.size(); ++layer) options.owner_of.push_back(layout.owner_of(layer));
+    }
+    if (options.owners) {
       for (int rank = 0; rank < group.size(); ++rank) shards.push_back({rank, rank + 1});
     }
     for (std::int64_t i = 0; i <= scheme.lag; ++i) {
       Flight& flight = flights_.emplace_back();
-      flight.sum = served ? std::make_unique<GradientSum>(group, ends_, options, shards)
-                          : std::make_unique<GradientSum>(group, ends_, options);
+      flight.sum = options.owners ? std::make_unique<GradientSum>(group, ends_, options, shards)
+                                  : std::make_unique<GradientSum>(group, ends_, options);
       flight.agreement = group.make_sum(std::ssize(flight.parts));
     }
     failures_ = group.make_sum(1);
@@ -204,6 +208,42 @@ class Step {
   std::int64_t step_ = 0;
 };
 
+/// Trainer::train_between_averages().
+class Averages {
+ public:
+  Averages(Communicator& all, const Scheme& scheme, std::int64_t elements)
+      : all_(all),
+        across_(all.split(all.rank() % layout_of(all.size(), scheme).members())),
+        scheme_(scheme),
+        sum_(across_->transport(), plan_of(*across_, elements), Communicator::kWaitingTag) {}
+
+  /// After all steps of a group between two averages.
+  void average() {
+    std::vector<double> met(static_cast<std::size_t>(across_->size()));
+    across_->all_reduce_sum(std::span(met));
+    all_.barrier();  // whether a group failed
+    std::vector<double> losses(met.size() * static_cast<std::size_t>(scheme_.average_every));
+    all_.all_reduce_sum(std::span(losses));
+    all_.barrier();  // whether one is to stop
+    for (int array = 0; array < scheme_.averaged_arrays; ++array) {
+      sum_.start(std::array<float*, 1>{nullptr});
+      across_->transport().wait([this] { return sum_.advance(); }, "averaging");
+    }
+  }
+
+ private:
+  static ReductionPlan plan_of(const Communicator& comm, std::int64_t elements) {
+    std::vector<ShardRange> shards;
+    for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
+    return tree_plan(comm.rank(), shards, elements);
+  }
+
+  Communicator& all_;
+  std::unique_ptr<Communicator> across_;
+  const Scheme& scheme_;
+  Reduction<float> sum_;
+};
+
 /// Trainer::train_with_servers().
 void run_with_servers(Communicator& workers, ServerSession& session, const Scheme& scheme, Step& step,
                       RankTimes& times) {
@@ -267,11 +307,17 @@ RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& sc
   RankTimes times;
   const RandomSequence random(random_stream(seed, RandomPurpose::kGenerate, 1), static_cast<std::uint64_t>(all.rank()));
   if (scheme.servers == 0) {
-    Step step(all.transport(), all, nullptr, workload, scheme, noise, random);
+    const bool averages = scheme.average_every > 0;
+    const std::unique_ptr<Communicator> own =
+        averages ? all.split(all.rank() / layout_of(all.size(), scheme).members()) : nullptr;
+    std::optional<Averages> average;
+    if (averages) average.emplace(all, scheme, workload.elements());
+    Step step(all.transport(), averages ? *own : all, nullptr, workload, scheme, noise, random);
     all.barrier();
     times.start_s = all.transport().now_s();
-    for (std::int64_t s = 0; s < scheme.steps; ++s) {
+    for (std::int64_t s = 0; s < scheme.steps / scheme.groups; ++s) {
       step.run(s);
+      if (averages && (s + 1) % scheme.average_every == 0) average->average();
       times.end_s.push_back(all.transport().now_s());
       times.compute_s.push_back(step.computed_s());
     }

@@ -47,6 +47,10 @@ struct Scheme {
   bool colocate_servers = false;  // inside ranks that train, instead of on ranks of their own
   UpdateOrder order = UpdateOrder::kArrival;
   std::int64_t lag = 0;  // without servers
+  bool sharded = false;  // likewise: update.sharded
+  /// Without servers: groups train by themselves and average weights and states after so many steps of each.
+  std::int64_t average_every = 0;
+  int averaged_arrays = 3;  // as long as the weights: these, and two states of Adam
   double bucket_mb = 1;
   std::string reduction = "auto";
   Wire wire = Wire::kF32;
