@@ -28,13 +28,22 @@ def schemes(ranks, reduction):
     yield "bf16 on the wire", [WHOLE, *narrow], [*simulated_narrow, "--no-overlap"]
     yield "overlap, bf16", narrow, simulated_narrow
     yield "lag 1", [sums, "update.lag=1"], [*simulated, "--lag", "1"]
-    yield "sharded", ["update.sharded=true"], None
-    yield "local SGD, every 8 steps", [f"update.groups={ranks}", "update.average_every=8"], None
+    yield "sharded", ["update.sharded=true"], ["--sharded"]
+    local, groups = [f"update.groups={ranks}", "update.average_every=8"], ["--groups", str(ranks)]
+    yield "local SGD, every 8 steps", local, [*groups, "--average-every", "8"]
+    yield "late averages, 4 of 8 steps later", [*local, "update.average_late=4"], None
+    yield f"{ranks} groups, a server inside a worker", \
+        ["update.servers=1", "update.colocate_servers=true", f"update.groups={ranks}"], \
+        ["--servers", "1", "--colocate-servers", *groups]
     workers = ranks - 1
     yield "one group, one server", ["update.servers=1"], ["--servers", "1"]
     if workers > 1:
         yield f"{workers} groups, one server", ["update.servers=1", f"update.groups={workers}"], \
             ["--servers", "1", "--groups", str(workers)]
+
+
+def groups_of(options):
+    return next((int(option.split("=")[1]) for option in options if option.startswith("update.groups=")), 1)
 
 
 def main():
@@ -56,12 +65,12 @@ def main():
     chosen = [s for s in schemes(given.ranks, given.reduction) if not given.only or given.only in s[0] or s[0] in ("plain", "lag 1")]
     for _ in range(given.rounds):
         for name, options, _ in chosen:
-            servers = 1 if "update.servers=1" in options else 0
-            groups = next((int(o.split("=")[1]) for o in options if o.startswith("update.groups")), 1)
+            # Those on ranks of their own.
+            servers = 1 if "update.servers=1" in options and "update.colocate_servers=true" not in options else 0
             run = "link_" + "".join(c if c.isalnum() else "_" for c in name)
             command = given.launch.split() + [
                 os.path.abspath(f"{given.build}/hep"), "train", given.input, *given.options, *options, f"run.name={run}",
-                f"train.batch={given.per_rank * (given.ranks - servers)}", f"train.steps={given.steps * groups}", "--overwrite"]
+                f"train.batch={given.per_rank * (given.ranks - servers)}", f"train.steps={given.steps * groups_of(options)}", "--overwrite"]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode != 0:
                 raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
@@ -71,15 +80,15 @@ def main():
             results.setdefault(name, []).append(
                 (1e3 * performance["seconds"] / own,
                  1e3 * sum(t["seconds"] for t in performance["time"] if t["part"] == "communication") / own))
-    print(f"{'scheme':<26} {'ms a step':>10} {'exposed':>9} {'of plain':>9} {'simulated':>10}")
+    print(f"{'scheme':<34} {'ms a step':>10} {'exposed':>9} {'of plain':>9} {'simulated':>10}")
     plain = statistics.median(exposed for _, exposed in results["plain"])
-    for name, _, simulated in chosen:
+    for name, options, simulated in chosen:
         step, exposed = (statistics.median(column) for column in zip(*results[name]))
-        line = f"{name:<26} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
+        line = f"{name:<34} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
         if simulated:
             out = subprocess.run([f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
                                   "--performance", "runs/link_lag_1/performance.json", "--ranks", str(given.ranks),
-                                  "--steps", "200", *simulated], check=True, capture_output=True, text=True).stdout
+                                  "--steps", str(200 * groups_of(options)), *simulated], check=True, capture_output=True, text=True).stdout
             ms = float(next(l for l in out.splitlines() if "ms a step" in l).split("groups")[1].split()[0])
             line += f" {ms:>10.2f} ({100 * (ms / step - 1):+.1f} %)"
         print(line, flush=True)
