@@ -54,7 +54,7 @@ if(PETAFLOW_GUARDED)
 endif()
 
 # ---- Fast paths ----------------------------------------------------------------------------------------------------------
-foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS)
+foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS PETAFLOW_CUDNN)
   if(NOT "${${choice}}" MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice}=${${choice}}: expected AUTO, ON or OFF.")
   endif()
@@ -78,6 +78,11 @@ if(NOT PETAFLOW_KOKKOSKERNELS STREQUAL "OFF")
   elseif(PETAFLOW_KOKKOSKERNELS STREQUAL "ON")
     message(FATAL_ERROR "PETAFLOW_KOKKOSKERNELS=ON, but Kokkos Kernels was not found. ${how_to_install}")
   endif()
+endif()
+
+set(PETAFLOW_HAVE_CUDNN OFF)
+if(PETAFLOW_CUDA AND NOT PETAFLOW_CUDNN STREQUAL "OFF")
+  include(petaflow_cudnn)
 endif()
 
 # ---- The rest ------------------------------------------------------------------------------------------------------------

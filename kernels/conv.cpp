@@ -85,6 +85,7 @@ static Impls list_impls(Pass pass, const Kind& kind) {
   Impls list;
   LIST(ONEDNN, kConvSplit3, kind.split)
   LIST(ALL, kConvDepthwise, true)  // takes those layers alone, which are bound by memory
+  LIST(CUDNN, kConvCudnn, true)
   LIST(AMX, kConvAmx, bf16_weights)
   LIST(ONEDNN, kConvOnednn, amx)
   LIST(ONEDNN, kConvOnednnBlocked, amx && weights)

@@ -19,6 +19,11 @@
 #else
 #define PETAFLOW_IN_ONEDNN(...)
 #endif
+#ifdef PETAFLOW_HAVE_CUDNN
+#define PETAFLOW_IN_CUDNN(...) __VA_ARGS__
+#else
+#define PETAFLOW_IN_CUDNN(...)
+#endif
 #ifdef PETAFLOW_HAVE_KOKKOSKERNELS
 #define PETAFLOW_IN_KOKKOSKERNELS(...) __VA_ARGS__
 #else

@@ -339,10 +339,12 @@ class Builder {
     desc.geometry = op.geometry;
     desc.x_strides = Strides::of(desc.in, pixel_stride(fusion.input));
     desc.y_strides = Strides::of(desc.out, desc.out_channels);
+    desc.x_channel = x.channel;
     if (op.role == ConvRole::kTransposed) {
       std::swap(desc.in_channels, desc.out_channels);
       std::swap(desc.in, desc.out);
       std::swap(desc.x_strides, desc.y_strides);
+      std::swap(desc.x_channel, desc.y_channel);
     }
     desc.type = x.type;
     desc.split = x.type == DType::kF32 && options_.kernels.f32 == F32Products::kSplit3;
