@@ -88,6 +88,7 @@ std::string machine_text(int threads) {
   std::string text = fmt::format("{}; {}; ", own_binding(0, threads).processor, instruction_sets());
   text += fmt::format("L2 {} KiB; {} threads; kernels {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024, threads,
                       build.kernel_sources, build.compiler, build.flags, build.kokkos, build.onednn);
+  if (*build.cudnn != '\0') text += fmt::format("; cuDNN {}", build.cudnn);
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
     if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
   }
