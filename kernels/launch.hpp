@@ -1,6 +1,7 @@
 // The parallel loop of portable kernels, which may also be called from inside a parallel region; zeros and copies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 #include <string>
@@ -12,11 +13,18 @@ namespace petaflow {
 
 using Site = std::source_location;  // of a launch, for messages
 
+// What Kokkos hands to a kernel on CUDA: the functor, and so many bytes at most beside it, for its policy above all
+// (64-bit builds of Kokkos 3 and 4).  Where both together have less than kLaunchBytes, they are arguments of the
+// kernel. Else they go through constant memory, of which there is one for all streams: the host waits until the kernel
+// before has read its own.
+inline constexpr std::size_t kLaunchBytes = 512, kBesideLoop = 56, kBesideSum = 128, kBesideTeams = 128;
+
 /// Rules for every functor that is launched.
-template <class Functor>
+/// @tparam kBeside  bytes beside it
+template <std::size_t kBeside, class Functor>
 void check_launch([[maybe_unused]] const std::string& label, [[maybe_unused]] const Functor& functor,
                   [[maybe_unused]] const Site& where) {
-  static_assert(sizeof(Functor) <= 512);  // larger ones are launched in another, slower way by Kokkos on CUDA
+  static_assert(sizeof(Functor) + kBeside < kLaunchBytes);
 #ifdef PETAFLOW_GUARDED
   guard::check_functor(label, functor, where);
 #endif
@@ -26,7 +34,7 @@ void check_launch([[maybe_unused]] const std::string& label, [[maybe_unused]] co
 template <class Functor>
 void launch(const Context& context, const std::string& label, std::int64_t items, const Functor& functor,
             const Site& where = Site::current()) {
-  check_launch(label, functor, where);
+  check_launch<kBesideLoop>(label, functor, where);
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   Kokkos::parallel_for(label, Range(context.space, 0, items), functor);
 }
@@ -52,7 +60,7 @@ using Team = TeamPolicy::member_type;
 template <class Functor, class Size>
 void launch_teams(const Context& context, const std::string& label, std::int64_t teams, const Size& size,
                   const Functor& functor, const Site& where = Site::current()) {
-  check_launch(label, functor, where);
+  check_launch<kBesideTeams>(label, functor, where);
   Kokkos::parallel_for(label, TeamPolicy(context.space, static_cast<int>(teams), size), functor);
 }
 

@@ -13,7 +13,7 @@ namespace petaflow {
 template <class T, class Functor>
 void launch_sum(const Context& context, const std::string& label, std::int64_t items, const Functor& functor,
                 const Kokkos::View<T, MemorySpace>& sum, const Site& where = Site::current()) {
-  check_launch(label, functor, where);
+  check_launch<kBesideSum>(label, functor, where);
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   Kokkos::parallel_reduce(label, Range(context.space, 0, items), functor, sum);
 }

@@ -230,6 +230,9 @@ cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** a
              block.y, block.z);
   }
   if (shared_bytes > kSharedPerBlock) complain("%s: %zu bytes of shared memory", name, shared_bytes);
+  // Of Kokkos, for what is too large for a kernel's arguments (kernels/launch.hpp).
+  if (std::strstr(name, "launch_constant_memory") != nullptr || std::strstr(name, "launch_global_memory") != nullptr)
+    complain("%s: not launched with its functor as an argument", name);
   // Kokkos asks a kernel what it was compiled for, and refuses a wrong answer.
   if (std::strstr(name, "query_cuda_kernel_arch") != nullptr) {
     const int answer = PETAFLOW_CUDA * 10;
