@@ -23,6 +23,13 @@ using MemorySpace = ExecutionSpace::memory_space;
 /// True where host code may touch what kernels work on.
 inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
 
+/// What all kernels and copies of a process run on, in their order: on a GPU a stream of its own.
+#ifdef KOKKOS_ENABLE_CUDA
+ExecutionSpace execution_space();
+#else
+inline ExecutionSpace execution_space() { return {}; }
+#endif
+
 /// Everything that changes from step to step.  It lives in the memory of the execution space, so that a step whose
 /// kernels read it there can be captured once and replayed.
 struct StepState {
@@ -42,7 +49,7 @@ KOKKOS_INLINE_FUNCTION RandomStream layer_stream(const StepState& state, RandomP
 
 /// Kokkos must be initialised before one is made.
 struct Context {
-  ExecutionSpace space{};
+  ExecutionSpace space = execution_space();
   /// Threads of the host, for kernels that divide their own work.  Networks need all that Kokkos runs.
   int threads = Kokkos::DefaultHostExecutionSpace().concurrency();
   bool training = true;             // dropout on, what backward needs is kept

@@ -374,6 +374,7 @@ cudaError_t cudaStreamCreate(cudaStream_t* stream) {
   state().streams.insert(*stream);
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const auto lock = enter("cudaStreamDestroy");
   if (state().streams.erase(stream) == 0) complain("cudaStreamDestroy of a stream that does not exist");

@@ -72,6 +72,7 @@ TEST_F(MockCudaHep, BreaksNoRule) {
   const auto in_a_step = [&](const std::string& call) { return three[call] - two[call]; };
   EXPECT_GT(in_a_step("launches"), 0);
   EXPECT_LE(in_a_step("launches"), 94);
+  EXPECT_EQ(in_a_step("on the legacy stream"), 0);
   EXPECT_LE(in_a_step("cudaStreamSynchronize") + in_a_step("cudaDeviceSynchronize"), 38);
   EXPECT_LE(in_a_step("cudaMemcpy"), 6);
   for (const char* call :
