@@ -192,6 +192,23 @@ TEST_F(Config, SeveralUnknownOptionsMayBeThoseOfAnotherApplication) {
   EXPECT_EQ(error("train.bach = 3"), "hep.toml:1: unknown option train.bach; the nearest is train.batch");
 }
 
+TEST_F(Config, ATextIsNamedWhereItIsRefused) {
+  schema_.load_text("[train]\nbatch = 3\n\n[run]\nname = \"a = [1]\"\n", "kept.h5");
+  EXPECT_EQ(options_.batch, 3);
+  EXPECT_EQ(options_.name, "a = [1]");
+  const auto refused = [&](const std::string& text) {
+    try {
+      schema_.load_text(text, "kept.h5");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("nothing thrown");
+  };
+  EXPECT_EQ(refused("train.batch = 0"), "kept.h5: train.batch must be at least 1, found 0");
+  EXPECT_EQ(refused("train.omega_m = 0"),
+            "kept.h5: unknown option train.omega_m; those of [train] are batch, deterministic, seed");
+}
+
 TEST_F(Config, UnknownOptionWithoutANearOneNamesThoseOfItsTable) {
   EXPECT_EQ(error("data.omega_m = 3"),
             "hep.toml:1: unknown option data.omega_m; those of [data] are train, augment.scale, crop");

@@ -136,6 +136,14 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   expect_refused("evaluate runs/small test.h5 precision=bf16",
                  "precision=bf16 is no file, and evaluate takes no options");
   expect_refused("predict runs/small data.hdf5_locking=false test.h5 -o new.h5", "predict takes no options", {1});
+  const fs::path hep = program_;
+  program_ = hep.parent_path() / "cosmoflow";
+  const Outcome other = run("evaluate runs/small test.h5");
+  program_ = hep;
+  EXPECT_EQ(other.code, 1);
+  EXPECT_HOLDS(other.err,
+               "cosmoflow: runs/small/checkpoint.h5: its configuration is not one of this program: application must be "
+               "\"cosmoflow\" for cosmoflow to read this input, found \"hep\"\n");
   fs::copy(folder_ / "test.h5", folder_ / "fold=1.h5");
   EXPECT_EQ(run("evaluate runs/small fold=1.h5").code, 0);
 }

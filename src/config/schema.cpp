@@ -287,6 +287,10 @@ void Schema::load(const std::string& toml_file, std::span<const std::string> ove
   for (const std::string& text : overrides) apply_override(text);
 }
 
+void Schema::load_text(std::string_view toml, const std::string& where) {
+  for (const Entry& entry : parse_document(toml, where)) set(entry.key, entry.value, where);
+}
+
 std::string Schema::resolved() const {
   std::vector<std::string> names = tables();
   names.insert(names.begin(), "");  // options without a table must come first

@@ -93,6 +93,9 @@ class Schema {
   /// expected and found; variables may be partly set then.
   void load(const std::string& toml_file, std::span<const std::string> overrides = {});
 
+  /// Sets the variables from what resolved() gave; `where` names the text in errors, which are those of load().
+  void load_text(std::string_view toml, const std::string& where);
+
   /// All options with their present values as TOML text, grouped by table; load() reads it back to the same values.
   std::string resolved() const;
 

@@ -74,14 +74,7 @@ void Configuration::load_options(Communicator& comm, const std::vector<std::stri
 
 void Configuration::load_text(Communicator& comm, const std::string& config, const std::string& where) {
   agree(comm, [&] {
-    std::vector<std::string> overrides;
-    for (const Entry& entry : parse_document(config, where))
-      overrides.push_back(entry.key + "=" + to_toml(entry.value));
-    try {
-      schema.load("", overrides);
-    } catch (const Error& error) {
-      user_error("{}: its configuration is not one of this program: {}", where, error.what());
-    }
+    schema.load_text(config, where + ": its configuration is not one of this program");
     // The run's own ranks do not bind those who use it.
     options.train.deterministic = false;
     options.update = {};
