@@ -98,6 +98,25 @@ class Program : public testing::Test {
     return text_of(folder_ / (text_of(folder_ / "a") == "1\n" ? "a.txt" : "b.txt"));
   }
 
+  /// Expects of what a training printed that the lines of validations have 100 characters at most, and that the end of
+  /// the run, from the last of them on, fits a screen of 24 x 80.
+  static void expect_fits_screen(const std::string& out) {
+    std::size_t rows = 0;
+    std::istringstream lines(out);
+    for (std::string line; std::getline(lines, line);) {
+      const bool validation = line.starts_with("epoch ") && line.find(" validation: ") != line.npos;
+      if (validation) {
+        EXPECT_LE(line.size(), 100U) << line;
+        rows = line.size() > 80 ? 2 : 1;
+      } else if (rows > 0) {
+        EXPECT_LE(line.size(), 80U) << line;
+        ++rows;
+      }
+    }
+    EXPECT_GT(rows, 0U) << "no validation in\n" << out;
+    EXPECT_LE(rows, 24U) << out;
+  }
+
   /// All that lies in the folder, but for what the last program printed.
   std::set<fs::path> files() const {
     std::set<fs::path> files;

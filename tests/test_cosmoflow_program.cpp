@@ -66,13 +66,18 @@ TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   EXPECT_EQ(check.out.find("cache_gb"), std::string::npos) << check.out;  // a key of another application
   const Outcome train = run("train tiny.toml");
   ASSERT_EQ(train.code, 0) << train.err;
-  EXPECT_NE(train.out.find("error_Omega_m"), std::string::npos) << train.out;
+  EXPECT_HOLDS(train.out, " error_Omega_m ");
+  EXPECT_HOLDS(train.out, "\nmean error ");
+  EXPECT_HOLDS(train.out, "\nsigma_8 ");
+  EXPECT_EQ(count(train.out, "times this"), 0U) << train.out;  // the whole table is evaluate's
+  expect_fits_screen(train.out);
 
   const Outcome evaluated = run("evaluate runs/tiny 'data/test/*' --json");
   ASSERT_EQ(evaluated.code, 0) << evaluated.err;
   const nlohmann::json json = nlohmann::json::parse(evaluated.out);
   EXPECT_EQ(json["samples"], 16);
   EXPECT_EQ(json["groups"], 2);
+  EXPECT_EQ(count(run("evaluate runs/tiny 'data/test/*'").out, " times this"), 12U);
   std::vector<std::string> methods;
   for (const auto& method : json["single"]) methods.push_back(method["method"]);
   EXPECT_EQ(methods, (std::vector<std::string>{"network", "ridge on spectrum", "ridge on spectrum and histogram",

@@ -88,10 +88,7 @@ TEST_F(Program, GoesFromNothingToPredictions) {
   EXPECT_EQ(validations, 2);
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/config.toml"));
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/lock"));
-  std::istringstream end(train.out.substr(train.out.find("epoch 2 validation")));  // fits a screen
-  int screen = 0;
-  for (std::string line; std::getline(end, line); ++screen) EXPECT_LE(line.size(), 80U) << line;
-  EXPECT_LE(screen, 24) << train.out;
+  expect_fits_screen(train.out);
   const Outcome from_files = run("train small.toml run.name=files data.cache_gb=0 log.interval=1");
   for (const char* set : {"data.train", "data.validation"}) {
     EXPECT_EQ(

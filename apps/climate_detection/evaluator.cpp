@@ -71,6 +71,7 @@ Evaluation DetectionEvaluator::evaluate() {
   for (const auto& at : report_.at) values.insert(values.end(), at.kinds.begin(), at.kinds.end());
   const std::vector<std::string> names = metric_names();
   Evaluation evaluation;
+  evaluation.main.assign(kAveragePrecisions.begin(), kAveragePrecisions.end());
   for (std::size_t i = 0; i < names.size(); ++i) {
     // To stop by it, a kind that the set lacks is not found.
     if (!full && !values[i].value && report_.frames > 0) values[i].value = 0;

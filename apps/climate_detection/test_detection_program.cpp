@@ -178,6 +178,7 @@ TEST_F(DetectionProgram, GoesFromFramesToBoxesAndAReport) {
   const std::string shown = "evaluate.shown_confidence=0.05 evaluate.most_overlap=1 ";
   const Outcome trained = train("a", "train.epochs=2 " + shown);
   ASSERT_EQ(trained.code, 0) << trained.err;
+  expect_fits_screen(trained.out);
   nlohmann::json results[2], boxes[2];
   for (const int ranks : {1, 2}) {
     const Outcome evaluated = run("evaluate runs/a 'data/climate_detection/test/*' --json", ranks);

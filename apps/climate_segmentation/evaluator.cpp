@@ -119,6 +119,7 @@ Evaluation SegmentationEvaluator::evaluate() {
 
   const std::vector<std::string> names = metric_names();
   Evaluation evaluation;
+  evaluation.main = {names[0], names[2], names[3]};  // the background is found by any network
   evaluation.add(names[0], network.iou_mean, true);
   for (std::size_t c = 0; c < network.iou.size(); ++c) {
     Metric iou = network.iou[c];

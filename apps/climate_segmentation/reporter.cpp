@@ -1,5 +1,7 @@
 #include "climate_segmentation/reporter.hpp"
 
+#include <algorithm>
+
 #include "climate_segmentation/evaluator.hpp"
 #include "climate_segmentation/pictures.hpp"
 #include "measure/rates.hpp"
@@ -96,6 +98,31 @@ std::string SegmentationReporter::table(const Evaluator& evaluator) const {
     if (!method.how.empty()) notes += fmt::format("\n  {}: {}", method.name, method.how);
   }
   return format_table(rows) + notes;
+}
+
+// The network beside the best method without one, class by class.
+std::string SegmentationReporter::short_table(const Evaluator& evaluator) const {
+  const std::vector<Method>& methods = of_segmentation(evaluator).methods();
+  std::vector<const Method*> others;
+  for (const Method& method : methods) {
+    if (!method.name.starts_with("network")) others.push_back(&method);
+  }
+  std::vector<std::vector<std::string>> rows = {{"IoU %", "network"}};
+  if (!others.empty()) rows.front().emplace_back("best without");
+  const auto add = [&](const std::string& name, const auto& metric_of) {
+    std::vector<std::string>& row =
+        rows.emplace_back(std::vector{name, percent_text(metric_of(methods.front().report))});
+    if (others.empty()) return;
+    const Method& best = **std::ranges::max_element(
+        others, {}, [&](const Method* method) { return metric_of(method->report).value.value_or(-1); });
+    row.push_back(percent_text(metric_of(best.report)));
+    row.push_back(best.name);
+  };
+  add("mean", [](const SegmentationReport& report) { return report.iou_mean; });
+  for (std::size_t c = 0; c < kNames.size(); ++c) {
+    add(kNames[c], [&](const SegmentationReport& report) { return report.iou[c]; });
+  }
+  return format_table(rows);
 }
 
 json SegmentationReporter::results(const Evaluator& evaluator) const {

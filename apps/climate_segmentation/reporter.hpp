@@ -12,6 +12,7 @@ namespace petaflow::climate_segmentation {
 class SegmentationReporter final : public Reporter {
  public:
   std::string table(const Evaluator& evaluator) const override;
+  std::string short_table(const Evaluator& evaluator) const override;
   /// {"frames": 100, "iou_mean": 0.7, "iou_background": ..., "iou_tc": ..., "iou_ar": ..., "iou_mlperf": ...,
   /// "accuracy": ..., each with "<name>_error"; "class_offsets": [0, -1, 0.5], "confusion": {"tc": {"background": 10,
   /// ...}}, "others": [{"method": "heuristics", "how": "...", "iou_mean": ...}]}

@@ -65,6 +65,8 @@ TEST_F(SegmentationProgram, GoesFromFramesToMapsAndAReport) {
   const Outcome trained = train("a");
   ASSERT_EQ(trained.code, 0) << trained.err;
   EXPECT_NE(trained.out.find("evaluate.class_offsets=[0, "), std::string::npos) << trained.out;
+  EXPECT_NE(trained.out.find("\nIoU % "), std::string::npos) << trained.out;
+  expect_fits_screen(trained.out);
   const std::string kept = load_checkpoint((folder_ / "runs/a/checkpoint.h5").string()).config;
   EXPECT_NE(kept.find("class_offsets = [0"), std::string::npos);
 

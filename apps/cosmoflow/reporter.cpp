@@ -7,6 +7,7 @@
 
 #include "cosmoflow/evaluator.hpp"
 #include "cosmoflow/universe.hpp"
+#include "measure/rates.hpp"
 #include "report/comparison.hpp"
 #include "report/evaluated_runs.hpp"
 #include "report/html.hpp"
@@ -190,6 +191,37 @@ std::string slices_figure(const json& slices) {
 
 std::string CosmoflowReporter::table(const Evaluator& evaluator) const {
   return regression_table(of_cosmoflow(evaluator).report());
+}
+
+// Sample by sample: the network beside the best of the others, parameter by parameter.
+std::string CosmoflowReporter::short_table(const Evaluator& evaluator) const {
+  const RegressionReport& report = of_cosmoflow(evaluator).report();
+  const std::vector<MethodScores>& methods = report.single;
+  const bool others = methods.size() > 1;
+  std::vector<std::vector<std::string>> rows = {{"mean error", "network"}};
+  if (others) rows.front().emplace_back("best without");
+  const auto add = [&](const std::string& name, double scale, int digits, const char* unit, const auto& metric_of) {
+    const auto text = [&](Metric metric, bool with_error) {
+      if (!metric.value) return std::string("none");
+      *metric.value *= scale;
+      if (metric.error) *metric.error *= scale;
+      if (!with_error) metric.error.reset();
+      return to_string(metric, digits) + unit;
+    };
+    std::vector<std::string>& row = rows.emplace_back(std::vector{name, text(metric_of(methods.front()), true)});
+    if (!others) return;
+    const auto best = std::ranges::min_element(methods.begin() + 1, methods.end(), {}, [&](const MethodScores& method) {
+      return metric_of(method).value.value_or(INFINITY);
+    });
+    row.push_back(text(metric_of(*best), false));
+    row.push_back(best->method);
+  };
+  for (std::size_t t = 0; t < report.parameters.size(); ++t) {
+    add(report.parameters[t].name, 100, 2, " %",
+        [&](const MethodScores& method) { return method.parameters[t].mean_relative_error; });
+  }
+  add("labels (MAE)", 1, 4, "", [](const MethodScores& method) { return method.mae; });
+  return format_table(rows);
 }
 
 json CosmoflowReporter::results(const Evaluator& evaluator) const { return of_cosmoflow(evaluator).report(); }

@@ -12,6 +12,7 @@ namespace petaflow::cosmoflow {
 class CosmoflowReporter final : public Reporter {
  public:
   std::string table(const Evaluator& evaluator) const override;
+  std::string short_table(const Evaluator& evaluator) const override;
   nlohmann::json results(const Evaluator& evaluator) const override;
   /// Physical true values and estimates of at most 1200 samples, and a slice of the first one.
   nlohmann::json curves(const Evaluator& evaluator) const override;

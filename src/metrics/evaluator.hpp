@@ -1,6 +1,7 @@
 // Metrics of a data set, found batch by batch on all ranks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -67,6 +68,9 @@ struct NamedMetric {
 struct Evaluation {
   std::vector<NamedMetric> metrics;              // those that have a value
   std::map<std::string, std::string> undefined;  // those that have none, and why: the data lack a class, say
+  std::vector<std::string> main;                 // names of those that the log says after an epoch; empty: all
+
+  bool is_main(const std::string& name) const { return main.empty() || std::ranges::find(main, name) != main.end(); }
 
   const NamedMetric* find(const std::string& name) const;
   /// To `metrics` where it has a value, else to `undefined`.

@@ -87,7 +87,7 @@ StopRequest evaluate_at_end(const Configuration& config, Task& task, const Repor
     record.results = reporter.results(*full.evaluator);
     record.curves = reporter.curves(*full.evaluator);
     write_evaluation(config.run_folder(), record);
-    const std::string table = reporter.table(*full.evaluator);
+    const std::string table = reporter.short_table(*full.evaluator);
     if (!table.empty()) log_info("on the {} of {}:\n{}", format_count(data->size(), "sample"), record.set, table);
   });
   return StopRequest::kNone;

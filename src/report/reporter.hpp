@@ -17,8 +17,10 @@ class Reporter {
   virtual ~Reporter() = default;
 
   // All take an evaluator that the application's task made, on rank 0 after Evaluator::evaluate().
-  /// For people, several lines.
+  /// For people, several lines: all that evaluate says.
   virtual std::string table(const Evaluator& evaluator) const = 0;
+  /// At the end of a training: at most 15 lines of 80 characters.
+  virtual std::string short_table(const Evaluator& evaluator) const { return table(evaluator); }
   /// All results: an object, kept in the run folder and printed by evaluate --json.
   virtual nlohmann::json results(const Evaluator& evaluator) const = 0;
   /// Details that the report of a run shows besides (curves, histograms, pictures): a compact object, kept in the run

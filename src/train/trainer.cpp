@@ -315,6 +315,9 @@ void Trainer::after_step(const StepResult& step, double seconds) {
 
 Trainer::StopMetric Trainer::stop_metric(Evaluation& evaluation, double loss) {
   evaluation.metrics.push_back({"loss", loss, false});
+  const auto is_said = [&](const std::string& name) {
+    return evaluation.is_main(name) || name == "loss" || name == options_.stop.metric;
+  };
   std::string text;
   for (const NamedMetric& m : evaluation.metrics) {
     if (!std::isfinite(m.value)) {
@@ -322,9 +325,11 @@ Trainer::StopMetric Trainer::stop_metric(Evaluation& evaluation, double loss) {
           "validation after step {}: {} is {}; a smaller optimizer.lr or a warm-up (schedule.warmup_steps) may help",
           state_.step, m.name, m.value);
     }
-    text += fmt::format(" {} {:.4f}", m.name, m.value);
+    if (is_said(m.name)) text += fmt::format(" {} {:.4f}", m.name, m.value);
   }
-  for (const auto& [name, reason] : evaluation.undefined) text += fmt::format("; no {}: {}", name, reason);
+  for (const auto& [name, reason] : evaluation.undefined) {
+    if (is_said(name)) text += fmt::format("; no {}: {}", name, reason);
+  }
   log_info("epoch {} validation:{}", state_.epoch + 1, text);
   listener_->validated({state_.step, state_.epoch, state_.loss, evaluation});
   const NamedMetric* metric = evaluation.find(options_.stop.metric);
