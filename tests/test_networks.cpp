@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bf16_bounds.hpp"
 #include "conv_request.hpp"
 #include "cosmoflow/model.hpp"
 #include "hep/model.hpp"
@@ -282,13 +283,26 @@ TEST(Networks, HoldNoGradientThatNobodyWants) {
   EXPECT_EQ(converted, 1U);
 }
 
+std::vector<double> joined(const std::vector<std::vector<double>>& parts) {
+  std::vector<double> all;
+  for (const std::vector<double>& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 TEST(Networks, GiveTheSameInTilesAndWholeAndNearlySoInBf16) {
   for (const Case& c : std::array{hep_case(), cosmoflow_case("sc18", 1, 3), cosmoflow_case("mlperf", 4, 4)}) {
     const OnePass tiles(c, {}), whole(c, {.kernels = {.tiles = false}});
     EXPECT_EQ(tiles.y, whole.y) << c.name;
     expect_same_gradients(tiles, whole);
-    const OnePass bf16(c, {.precision = DType::kBf16, .kernels = {}});
-    EXPECT_LE(testing_support::relative_l2(bf16.y, tiles.y), 0.02) << c.name;
+    const NetworkOptions in_bf16{.precision = DType::kBf16, .kernels = {}};
+    const OnePass bf16(c, in_bf16);
+    NetworkOptions planned = in_bf16;
+    planned.batch = c.batch, planned.runs = false;
+    const testing_support::Bf16Bounds bounds =
+        testing_support::bf16_bounds(c.graph, Network(c.graph, planned, Context{}).report());
+    EXPECT_LE(testing_support::relative_l2(bf16.y, tiles.y), bounds.values) << c.name;
+    EXPECT_LE(testing_support::relative_l2(joined(bf16.gradients), joined(tiles.gradients)), bounds.gradient) << c.name;
+    EXPECT_LT(bounds.gradient, 0.9) << c.name << ": zeros would do";
     EXPECT_NE(bf16.y, tiles.y) << c.name;
   }
 }
