@@ -32,6 +32,8 @@ inline void add_wait(std::span<double> waited_s, int rank, double seconds) {
 /// say.
 class CountedMeeting {
  public:
+  static constexpr int kMostTimed = 64;  // ranks of a group, so that a step's sum stays small
+
   /// @param most  of more ranks none tells: the wait is then for those whose messages are late
   CountedMeeting(Communicator& comm, int most);
 

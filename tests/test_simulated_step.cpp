@@ -233,7 +233,13 @@ TEST(SimulatedStep, SendsWhatATrainingSends) {
         EXPECT_TRUE(std::none_of(steps_end, sent.end(), [](const Post& post) { return post.pushes; }));
         sent.erase(steps_end, sent.end());
       }
-      EXPECT_EQ(simulated[rank].all, sent) << "rank " << rank;
+      const auto differ = std::ranges::mismatch(simulated[rank].all, sent);
+      const auto rest = [](auto begin, auto end) {
+        return std::vector<Post>(begin, begin + std::min<std::ptrdiff_t>(6, end - begin));
+      };
+      EXPECT_EQ(simulated[rank].all.size(), sent.size()) << "rank " << rank;
+      EXPECT_EQ(rest(differ.in1, simulated[rank].all.end()), rest(differ.in2, sent.end()))
+          << "rank " << rank << ", from message " << differ.in1 - simulated[rank].all.begin() << " on";
     }
   }
 }

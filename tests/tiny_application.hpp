@@ -20,7 +20,7 @@ class TinyEvaluator final : public Evaluator {
   explicit TinyEvaluator(double skill) : skill_(skill) {}
   void add(const PredictedBatch&) override {}
   void merge(Communicator&) override {}
-  Evaluation evaluate() override { return {{{"skill", skill_, true}}, {}}; }
+  Evaluation evaluate() override { return {{{"skill", skill_, true}}, {}, {}}; }
 
  private:
   double skill_;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/counted_wait.hpp"
 #include "servers/served_rank.hpp"
 
 namespace petaflow::scaling {
@@ -72,6 +73,8 @@ class Step {
       Flight& flight = flights_.emplace_back();
       flight.sum = options.owners ? std::make_unique<GradientSum>(group, ends_, options, shards)
                                   : std::make_unique<GradientSum>(group, ends_, options);
+      // A loss, three counts, and what StepAgreement adds of ranks' times.
+      flight.parts.resize(4 + CountedMeeting(group, CountedMeeting::kMostTimed).numbers());
       flight.agreement = group.make_sum(std::ssize(flight.parts));
     }
     failures_ = group.make_sum(1);
@@ -94,7 +97,7 @@ class Step {
       progress_between_stages();
     }
     flight.sum->end_micro_batch();
-    flight.parts.fill(0);
+    std::ranges::fill(flight.parts, 0.0);
     flight.agreement->start(std::array{flight.parts.data()});
     step_ += 1;
     if (step_ <= scheme_.lag) return;
@@ -139,7 +142,7 @@ class Step {
   struct Flight {
     std::unique_ptr<GradientSum> sum;
     std::unique_ptr<Reduction<double>> agreement;
-    std::array<double, 4> parts{};
+    std::vector<double> parts;
   };
   Flight& flight_of(std::int64_t step) { return flights_[static_cast<std::size_t>(step) % flights_.size()]; }
 

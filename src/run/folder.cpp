@@ -4,6 +4,8 @@
 #include <fstream>
 #include <vector>
 
+#include <unistd.h>
+
 #include <nlohmann/json.hpp>
 
 #include "comm/agree.hpp"
@@ -26,12 +28,24 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   return files;
 }
 
-/// Makes a folder and those above it that are missing, and removes them again.
+/// Makes a folder and those above it that are missing; again where try_to_make() of another process has just removed
+/// one of them.
+std::error_code make_folders(const fs::path& folder) {
+  std::error_code status;
+  for (int tries = 0; tries < 100; ++tries) {
+    fs::create_directories(folder, status);
+    if (status != std::errc::no_such_file_or_directory) break;
+  }
+  return status;
+}
+
+/// Makes a folder beside `folder` and those above it that are missing, and removes them again.
 void try_to_make(const fs::path& folder) {
   std::vector<fs::path> missing;
-  std::error_code status, ignored;
-  for (fs::path at = folder; !at.empty() && !fs::exists(at, ignored); at = at.parent_path()) missing.push_back(at);
-  fs::create_directories(folder, status);
+  std::error_code ignored;
+  const fs::path beside = fmt::format("{}.{}", folder.string(), getpid());
+  for (fs::path at = beside; !at.empty() && !fs::exists(at, ignored); at = at.parent_path()) missing.push_back(at);
+  const std::error_code status = make_folders(beside);
   for (const fs::path& made : missing) fs::remove(made, ignored);  // but what another process has filled
   if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
 }
@@ -68,9 +82,8 @@ void take_new_run_folder(Communicator& comm, const std::string& name, bool overw
   agree(comm, [&] {
     if (comm.rank() != 0 || lock) return;
     const fs::path folder = name;
-    std::error_code status;
-    fs::create_directories(folder, status);
-    if (status) user_error("cannot make the run folder {}: {}", folder.string(), status.message());
+    if (const std::error_code status = make_folders(folder))
+      user_error("cannot make the run folder {}: {}", folder.string(), status.message());
     lock = std::make_unique<WriteLock>(folder.string());
     if (fs::exists(folder / kConfigFile) && !overwrite) {
       user_error("{} was made by another run since this one began; give this run another run.name", folder.string());

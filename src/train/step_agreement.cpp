@@ -20,7 +20,7 @@ double sum_of(std::span<const double> parts) {
 StepAgreement::StepAgreement(Communicator& comm, std::int64_t parts, bool squares)
     : comm_(comm),
       parts_(static_cast<std::size_t>(parts)),
-      meeting_(comm, kMostTimed),
+      meeting_(comm, CountedMeeting::kMostTimed),
       values_(parts_ + kCounts + (squares ? parts_ + 1 : 0) + meeting_.numbers()),
       sum_(comm.make_sum(std::ssize(values_))) {}
 

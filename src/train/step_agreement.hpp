@@ -49,7 +49,6 @@ class StepAgreement {
 
  private:
   static constexpr std::size_t kCounts = 3;
-  static constexpr int kMostTimed = 64;  // ranks: the sum is to stay small
 
   std::span<double> durations() { return std::span(values_).last(meeting_.numbers()); }
 
