@@ -223,24 +223,18 @@ struct TreeGroup {
   Slice shifted(const Slice& slice) const { return {all.begin + slice.begin, all.begin + slice.end}; }
 };
 
-/// The steps of one rank up the tree, after which piece 0 of the roots holds the sum.  Where ranks meet both numbers
-/// are rounded as messages are, so that a narrow sum does not depend on which side receives, or has both.
+/// The steps of one rank up the tree, after which piece 0 of the roots holds the sum.
 void add_sum(Builder& builder, int rank, const TreeSteps& tree, const TreeGroup& group) {
   for (const TreeSteps::Level& level : tree.levels) {
     for (const Merge& merge : level.merges) {
       const Slice slice = group.shifted(merge.slice);
       if (merge.from.rank == rank) builder.add(Kind::kSend, slice, group.member(merge.to.rank), merge.from.piece);
-      if (merge.to.rank != rank) continue;
-      builder.add(Kind::kRound, slice, group.member(rank), merge.to.piece);
-      builder.add(Kind::kCombine, slice, group.member(merge.from.rank), merge.to.piece);
+      if (merge.to.rank == rank) builder.add(Kind::kCombine, slice, group.member(merge.from.rank), merge.to.piece);
     }
     for (const TreeSteps::Addition& addition : level.additions) {
-      if (addition.rank != rank) continue;
-      const Slice slice = group.shifted(addition.slice);
-      for (const int piece : {addition.piece, addition.other}) {
-        builder.add(Kind::kRound, slice, group.member(rank), piece);
+      if (addition.rank == rank) {
+        builder.add(Kind::kAdd, group.shifted(addition.slice), group.member(rank), addition.piece, addition.other);
       }
-      builder.add(Kind::kAdd, slice, group.member(rank), addition.piece, addition.other);
     }
     builder.next_round();
   }
@@ -381,13 +375,11 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
   Builder sum, spread;
   add_sum(sum, rank, tree, group);
   add_spread(spread, rank, tree, shards, group);
-  std::vector<Slice> own;
+  OwnerPlans plans{sum.take(), spread.take(), {}};
   for (const auto& [place, slice] : tree.roots) {
-    if (place.rank != rank || slice.size() == 0) continue;
-    own.push_back(slice);
-    if (shards.size() > 1) sum.add(Kind::kRound, slice, rank);  // as that of ranks to which it is sent
+    if (place.rank == rank && slice.size() > 0) plans.own.push_back(slice);
   }
-  return {sum.take(), spread.take(), std::move(own)};
+  return plans;
 }
 
 ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements) {

@@ -99,20 +99,14 @@ CommonOptions options_of(int groups) {
 }
 
 /// Without servers.
-std::vector<std::pair<std::int64_t, Checkpoint>> train_synchronously(const CommonOptions& options, int ranks = 1) {
-  Noisy network(1);
-  const auto world = world_of({ranks}, network, 1);
-  std::vector<std::pair<std::int64_t, Checkpoint>> saved;
-  world->run([&](std::unique_ptr<Transport> transport) {
-    Communicator comm(std::move(transport));
-    tiny::Training training(comm, options, 91, 0.5F, true);
-    Trainer trainer(trainer_options(options, "loss"), comm, Context(), training.step, training.data,
-                    DetectorAugment(training.data.sample_dims(), AugmentOptions{}), nullptr);
-    Keeper keeper;
-    trainer.fit(keeper);
-    if (comm.rank() == 0) saved = std::move(keeper.saved);
-  });
-  return saved;
+std::vector<std::pair<std::int64_t, Checkpoint>> train_synchronously(const CommonOptions& options) {
+  Communicator alone;
+  tiny::Training training(alone, options, 91, 0.5F, true);
+  Trainer trainer(trainer_options(options, "loss"), alone, Context(), training.step, training.data,
+                  DetectorAugment(training.data.sample_dims(), AugmentOptions{}), nullptr);
+  Keeper keeper;
+  trainer.fit(keeper);
+  return std::move(keeper.saved);
 }
 
 TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
@@ -135,22 +129,6 @@ TEST(Servers, OneGroupIsSynchronousTrainingForEveryRule) {
           ASSERT_EQ(result.saved.size(), expected.size());
           for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
         }
-      }
-    }
-  }
-}
-
-TEST(Servers, OneGroupIsSynchronousTrainingWithNarrowMessagesToo) {
-  for (const Wire wire : {Wire::kBf16, Wire::kFp16}) {
-    for (const int workers : {1, 2, 3, 4, 7}) {
-      CommonOptions options = options_of(1);
-      options.comm.wire = wire;
-      const auto expected = train_synchronously(options, workers);
-      for (const auto& [servers, cut] : {std::pair(2, false), std::pair(4, true)}) {
-        SCOPED_TRACE(fmt::format("{} workers, {} servers", workers, servers));
-        const Result result = train(options, {{workers, 1, servers, cut}});
-        ASSERT_EQ(result.saved.size(), expected.size());
-        for (std::size_t i = 0; i < expected.size(); ++i) expect_same(result.saved[i].second, expected[i].second);
       }
     }
   }

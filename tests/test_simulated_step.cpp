@@ -227,19 +227,22 @@ TEST(SimulatedStep, SendsWhatATrainingSends) {
     const ServerLayout layout = server_layout(options_of(c), c.ranks);
     for (std::size_t rank = 0; rank < real.size(); ++rank) {
       if (layout.servers > 0 && layout.server_at(static_cast<int>(rank))) continue;  // the same object answers
-      std::vector<Post> sent = real[rank].all;
+      std::vector<Post> expected = simulated[rank].all, sent = real[rank].all;
+      if (c.update.colocate_servers) {  // when the coordinator's answers are asked for depends on polls
+        const auto answer = [](const Post& post) { return !post.sends && post.tag == kAnswerTag.number(); };
+        for (std::vector<Post>* posts : {&expected, &sent}) std::erase_if(*posts, answer);
+      }
       if (c.update.servers > 0) {  // in the end a training gets weights and states from the servers
-        const auto steps_end = sent.begin() + std::min(std::ssize(sent), std::ssize(simulated[rank].all));
+        const auto steps_end = sent.begin() + std::min(std::ssize(sent), std::ssize(expected));
         EXPECT_TRUE(std::none_of(steps_end, sent.end(), [](const Post& post) { return post.pushes; }));
         sent.erase(steps_end, sent.end());
       }
-      const auto differ = std::ranges::mismatch(simulated[rank].all, sent);
+      const auto differ = std::ranges::mismatch(expected, sent);
       const auto rest = [](auto begin, auto end) {
         return std::vector<Post>(begin, begin + std::min<std::ptrdiff_t>(6, end - begin));
       };
-      EXPECT_EQ(simulated[rank].all.size(), sent.size()) << "rank " << rank;
-      EXPECT_EQ(rest(differ.in1, simulated[rank].all.end()), rest(differ.in2, sent.end()))
-          << "rank " << rank << ", from message " << differ.in1 - simulated[rank].all.begin() << " on";
+      EXPECT_EQ(rest(differ.in1, expected.end()), rest(differ.in2, sent.end()))
+          << "rank " << rank << ", from message " << differ.in1 - expected.begin() << " on";
     }
   }
 }

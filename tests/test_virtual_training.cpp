@@ -1,6 +1,4 @@
 // Training on virtual ranks: the same step, exchange and loader as under MPI, at any number of ranks.
-#include <tuple>
-
 #include <gtest/gtest.h>
 
 #include "simulate/virtual_world.hpp"
@@ -136,28 +134,6 @@ TEST(ShardedState, HasTheBitsOfReplicatedStateForEveryRule) {
         State state;
         EXPECT_EQ(train(ranks, options, &state), expected);
         expect_same(state.arrays, expected_state.arrays);
-      }
-    }
-  }
-}
-
-TEST(ShardedState, HasTheBitsOfReplicatedStateWithNarrowMessagesToo) {
-  for (const Wire wire : {Wire::kBf16, Wire::kFp16}) {
-    for (const auto& [name, larc, accumulate] :
-         {std::tuple("adam", 0.0, 1), std::tuple("sgd", 0.02, 1), std::tuple("lamb", 0.0, 3)}) {
-      for (const int ranks : {1, 2, 3, 4, 7}) {
-        SCOPED_TRACE(fmt::format("{} larc {} on {} ranks, {} micro-batches", name, larc, ranks, accumulate));
-        CommonOptions options = deterministic();
-        options.train.deterministic = false;
-        options.train.batch = 12 * ranks;
-        options.train.accumulate = accumulate;
-        options.comm.fixed_order = true;
-        options.comm.wire = wire;
-        options.optimizer.name = name;
-        options.optimizer.larc = larc;
-        const Result expected = train(ranks, options);
-        options.update.sharded = true;
-        EXPECT_EQ(train(ranks, options), expected);
       }
     }
   }
