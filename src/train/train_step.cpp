@@ -25,11 +25,6 @@ std::string describe(const CommOptions& options) {
                      options.overlap ? "while backward goes on" : "after backward");
 }
 
-const Graph& checked(const Graph& graph, const StepOptions& options, const Communicator& comm) {
-  check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
-  return graph;
-}
-
 /// Real ones in the slots of a micro-batch.
 std::int64_t samples_in(const Batch& batch, std::int64_t micro_batch, const BatchShare& share) {
   const auto slots = std::span(batch.indices);
@@ -48,9 +43,9 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
-      runner_(comm, context, options.train, options.comm, options.network, checked(graph, options, comm), objective,
-              tuning),
+      runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
       average_(network(), options.optimizer.ema) {
+  check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
   const std::vector<Parameter>& parameters = network().parameters();
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
