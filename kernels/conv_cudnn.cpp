@@ -68,26 +68,25 @@ class Kernel final : public ConvKernel {
       workspace = std::max(workspace, plan.workspace);
     }
     detail_ = fmt::format("cudnn {}", plan_of(pass, desc_).engine);
-    const std::int64_t elements = desc_.weight_elements();
-    if (pass == Pass::kBackwardWeights) {
-      part_ = layout_.add<float>(elements);
-    } else {
-      packed_ = Kokkos::View<std::byte*, MemorySpace>("petaflow::conv::weights[cudnn]",
-                                                      static_cast<std::size_t>(elements) * size_of(desc_.type));
-    }
+    if (pass == Pass::kBackwardWeights) part_ = layout_.add<float>(desc_.weight_elements());
     workspace_ = layout_.add<std::byte>(workspace + kAlignment);
   }
 
-  void refresh(const Context& context, const float* weights) override {
-    if (pass_ == Pass::kBackwardWeights) return;
-    desc_.type == DType::kF32 ? pack<float>(context, weights) : pack<Bf16>(context, weights);
+  std::size_t packed_bytes() const override {
+    if (pass_ == Pass::kBackwardWeights) return 0;
+    return static_cast<std::size_t>(desc_.weight_elements()) * size_of(desc_.type);
+  }
+
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    desc_.type == DType::kF32 ? pack_as<float>(context, weights, packed) : pack_as<Bf16>(context, weights, packed);
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
     const bool sums = pass_ == Pass::kBackwardWeights;
     const auto workspace = reinterpret_cast<std::uintptr_t>(args.scratch + workspace_);
     auto* const part = reinterpret_cast<float*>(args.scratch + part_);
-    executions_[tile].run(context.space.cuda_stream(), args.x, sums ? static_cast<void*>(part) : packed_.data(), args.y,
+    executions_[tile].run(context.space.cuda_stream(), args.x,
+                          sums ? static_cast<void*>(part) : const_cast<std::byte*>(args.weights), args.y,
                           reinterpret_cast<void*>((workspace + kAlignment - 1) / kAlignment * kAlignment));
     if (sums) launch(context, "petaflow::conv::add_part[cudnn]"_label, gradient_elements(), AddPart{part, args.sum});
   }
@@ -107,15 +106,14 @@ class Kernel final : public ConvKernel {
   static constexpr std::uintptr_t kAlignment = 256;  // of workspaces
 
   template <class T>
-  void pack(const Context& context, const float* weights) {
-    launch(context, "petaflow::conv::refresh[cudnn]"_label, desc_.weight_elements(),
-           Pack<T>{Order(desc_), weights, reinterpret_cast<T*>(packed_.data())});
+  void pack_as(const Context& context, const float* weights, std::byte* packed) const {
+    launch(context, "petaflow::conv::pack[cudnn]"_label, desc_.weight_elements(),
+           Pack<T>{Order(desc_), weights, reinterpret_cast<T*>(packed)});
   }
 
   Pass pass_;
   ConvDesc desc_;  // of the first tile: weights and type are those of all
   std::vector<Execution> executions_;
-  Kokkos::View<std::byte*, MemorySpace> packed_;
   ScratchLayout layout_;
   std::size_t part_ = 0, workspace_ = 0;  // in the scratch: a tile's gradient, what cuDNN asks for
   std::string detail_;

@@ -28,7 +28,7 @@ struct PackedOrder {
   KOKKOS_INLINE_FUNCTION std::int64_t block_begin(std::int64_t group, std::int64_t block) const {
     return taps * sources * (group * padded() + block * lanes::kBlock);
   }
-  std::int64_t elements() const { return groups * taps * sources * padded(); }
+  KOKKOS_INLINE_FUNCTION std::int64_t elements() const { return groups * taps * sources * padded(); }
 };
 
 /// Moves between PyTorch's order (out, in / groups, taps) and the packed one; runs over the elements of the former.
