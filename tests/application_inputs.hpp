@@ -101,6 +101,15 @@ inline std::vector<std::string> input_files() {
   return files;
 }
 
+/// Expects that a reference file has every option of an application beyond those of all.
+template <class ApplicationTask>
+void expect_options_documented(const std::string& reference) {
+  ApplicationTask task;
+  Schema schema;
+  task.declare(schema);
+  expect_documented(schema, reference);
+}
+
 /// Expects that the inputs for an application load, agree with their ranges, say where their data come from and
 /// describe a network, and that making values again, where they ask for it, saves memory.
 template <class ApplicationTask>

@@ -1,51 +1,20 @@
 // The cosmoflow program as a user meets it: from generated universes to predictions, the same on one rank and on two.
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include <nlohmann/json.hpp>
 
+#include "cosmoflow_program.hpp"
 #include "io/checkpoint.hpp"
 #include "io/gzip.hpp"
 #include "io/hdf5.hpp"
 #include "io/tf_example.hpp"
 #include "io/tfrecord.hpp"
 #include "io/write_lock.hpp"
-#include "program.hpp"
 #include "scratch_folder.hpp"
 
 namespace petaflow {
 namespace {
-
-class CosmoflowProgram : public Program {
- protected:
-  CosmoflowProgram() : Program("cosmoflow") {}
-
-  void SetUp() override {
-    Program::SetUp();
-    std::ofstream(folder_ / "tiny.toml")
-        << "[run]\nname = \"tiny\"\n[data]\ntrain = [\"data/train/*\"]\nvalidation = [\"data/validation/*\"]\n"
-           "test = [\"data/test/*\"]\nedge = 16\nparameters = [\"Omega_m\", \"sigma_8\"]\n"
-           "[generate]\nfolder = \"data\"\ntrain = 3\nvalidation = 1\ntest = 2\nparticles = 32\nbox = 64.0\n"
-           "[model]\nkind = \"quick\"\nfilters = [8, 8]\nloss = \"mse\"\n[augment]\nsymmetries = true\n"
-           "[train]\nepochs = 2\nbatch = 8\ndeterministic = true\nshards = 4\n[evaluate]\nreplicas = 10\n";
-  }
-
-  Checkpoint checkpoint(const std::string& name) const {
-    return load_checkpoint((folder_ / "runs" / name / "checkpoint.h5").string());
-  }
-  void expect_same_end(const std::string& a, const std::string& b) const {
-    const Checkpoint first = checkpoint(a), second = checkpoint(b);
-    ASSERT_EQ(first.weights.size(), second.weights.size());
-    for (std::size_t i = 0; i < first.weights.size(); ++i) {
-      EXPECT_EQ(first.weights[i].values, second.weights[i].values) << first.weights[i].name;
-    }
-    ASSERT_EQ(first.training_arrays.size(), second.training_arrays.size());
-    for (std::size_t i = 0; i < first.training_arrays.size(); ++i) {
-      EXPECT_EQ(first.training_arrays[i].values, second.training_arrays[i].values) << first.training_arrays[i].name;
-    }
-  }
-};
 
 TEST_F(CosmoflowProgram, GoesFromUniversesToPredictions) {
   const Outcome made = run("generate tiny.toml", 2);
@@ -200,85 +169,6 @@ TEST_F(CosmoflowProgram, SummariesNeedNoData) {
     const nlohmann::json json = nlohmann::json::parse(summary.out);
     EXPECT_EQ(json["parameters"], size.first);
     EXPECT_NEAR(json["forward_flop"], size.second, 0.05e9);
-  }
-}
-
-TEST_F(CosmoflowProgram, KeepsALogForMlperf) {
-  ASSERT_EQ(run("generate tiny.toml").code, 0);
-  ASSERT_EQ(run("train tiny.toml mllog=true stop.target=100 optimizer.name=sgd", 2).code, 0);
-  std::ifstream file(folder_ / "runs/tiny/mllog.txt");
-  std::vector<std::string> events;
-  std::map<std::string, nlohmann::json> values;
-  for (std::string line; std::getline(file, line);) {
-    ASSERT_EQ(line.substr(0, 10), ":::MLLOG {") << line;
-    const nlohmann::json event = nlohmann::json::parse(line.substr(9));
-    events.push_back(event["key"]);
-    values[event["key"]] = event;
-  }
-  EXPECT_EQ(values["run_stop"]["metadata"]["status"], "success");
-  EXPECT_EQ(values["eval_error"]["metadata"]["epoch_num"], 1);
-  EXPECT_EQ(values["eval_samples"]["value"], 8);
-  const std::vector<std::string> run_events(std::ranges::find(events, "init_stop"), events.end());
-  EXPECT_EQ(run_events, (std::vector<std::string>{"init_stop", "run_start", "epoch_start", "eval_start", "eval_error",
-                                                  "eval_stop", "epoch_stop", "run_stop"}));
-
-  // Runs that end without their target: an interrupted one stays aborted when it goes on.
-  const auto expect_aborted = [&](const std::string& name) {
-    const std::string log = text_of(folder_ / "runs" / name / "mllog.txt");
-    EXPECT_EQ(count(log, R"("key":"run_stop")"), 1U) << log;
-    EXPECT_EQ(count(log, R"("status":"aborted")"), 1U) << log;
-  };
-  ASSERT_EQ(run("train tiny.toml run.name=missed mllog=true stop.target=1e-9").code, 0);
-  expect_aborted("missed");
-  ASSERT_EQ(run("train tiny.toml run.name=nan mllog=true optimizer.name=sgd optimizer.lr=1e30").code, 2);
-  expect_aborted("nan");
-  ASSERT_EQ(run("train tiny.toml run.name=part mllog=true run.wall_time=0.001").code, 3);
-  expect_aborted("part");
-  expect_refused("train tiny.toml run.name=part mllog=true --resume", "without --resume", {2});
-  ASSERT_EQ(run("train tiny.toml run.name=part --resume").code, 0);
-  expect_aborted("part");
-}
-
-TEST_F(CosmoflowProgram, LogsStepsOfGroupsAndOfGrowingBatchesForMlperf) {
-  ASSERT_EQ(run("generate tiny.toml").code, 0);
-  struct Case {
-    const char* name;
-    const char* options;
-    int ranks;
-    std::vector<std::int64_t> batches;  // of the epochs
-    std::int64_t warmup_steps;
-    double warmup_epochs;
-  };
-  // 24 samples: 3 steps, then 2; of groups, which have half of the batch each, 6 and 3.
-  const std::vector<Case> cases = {{"plain", "", 1, {8, 16}, 4, 1.5},
-                                   {"averages", " update.groups=2 update.average_every=1", 2, {4, 8}, 7, 4.0 / 3},
-                                   {"servers", " update.groups=2 update.servers=1", 3, {4, 8}, 7, 4.0 / 3},
-                                   {"parts", " train.deterministic=false train.accumulate=2", 2, {8, 16}, 4, 1.5}};
-  for (const Case& of : cases) {
-    SCOPED_TRACE(of.name);
-    const Outcome outcome =
-        run(fmt::format("train tiny.toml run.name={} mllog=true 'train.batch_epochs=[1]' schedule.warmup_steps={}{}",
-                        of.name, of.warmup_steps, of.options),
-            of.ranks);
-    ASSERT_EQ(outcome.code, 0) << outcome.err;
-    std::vector<std::int64_t> epochs, batches;
-    std::map<std::string, nlohmann::json> values;
-    std::ifstream file(folder_ / "runs" / of.name / "mllog.txt");
-    for (std::string line; std::getline(file, line);) {
-      const nlohmann::json event = nlohmann::json::parse(line.substr(9));
-      if (event["key"] == "epoch_start") {
-        epochs.push_back(event["metadata"]["epoch_num"]);
-        batches.push_back(event["metadata"]["global_batch_size"]);
-      }
-      values[event["key"]] = event["value"];
-    }
-    EXPECT_EQ(values["global_batch_size"], of.batches[0]);
-    EXPECT_EQ(values["train_samples"], 24);
-    EXPECT_DOUBLE_EQ(values["opt_learning_rate_warmup_epochs"].get<double>(), of.warmup_epochs);
-    EXPECT_EQ(epochs, (std::vector<std::int64_t>{1, 2}));
-    EXPECT_EQ(batches, of.batches);
-    const auto steps = nlohmann::json::parse(text_of(folder_ / "runs" / of.name / "performance.json"))["steps"];
-    EXPECT_EQ(steps, 24 / of.batches[0] + (24 + of.batches[1] - 1) / of.batches[1]);
   }
 }
 

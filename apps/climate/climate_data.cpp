@@ -186,8 +186,7 @@ void check_any_box(const ClimateDataOptions& options, const ClimateIndex& index,
   }
   user_error(
       "{}: none of the {} of {} frames whose boxes are looked at has one; give files of ExtremeWeather with boxes, or "
-      "a "
-      "larger data.labelled_fraction",
+      "a larger data.labelled_fraction",
       what, std::ranges::count(labelled, true), frames);
 }
 

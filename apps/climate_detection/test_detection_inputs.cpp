@@ -6,10 +6,7 @@ namespace petaflow::climate_detection {
 namespace {
 
 TEST(DetectionInputs, ReferenceHoldsEveryOption) {
-  DetectionTask task;
-  Schema schema;
-  task.declare(schema);
-  expect_documented(schema, "inputs/reference_climate_detection.toml");
+  expect_options_documented<DetectionTask>("inputs/reference_climate_detection.toml");
 }
 
 TEST(DetectionInputs, Load) { expect_inputs_load<DetectionTask>(); }

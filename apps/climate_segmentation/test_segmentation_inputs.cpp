@@ -6,10 +6,7 @@ namespace petaflow::climate_segmentation {
 namespace {
 
 TEST(SegmentationInputs, ReferenceHoldsEveryOption) {
-  SegmentationTask task;
-  Schema schema;
-  task.declare(schema);
-  expect_documented(schema, "inputs/reference_climate_segmentation.toml");
+  expect_options_documented<SegmentationTask>("inputs/reference_climate_segmentation.toml");
 }
 
 TEST(SegmentationInputs, Load) { expect_inputs_load<SegmentationTask>(); }

@@ -6,10 +6,7 @@ namespace petaflow::cosmoflow {
 namespace {
 
 TEST(CosmoflowInputs, ReferenceHoldsEveryOption) {
-  CosmoflowTask task;
-  Schema schema;
-  task.declare(schema);
-  expect_documented(schema, "inputs/reference_cosmoflow.toml");
+  expect_options_documented<CosmoflowTask>("inputs/reference_cosmoflow.toml");
 }
 
 TEST(CosmoflowInputs, Load) { expect_inputs_load<CosmoflowTask>(); }

@@ -89,13 +89,30 @@ nlohmann::json to_json(const CommunicationTimes& communication) {
   return {{"buckets", buckets}, {"ranks", ranks}};
 }
 
+namespace {
+
+/// Of one push and its answer, mean over all groups.
+struct PushMeans {
+  double bytes = 0;  // each way
+  double under_way_s = 0, exposed_s = 0;
+
+  explicit PushMeans(const LayerService& layer) {
+    const auto pushes = static_cast<double>(std::max<std::int64_t>(1, layer.gradients()));
+    bytes = static_cast<double>(sizeof(float)) * static_cast<double>(layer.elements);
+    under_way_s = layer.times.under_way_s / pushes;
+    exposed_s = layer.times.exposed_s / pushes;
+  }
+};
+
+}  // namespace
+
 std::string describe(const std::vector<LayerService>& service) {
   double bytes = 0, under_way_s = 0, exposed_s = 0;
   for (const LayerService& layer : service) {
-    const auto pushes = static_cast<double>(std::max<std::int64_t>(1, layer.gradients()));
-    bytes += static_cast<double>(2 * sizeof(float)) * static_cast<double>(layer.elements);
-    under_way_s += layer.times.under_way_s / pushes;
-    exposed_s += layer.times.exposed_s / pushes;
+    const PushMeans means(layer);
+    bytes += 2 * means.bytes;
+    under_way_s += means.under_way_s;
+    exposed_s += means.exposed_s;
   }
   return fmt::format(
       "pushes to servers: {:.2f} MiB there and as many back in {} {} a step, {:.2f} ms under way, {:.2f} ms of it "
@@ -105,16 +122,14 @@ std::string describe(const std::vector<LayerService>& service) {
 }
 
 nlohmann::json to_json(const LayerService& service) {
-  const auto pushes = static_cast<double>(std::max<std::int64_t>(1, service.gradients()));
-  const double bytes = static_cast<double>(sizeof(float)) * static_cast<double>(service.elements);
-  const double under_way_s = service.times.under_way_s / pushes;
+  const PushMeans means(service);
   return {{"layer", service.layer},
           {"pushes", service.gradients()},
-          {"sent_bytes", bytes},
-          {"received_bytes", bytes},
-          {"under_way_ms", 1e3 * under_way_s},
-          {"waited_ms", 1e3 * service.times.exposed_s / pushes},
-          {"mb_per_s", under_way_s > 0 ? 2e-6 * bytes / under_way_s : 0}};
+          {"sent_bytes", means.bytes},
+          {"received_bytes", means.bytes},
+          {"under_way_ms", 1e3 * means.under_way_s},
+          {"waited_ms", 1e3 * means.exposed_s},
+          {"mb_per_s", means.under_way_s > 0 ? 2e-6 * means.bytes / means.under_way_s : 0}};
 }
 
 std::string stage_table(const Network& network, std::int64_t micro_batches, double peak_gflops) {

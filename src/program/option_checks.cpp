@@ -75,8 +75,7 @@ void check_servers(const CommonOptions& options) {
   if (update.max_staleness > 0 && update.max_staleness < update.groups - 1) {
     user_error(
         "update.max_staleness is {}, but while one of update.groups = {} groups computes, each of the others updates "
-        "the "
-        "weights once; set it to {} or more, or to 0 for no bound",
+        "the weights once; set it to {} or more, or to 0 for no bound",
         update.max_staleness, update.groups, update.groups - 1);
   }
   if (update.servers == 0) return;
@@ -105,22 +104,19 @@ void check_servers(const CommonOptions& options) {
   if (options.optimizer.ema > 0) {
     user_error(
         "optimizer.ema = {} averages the weights after every update, and workers with update.servers = {} do not see "
-        "all "
-        "of these; set one of them to 0",
+        "all of these; set one of them to 0",
         options.optimizer.ema, update.servers);
   }
   if (update.max_staleness > 0 && options.train.deterministic) {
     user_error(
         "update.max_staleness = {} does nothing with train.deterministic, where servers take gradients by ticket; "
-        "leave "
-        "it at 0",
+        "leave it at 0",
         update.max_staleness);
   }
   if (const double usual = CommOptions().bucket_mb; options.comm.bucket_mb != usual) {
     user_error(
         "comm.bucket_mb = {} does nothing while update.servers is {}, where the sum of every layer goes to its server "
-        "by "
-        "itself; leave it at {}",
+        "by itself; leave it at {}",
         options.comm.bucket_mb, update.servers, usual);
   }
   const std::string& reduction = options.comm.reduction;
@@ -160,8 +156,7 @@ void check_ranks(const CommonOptions& options, int ranks) {
     const std::int64_t batch = options.train.batch, all = ranks * options.update.groups;
     user_error(
         "train.batch is {}, but {} ranks run: every rank needs at least one sample of a batch; set train.batch to {} "
-        "or "
-        "more, or start at most {}",
+        "or more, or start at most {}",
         batch, all, all, format_count(batch, "rank"));
   }
   if (train.accumulate > 1 && train.batch % (ranks * train.accumulate) != 0) {

@@ -53,8 +53,7 @@ void check_scheme(const Graph& graph, const OptimizerOptions& optimizer, const U
   if (!sums_over_ranks(graph) && comm.norm_ranks > 0) {
     user_error(
         "comm.norm_ranks = {} says over how many ranks batch norm takes its statistics, but the model has no batch "
-        "norm "
-        "over ranks; set comm.norm_ranks to 0, or (cosmoflow) model.batch_norm to \"global\"",
+        "norm over ranks; set comm.norm_ranks to 0, or (cosmoflow) model.batch_norm to \"global\"",
         comm.norm_ranks);
   }
   if (sums_over_ranks(graph) && update.groups > 1 && comm.norm_ranks == 0) {
