@@ -27,7 +27,12 @@ struct TapsOf {
 struct WeightOrder {
   std::int64_t sources, targets, taps;  // sources in numbers; taps in depth
 
-  std::int64_t position() const { return taps * sources * targets; }
+  /// Numbers of a position: an odd number of cache lines.  The 36 that belong together, one of each position, fall into
+  /// different sets of a cache so; where all were a multiple of 4 KiB apart they drove each other out.
+  std::int64_t position() const {
+    constexpr std::int64_t kLine = 16;
+    return (ceil_div(taps * sources * targets, kLine) | 1) * kLine;
+  }
   std::int64_t block(std::int64_t k) const { return k * taps * sources; }
   std::int64_t width(std::int64_t k) const { return std::min<std::int64_t>(kBlock, targets - k); }
   /// Element (tap, source, target) of a position.
@@ -50,18 +55,24 @@ struct Weights {
   struct Item {
     std::int64_t target, tap, source;
   };
+  /// Those that fill a cache line follow each other: the lanes of a block of targets.
   Item item(std::int64_t i) const {
-    return {i / order.sources / order.taps * kLanes, i / order.sources % order.taps, i % order.sources};
+    const std::int64_t of_block = lanes::kVectors * order.taps * order.sources, k = i / of_block * kBlock,
+                       vectors = order.width(k) / kLanes, in_block = i % of_block, row = in_block / vectors;
+    return {k + in_block % vectors * kLanes, row / order.sources, row % order.sources};
   }
-  /// Where tap (row, column) of the plane stands for a target's lane; nothing: it is zero.
-  std::optional<std::int64_t> outside(const Item& at, int n, int lane, int row, int column) const {
-    const std::int64_t target = at.target + lane, source = at.source * held + n,
+  /// Where tap (row, column) of the plane stands for the first target; nothing: it is zero.
+  std::optional<std::int64_t> outside(const Item& at, int n, int row, int column) const {
+    const std::int64_t source = at.source * held + n,
                        h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
                        w = of.first_column + of.step * (reversed ? kTaps - 1 - column : column),
-                       tap = reversed ? order.taps - 1 - at.tap : at.tap,
-                       pair = reversed ? source * order.targets + target : target * order.sources * held + source;
+                       tap = reversed ? order.taps - 1 - at.tap : at.tap;
     if (h >= of.kernel || w >= of.kernel) return std::nullopt;
-    return ((pair * order.taps + tap) * of.kernel + h) * of.kernel + w;
+    return source * source_stride() + at.target * target_stride() + (tap * of.kernel + h) * of.kernel + w;
+  }
+  std::int64_t source_stride() const { return (reversed ? order.targets : 1) * order.taps * of.kernel * of.kernel; }
+  std::int64_t target_stride() const {
+    return (reversed ? 1 : order.sources * held) * order.taps * of.kernel * of.kernel;
   }
 };
 
@@ -74,13 +85,12 @@ struct PackWeights {
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
     Number<T>* packed = to + weights.order.at(at.tap, at.source, at.target);
+    const std::int64_t stride = weights.target_stride();
     both_ways<kTaps, kEdge, kHeld<T>>(
         [&](int n, int row, auto& in) {
           for (int k = 0; k < kTaps; ++k) {
-            for (int lane = 0; lane < kLanes; ++lane) {
-              const auto place = weights.outside(at, n, lane, row, k);
-              in[k][lane] = place ? from[*place] : 0;
-            }
+            const auto place = weights.outside(at, n, row, k);
+            for (int lane = 0; lane < kLanes; ++lane) in[k][lane] = place ? from[*place + lane * stride] : 0;
           }
         },
         transform_weights<kTaps>,
@@ -100,6 +110,7 @@ struct UnpackGradient {
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
     const float* packed = from + weights.order.at(at.tap, at.source, at.target);
+    const std::int64_t stride = weights.target_stride();
     both_ways<kEdge, kTaps, 1>(
         [&](int, int row, auto& in) {
           for (int column = 0; column < kEdge; ++column)
@@ -108,9 +119,8 @@ struct UnpackGradient {
         transform_weight_gradient<kTaps>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kTaps; ++row) {
-            for (int lane = 0; lane < kLanes; ++lane) {
-              if (const auto place = weights.outside(at, 0, lane, row, column)) to[*place] += out[0][row][lane];
-            }
+            const auto place = weights.outside(at, 0, row, column);
+            for (int lane = 0; place && lane < kLanes; ++lane) to[*place + lane * stride] += out[0][row][lane];
           }
         });
   }
