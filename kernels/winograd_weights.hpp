@@ -63,8 +63,7 @@ struct Weights {
   }
   /// Where tap (row, column) of the plane stands for the first target; nothing: it is zero.
   std::optional<std::int64_t> outside(const Item& at, int n, int row, int column) const {
-    const std::int64_t source = at.source * held + n,
-                       h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
+    const std::int64_t source = at.source * held + n, h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
                        w = of.first_column + of.step * (reversed ? kTaps - 1 - column : column),
                        tap = reversed ? order.taps - 1 - at.tap : at.tap;
     if (h >= of.kernel || w >= of.kernel) return std::nullopt;

@@ -106,6 +106,18 @@ TEST(Pytorch, ModulesAreNamedAsTheWeightsAre) {
   EXPECT_HOLDS(text, ".with_name(\"w.safetensors\")");
 }
 
+TEST(Pytorch, NamesOfModulesOwnFunctionsAreNotHidden) {
+  Graph graph({1, 2, 1, 4, 4});
+  graph.add<Conv>("half", ConvOptions::same_2d(2, 1)).add<Conv>("up/train", ConvOptions::same_2d(2, 1));
+  EXPECT_HOLDS(twin_of(graph), R"(        self._modules["half"] = nn.Conv2d(2, 2, (1, 1))
+        self.up = nn.Module()
+        self.up._modules["train"] = nn.Conv2d(2, 2, (1, 1))
+)");
+  EXPECT_HOLDS(twin_of(graph), R"(        x1 = self._modules["half"](x0)  # (N, 2, 4, 4)
+        x2 = self.up._modules["train"](x1)  # (N, 2, 4, 4)
+)");
+}
+
 /// A layer of somebody who does not need PyTorch.
 class Plain final : public Layer {
  public:

@@ -50,13 +50,66 @@ bool is_python_name(std::string_view name) {
 
 namespace {
 
-/// The expression for a layer's module, whose parameters are named by it: self.conv1, getattr(self.block, "1").conv.
+/// Whether every torch.nn.Module has an attribute of the name, which hides a part called so.
+bool is_of_module(std::string_view name) {
+  static constexpr std::array<std::string_view, 45> kAttributes = {"T_destination",
+                                                                   "add_module",
+                                                                   "apply",
+                                                                   "bfloat16",
+                                                                   "buffers",
+                                                                   "call_super_init",
+                                                                   "children",
+                                                                   "compile",
+                                                                   "cpu",
+                                                                   "cuda",
+                                                                   "double",
+                                                                   "dump_patches",
+                                                                   "eval",
+                                                                   "extra_repr",
+                                                                   "float",
+                                                                   "forward",
+                                                                   "get_buffer",
+                                                                   "get_extra_state",
+                                                                   "get_parameter",
+                                                                   "get_submodule",
+                                                                   "half",
+                                                                   "ipu",
+                                                                   "load_state_dict",
+                                                                   "modules",
+                                                                   "mtia",
+                                                                   "named_buffers",
+                                                                   "named_children",
+                                                                   "named_modules",
+                                                                   "named_parameters",
+                                                                   "parameters",
+                                                                   "register_buffer",
+                                                                   "register_module",
+                                                                   "register_parameter",
+                                                                   "requires_grad_",
+                                                                   "set_extra_state",
+                                                                   "set_submodule",
+                                                                   "share_memory",
+                                                                   "state_dict",
+                                                                   "to",
+                                                                   "to_empty",
+                                                                   "train",
+                                                                   "training",
+                                                                   "type",
+                                                                   "xpu",
+                                                                   "zero_grad"};
+  return std::ranges::find(kAttributes, name) != kAttributes.end();
+}
+
+/// The expression for a layer's module, whose parameters are named by it: self.conv1, getattr(self.block, "1").conv,
+/// self._modules["half"].
 std::string module_of(const std::string& layer) {
   std::string text = "self";
   for (std::size_t begin = 0; begin <= layer.size();) {
     const std::size_t end = std::min(layer.find('/', begin), layer.size());
     const std::string part = layer.substr(begin, end - begin);
-    text = is_python_name(part) ? text + "." + part : fmt::format("getattr({}, \"{}\")", text, part);
+    text = is_of_module(part)     ? fmt::format("{}._modules[\"{}\"]", text, part)
+           : is_python_name(part) ? text + "." + part
+                                  : fmt::format("getattr({}, \"{}\")", text, part);
     begin = end + 1;
   }
   return text;
@@ -67,6 +120,7 @@ std::string assignment(const std::string& layer, const std::string& module) {
   const std::size_t slash = layer.rfind('/');
   const std::string owner = slash == std::string::npos ? "self" : module_of(layer.substr(0, slash));
   const std::string name = slash == std::string::npos ? layer : layer.substr(slash + 1);
+  if (is_of_module(name)) return fmt::format("{}._modules[\"{}\"] = {}", owner, name, module);
   return is_python_name(name) ? fmt::format("{}.{} = {}", owner, name, module)
                               : fmt::format("{}.add_module(\"{}\", {})", owner, name, module);
 }
