@@ -3,7 +3,8 @@
 //
 // Allocations that are known and not petaflow's:
 // - oneDNN makes a few small objects in each dnnl_primitive_execute (its context and tables of the arguments, 8 to 136
-//   bytes each in 3.2): bounded here.
+//   bytes each in 3.2), and its matrix product for AVX2 (gemm:jit) takes room for what it packs (16,704 bytes for 4 x
+//   128 times 128 x 4): bounded here.
 // - libgomp makes a new team for each parallel region where teams have one thread; larger ones are kept.
 // - MPI keeps its own account of operations under way, and Open MPI sums into buffers of its own.
 // - Kokkos 4 and later make strings for the names of fences and copies.
@@ -38,8 +39,13 @@ TEST(Allocations, AreCounted) { GTEST_SKIP() << "SKIPPED: only with glibc and wi
 namespace petaflow {
 namespace {
 
-constexpr int kSteps = 2;                                                // counted, and before them as many to warm up
-constexpr std::size_t kLargestOfOnednn = 256, kOnednnPerStep = 1 << 20;  // bytes
+constexpr int kSteps = 2;  // counted, and before them as many to warm up
+#ifdef __AVX512F__
+constexpr std::size_t kLargestOfOnednn = 256;  // bytes
+#else
+constexpr std::size_t kLargestOfOnednn = 20 << 10;
+#endif
+constexpr std::size_t kOnednnPerStep = 1 << 20;
 constexpr std::size_t kLargestOfKokkos = KOKKOS_VERSION < 40000 ? 0 : 256;
 
 /// Samples whose reading, by the loader's threads, is not counted.
@@ -80,6 +86,7 @@ void expect_none(const CommonOptions& options, const Graph& graph, const Objecti
     if (allocation.is_below("libdnnl")) {
       onednn += allocation.times * allocation.bytes;
       EXPECT_LE(allocation.bytes, kLargestOfOnednn);
+      if (allocation.bytes > kLargestOfOnednn) allocation.print();
     } else if (allocation.bytes > kLargestOfKokkos) {
       ADD_FAILURE() << allocation.times << " times " << allocation.bytes << " bytes (rank " << comm->rank()
                     << "), the callers are";

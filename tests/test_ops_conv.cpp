@@ -112,11 +112,13 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
           for (const PlacedBox& box : boxes) descs.push_back(box.desc);
           if (!impl.why_not(pass, descs).empty()) {
             EXPECT_STRNE(impl.name, "kokkos") << "never refuses";
-            // The plainest of cases: what refuses it would go untested.
+            // The plainest of cases: what refuses it would go untested.  Boxes of a row are refused by oneDNN's
+            // gradients of weights for AVX2.
             const bool meant = kDTypeOf<T> == DType::kF32
                                    ? name == "onednn"
                                    : name.starts_with("emulated") && pass == Pass::kBackwardWeights;
-            EXPECT_FALSE(meant && std::string(c.name) == "k3_128") << impl.why_not(pass, descs);
+            EXPECT_FALSE(meant && boxes.size() == 1 && std::string(c.name) == "k3_128")
+                << name_of(pass) << ": " << impl.why_not(pass, descs);
             EXPECT_FALSE(name == "depthwise" && std::string(c.name).starts_with("depthwise_k"))
                 << impl.why_not(pass, descs);
             continue;

@@ -145,6 +145,31 @@ TEST(BoxGeometry, IsInDegreesAndCutAtTheDateLine) {
   EXPECT_EQ(box_geometry({1, 5, 2, 37, 0}, grid)["coordinates"][0][0][0], -180) << "all around";
 }
 
+/// Equal, but for numbers, which agree to 1e-4: ranks with fewer frames at a time may take other implementations of
+/// convolutions.
+void expect_alike(const nlohmann::json& a, const nlohmann::json& b, const std::string& what) {
+  if (a.is_number() && b.is_number()) {
+    const double expected = a.get<double>();
+    EXPECT_NEAR(b.get<double>(), expected, 1e-4 * std::max(1.0, std::abs(expected))) << what;
+    return;
+  }
+  ASSERT_EQ(a.type(), b.type()) << what;
+  ASSERT_EQ(a.size(), b.size()) << what;
+  if (!a.is_structured()) {
+    EXPECT_EQ(a, b) << what;
+    return;
+  }
+  for (const auto& [key, value] : a.items()) {
+    const std::string name = what + "/" + key;
+    if (a.is_object()) {
+      ASSERT_TRUE(b.contains(key)) << name;
+      expect_alike(value, b[key], name);
+    } else {
+      expect_alike(value, b[std::stoul(key)], name);
+    }
+  }
+}
+
 class DetectionProgram : public Program {
  protected:
   DetectionProgram() : Program("climate_detection"), input_(fs::absolute("inputs/climate_detection.toml")) {}
@@ -194,7 +219,7 @@ TEST_F(DetectionProgram, GoesFromFramesToBoxesAndAReport) {
     EXPECT_EQ(results[0][name], results[1][name]) << name;
   }
   EXPECT_EQ(boxes[0]["type"], "FeatureCollection");
-  EXPECT_EQ(boxes[0]["features"], boxes[1]["features"]);
+  expect_alike(boxes[0]["features"], boxes[1]["features"], "features");
   for (const nlohmann::json& feature : boxes[0]["features"]) {
     EXPECT_GE(feature["properties"]["confidence"], 0.05);
     EXPECT_TRUE(feature["properties"]["time"].get<std::string>().starts_with("19"));

@@ -26,8 +26,10 @@ std::int64_t Tiling::largest_v_bytes(const Shape& v, DType type) const {
 
 Strides dense_tile(std::int64_t samples, const Extent& extent, std::int64_t channels, const Strides& whole) {
   Strides dense = Strides::of(extent, channels);
-  // A single sample's distance to the next says nothing but that there may be several planes.
-  if (samples == 1) dense.n = whole.n;
+  // A single sample's distance to the next says nothing but that there may be several planes.  Where there are none it
+  // is that of planes, as in the whole tensor: oneDNN's kernels of two and of three directions round differently
+  // (AVX2).
+  if (samples == 1 && whole.n != whole.d) dense.n = whole.n;
   return dense;
 }
 

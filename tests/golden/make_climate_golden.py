@@ -102,6 +102,7 @@ def detection_loss(outputs):
 
 def train(network, channels, rate=0.02, loss_of=map_loss):
     fields = numbers(BATCH * channels * HEIGHT * WIDTH, 100).float().double().reshape(BATCH, channels, HEIGHT, WIDTH)
+    fields *= torch.arange(1, BATCH + 1).reshape(-1, 1, 1, 1)  # see tests/climate_golden.hpp
     golden = {"layers": {}, "gradients": [], "losses": [], "outputs": []}
     twin, optimizer = Twin(), None
     for step in range(STEPS):
