@@ -116,10 +116,10 @@ Graph small_deepcam(const Shape& sample) {
 }
 
 // With batch norm, that of the image branches is over the two pixels of a batch of 2, through which roundings grow: at
-// 2e-4 they are 2e-3 after ten steps.
+// 2e-5 those of DeepLabv3+ are 2e-4 after ten steps.
 const GoldenCase kGoldenCases[] = {{"tiramisu", small_tiramisu, 4, 0.02},
                                    {"deeplab", small_deeplab, 16, 0.02},
-                                   {"deeplab_with_norm", small_deeplab_with_norm, 16, 2e-5},
+                                   {"deeplab_with_norm", small_deeplab_with_norm, 16, 4e-6},
                                    {"deepcam", small_deepcam, 16, 2e-5}};
 
 class ClimateGolden : public testing::TestWithParam<GoldenCase> {
