@@ -94,8 +94,8 @@ class GoldenClimate {
 
   /// Steps of SGD with a momentum of 0.9; of the gradients those of the first one.
   /// @param targets  of the objective, in the memory of devices
-  void expect_steps(const Graph& graph, const Objective& objective, std::span<const void* const> targets, double rate,
-                    std::size_t steps = 10) {
+  void expect_steps(const Graph& graph, const Objective& objective, std::span<const void* const> targets, double rate) {
+    constexpr std::size_t kSteps = 10;
     Network network(graph, {.batch = kGoldenBatch, .kernels = {}}, context_);
     set_first_weights(context_, network);
     fill_fields(network.input());
@@ -112,8 +112,8 @@ class GoldenClimate {
     options.name = "sgd", options.lr = rate, options.momentum = 0.9;
     Optimizer optimizer(options, network.parameters());
     state_.learning_rate = static_cast<float>(options.lr);
-    ASSERT_EQ(golden_["losses"].size(), 10U);
-    for (std::size_t step = 0; step < steps; ++step, ++state_.step) {
+    ASSERT_EQ(golden_["losses"].size(), kSteps);
+    for (std::size_t step = 0; step < kSteps; ++step, ++state_.step) {
       device_state_.set(state_);
       network.forward(context_);
       const auto of_samples = losses.run(context_, targets, outputs, {}, output_gradients);
