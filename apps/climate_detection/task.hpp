@@ -7,6 +7,7 @@
 #include "climate_detection/evaluator.hpp"
 #include "climate_detection/options.hpp"
 #include "data/bytes.hpp"
+#include "nn/objective.hpp"
 
 namespace petaflow::climate_detection {
 

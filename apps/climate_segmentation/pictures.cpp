@@ -3,6 +3,8 @@
 #include <array>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "climate/map_picture.hpp"
 #include "report/png.hpp"
 

@@ -9,6 +9,7 @@
 #include "climate_segmentation/options.hpp"
 #include "climate_segmentation/predicted_maps.hpp"
 #include "data/bytes.hpp"
+#include "nn/objective.hpp"
 
 namespace petaflow::climate_segmentation {
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "climate_segmentation/reporter.hpp"
 #include "climate_segmentation/task.hpp"

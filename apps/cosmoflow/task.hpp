@@ -6,6 +6,7 @@
 #include "cosmoflow/options.hpp"
 #include "data/bytes.hpp"
 #include "nn/layers/counts.hpp"
+#include "nn/objective.hpp"
 
 namespace petaflow::cosmoflow {
 

@@ -1,7 +1,7 @@
 // What a page is drawn from, computed at the end of an evaluation, while the events are there.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "hep/evaluator.hpp"
 

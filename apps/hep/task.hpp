@@ -7,6 +7,7 @@
 #include "hep/generate.hpp"
 #include "hep/options.hpp"
 #include "hep/phi.hpp"
+#include "nn/objective.hpp"
 
 namespace petaflow::hep {
 
@@ -43,8 +44,8 @@ class HepTask final : public Task {
     return hep::augmentation(options_.augment, events(train));
   }
 
-  std::vector<Predictor::View> views(const Dataset& data) const override {
-    return options_.evaluate.mirrors ? mirrored_views(data.sample_dims()) : std::vector<Predictor::View>();
+  std::vector<ImageView> views(const Dataset& data) const override {
+    return options_.evaluate.mirrors ? mirrored_views(data.sample_dims()) : std::vector<ImageView>();
   }
   std::vector<std::string> metrics() const override { return {"auc", "accuracy"}; }
   std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) override {

@@ -57,8 +57,8 @@ void mirror(std::span<std::uint8_t> map, const std::array<std::int64_t, 4>& dims
   mirror_any(map, dims, axis);
 }
 
-std::vector<std::function<void(std::span<std::byte>)>> mirrored_views(const std::array<std::int64_t, 4>& dims) {
-  std::vector<std::function<void(std::span<std::byte>)>> views;
+std::vector<ImageView> mirrored_views(const std::array<std::int64_t, 4>& dims) {
+  std::vector<ImageView> views;
   for (const bool rows : {false, true}) {
     for (const bool columns : {false, true}) {
       views.emplace_back([=](std::span<std::byte> image) {

@@ -28,8 +28,11 @@ void roll(std::span<std::uint8_t> map, const std::array<std::int64_t, 4>& dims, 
 void mirror(std::span<float> pixels, const std::array<std::int64_t, 4>& dims, ImageAxis axis);
 void mirror(std::span<std::uint8_t> map, const std::array<std::int64_t, 4>& dims, ImageAxis axis);
 
+/// A way of looking at an image that must not matter: changes its bytes in place.
+using ImageView = std::function<void(std::span<std::byte>)>;
+
 /// The image as it is and its three mirrors: what is averaged over where none of them matters.  dims: C, D, H, W.
-std::vector<std::function<void(std::span<std::byte>)>> mirrored_views(const std::array<std::int64_t, 4>& dims);
+std::vector<ImageView> mirrored_views(const std::array<std::int64_t, 4>& dims);
 
 struct AugmentOptions {
   ImageAxis phi = ImageAxis::kW;  // eta is the other one

@@ -10,19 +10,19 @@
 #include <variant>
 #include <vector>
 
-#include "comm/communicator.hpp"
 #include "config/schema.hpp"
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
 #include "metrics/evaluator.hpp"
 #include "nn/graph.hpp"
-#include "nn/objective.hpp"
 #include "program/command_line.hpp"
-#include "run/mllog.hpp"
-#include "train/predictor.hpp"
-#include "train/trainer.hpp"
+#include "run/mlperf_benchmark.hpp"
+#include "train/options.hpp"
 
 namespace petaflow {
+
+class Communicator;
+class Objective;
 
 /// Purpose that a data set is opened for.  Where it is to be inspected, options that files do not fit give way to them.
 enum class DataRole { kTrain, kEvaluate, kPredict, kInspect };
@@ -78,7 +78,7 @@ class Task {
   /// Changes training samples; empty: no augmentation.
   virtual Augmentation augmentation(const Dataset& train) const = 0;
   /// Ways of looking at an image to average predictions over (Predictor); none: the image as it is.
-  virtual std::vector<Predictor::View> views(const Dataset& /*data*/) const { return {}; }
+  virtual std::vector<ImageView> views(const Dataset& /*data*/) const { return {}; }
 
   /// Names of the metrics that evaluators may give, besides "loss"; training stops by the first unless the user says
   /// otherwise.

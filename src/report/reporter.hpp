@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "metrics/evaluator.hpp"
 #include "report/page.hpp"
-#include "report/run_record.hpp"
 
 namespace petaflow {
+
+struct RunRecord;
 
 class Reporter {
  public:
@@ -25,13 +26,13 @@ class Reporter {
   virtual nlohmann::json results(const Evaluator& evaluator) const = 0;
   /// Details that the report of a run shows besides (curves, histograms, pictures): a compact object, kept in the run
   /// folder.
-  virtual nlohmann::json curves(const Evaluator& /*evaluator*/) const { return nlohmann::json::object(); }
+  virtual nlohmann::json curves(const Evaluator& evaluator) const;
 
   /// The most important results of a run, for the head of its report.
-  virtual std::vector<KeyNumber> key_numbers(const RunRecord& /*run*/) const { return {}; }
+  virtual std::vector<KeyNumber> key_numbers(const RunRecord& run) const;
   /// The application's sections of a report, from what results() and curves() left in the folders of the runs.  A run
   /// without an evaluation is left out; runs[i] has the colour "s<i + 1>".
-  virtual void add_sections(Page& /*page*/, const std::vector<RunRecord>& /*runs*/) const {}
+  virtual void add_sections(Page& page, const std::vector<RunRecord>& runs) const;
 };
 
 }  // namespace petaflow

@@ -9,13 +9,6 @@
 
 namespace petaflow {
 
-/// MLPerf's names for an application's benchmark.
-struct MlperfBenchmark {
-  std::string name;    // "cosmoflow"; empty: it is none
-  std::string metric;  // of Task::metrics()
-  std::string key;     // of its events: "eval_error"
-};
-
 class MlLog {
  public:
   /// Logs cache_clear and init_start now; the lines are kept until there is a file.  The files that the system holds in

@@ -10,6 +10,7 @@
 #include "io/metrics_log.hpp"
 #include "measure/trace.hpp"
 #include "run/mllog.hpp"
+#include "run/mlperf_benchmark.hpp"
 #include "train/listener.hpp"
 
 namespace petaflow {

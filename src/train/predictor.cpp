@@ -12,7 +12,7 @@ namespace petaflow {
 namespace {
 
 LoaderOptions loader_options(const Communicator& comm, std::int64_t slots, const DataOptions& options,
-                             const Predictor::View& view) {
+                             const ImageView& view) {
   LoaderOptions loader;
   loader.global_batch = slots * comm.size();
   loader.begin = slots * comm.rank();
@@ -42,7 +42,7 @@ void add_rows(const Tensor& from, std::size_t samples, std::vector<float>& rows)
 }  // namespace
 
 Predictor::Predictor(Communicator& comm, const Context& context, Network& network, const Objective& objective,
-                     const Dataset& data, const DataOptions& options, std::vector<View> views)
+                     const Dataset& data, const DataOptions& options, std::vector<ImageView> views)
     : comm_(comm),
       context_(context),
       network_(network),
@@ -65,7 +65,7 @@ Predictor::Predictor(Communicator& comm, const Context& context, Network& networ
 
 void Predictor::start() {
   loaders_.clear();
-  for (const View& view : views_) {
+  for (const ImageView& view : views_) {
     loaders_.push_back(std::make_unique<Loader>(data_, loader_options(comm_, network_.batch(), options_, view)));
     loaders_.back()->start_epoch(0);
   }

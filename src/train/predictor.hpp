@@ -26,14 +26,11 @@ namespace petaflow {
 /// data set.
 class Predictor {
  public:
-  using View = std::function<void(std::span<std::byte>)>;
-
   /// All references must outlive the object; the network is used as it is when next() is called.  Throws a user error
   /// where the data set has not what the objective reads.
-  /// @param views  ways of looking at an image that must not matter, each changes one in place: outputs, scores and
-  ///               loss are means over them; none: the image as it is
+  /// @param views  outputs, scores and loss are means over them; none: the image as it is
   Predictor(Communicator& comm, const Context& context, Network& network, const Objective& objective,
-            const Dataset& data, const DataOptions& options, std::vector<View> views = {});
+            const Dataset& data, const DataOptions& options, std::vector<ImageView> views = {});
 
   /// Goes to the first sample.
   void start();
@@ -56,7 +53,7 @@ class Predictor {
   std::vector<Kokkos::View<float*, MemorySpace>> score_memory_;
   std::vector<Tensor> outputs_, scores_;  // of the network
   DataOptions options_;
-  std::vector<View> views_;
+  std::vector<ImageView> views_;
   std::vector<std::unique_ptr<Loader>> loaders_;  // one for each view
   std::vector<double> view_losses_;
   std::int64_t left_ = 0;  // batches

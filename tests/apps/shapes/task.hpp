@@ -5,6 +5,7 @@
 #include "data/augment.hpp"
 #include "data/bytes.hpp"
 #include "io/log.hpp"
+#include "nn/objective.hpp"
 #include "program/generated_files.hpp"
 #include "shapes/evaluator.hpp"
 #include "shapes/model.hpp"
