@@ -1,9 +1,7 @@
 // Event lines of MLPerf: ":::MLLOG {json}", one per event (mlcommons/logging, rules of MLPerf HPC 3.0).
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

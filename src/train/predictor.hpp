@@ -2,15 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "data/augment.hpp"
 #include "data/loader.hpp"
 #include "metrics/evaluator.hpp"
 #include "nn/network.hpp"
