@@ -9,5 +9,5 @@ say "Configuring and building (log: build/log/build-host.log)"
 configure host
 build host all
 say "Running the tests"
-# Each says how many of three slots a core it takes.
+# Three slots for each core; each test says how many it takes.
 ctest --test-dir build/host -j $((3 * $(nproc))) --output-on-failure --no-tests=error "$@"

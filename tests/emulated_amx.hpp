@@ -28,8 +28,7 @@ class EmulatedAmx {
   void store(void* to, std::int64_t stride) {
     for (int i = 0; i < 16; ++i) std::memcpy(static_cast<std::byte*>(to) + i * stride, tiles_[kTile] + i * 64, 64);
   }
-  /// Unwatched by AddressSanitizer, which would look at each number of local arrays: half of test_ops_conv's time
-  /// there.
+  /// Without sanitizers, whose checks of each element of its arrays take half of test_ops_conv's time.
   template <int kSum, int kA, int kB>
   [[gnu::no_sanitize("address", "undefined")]] void multiply_add() {
     Bf16 a[16][32], b[16][32];

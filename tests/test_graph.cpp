@@ -154,6 +154,7 @@ class Drawn {
     for (const std::string& kind : kinds) add(kind);
     if (network.nested > 0) add("concat of concat");
     if (network.strided > 0) add("residual with stride");
+    if (network.graph.outputs().size() > 1) add("several outputs");
   }
   /// Prints all counts and holds some to a least.
   void expect(const std::map<std::string, int>& least) const {
@@ -223,6 +224,7 @@ TEST(Graph, RandomNetworksAgreeWithTheReferenceAndRecomputed) {
                 {"concat", 250},
                 {"concat of concat", 150},
                 {"residual with stride", 150},
+                {"several outputs", 300},
                 {"fork", 90},
                 {"in 2 segments", 90},
                 {"in 3 segments", 90},
@@ -234,7 +236,7 @@ TEST(Graph, PlansOfLargeBatchesAreNearTheLowerBound) {
   NetworkOptions options;
   options.batch = 1024;  // blocks of megabytes: what pages add is nothing
   options.runs = false;
-  for (std::uint32_t seed = 3; seed < kNetworks; seed += 10) {
+  for (std::uint32_t seed = 0; seed < kNetworks; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Network network(RandomNetwork(seed, kBatch).graph, options, Context{});
     EXPECT_LE(plan_over_bound(network, std::identity()), 1.1);  // 1.127 without exchanges in the order of blocks
@@ -330,22 +332,45 @@ double least_of_all_cuts(const Graph& graph, const std::vector<StageReport>& sta
   return least;
 }
 
-// What goes around the bottom of a U is read by other segments, and kept.
-TEST(Graph, RecomputationOfAUHoldsWhatTheBestCutsDo) {
-  Graph graph(Shape{1, 3, 1, 64, 96});
-  cases::u_net(graph, 16);
-  for (const std::int64_t segments : {1, 2, 3, 4}) {
-    NetworkOptions options;
-    options.batch = 8, options.recompute = segments, options.runs = false;
-    const Network network(graph, options, Context{});
-    std::size_t planned = 0, scratch = 0;  // the largest of single passes
-    for (const BlockReport& block : network.blocks()) {
-      planned = std::max(planned, block.offset + block.size_bytes);
-      if (block.name.find(" scratch") != block.name.npos) scratch = std::max(scratch, block.size_bytes);
+// What goes around the bottom of a U, and what dense and residual blocks and pyramids join, is read by other segments,
+// and kept.
+TEST(Graph, RecomputationOfBlocksHoldsWhatTheBestCutsDo) {
+  const auto of = [](const std::function<void(Graph&)>& add) {
+    Graph graph(Shape{1, 3, 1, 64, 96});
+    add(graph);
+    return graph;
+  };
+  const auto after_conv = [&](const std::function<void(Graph&)>& add) {
+    return of([&](Graph& g) { add(g.add<Conv>("first", ConvOptions::same_2d(16, 3))); });
+  };
+  struct Blocks {
+    const char* name;
+    Graph graph;
+    double of_best = 1.1;
+  };
+  const Blocks networks[] = {
+      {"U", of([](Graph& g) { cases::u_net(g, 16); })},
+      {"dense block", after_conv([](Graph& g) { cases::dense_block(g, 5, 16); })},
+      {"residual blocks", after_conv([](Graph& g) {
+         for (const char* name : {"a", "b", "c", "d"}) cases::residual_block(g, name, 16, 1);
+       }),
+       1.25},  // cuts are chosen one after the other: three segments of four blocks miss the best
+      {"pyramid", after_conv([](Graph& g) { cases::pyramid(g, 16); })}};
+  for (const auto& [name, graph, of_best] : networks) {
+    for (const std::int64_t segments : {1, 2, 3, 4}) {
+      NetworkOptions options;
+      options.batch = 8, options.recompute = segments, options.runs = false;
+      const Network network(graph, options, Context{});
+      std::size_t planned = 0, scratch = 0;  // the largest of single passes
+      for (const BlockReport& block : network.blocks()) {
+        planned = std::max(planned, block.offset + block.size_bytes);
+        if (block.name.find(" scratch") != block.name.npos) scratch = std::max(scratch, block.size_bytes);
+      }
+      const double least = least_of_all_cuts(graph, network.report(), 8, static_cast<std::size_t>(segments));
+      // One segment's memory of the U is 1.22 to 1.39 of the others'.
+      EXPECT_LE(static_cast<double>(planned), of_best * least + static_cast<double>(scratch))
+          << name << ", " << segments;
     }
-    const double least = least_of_all_cuts(graph, network.report(), 8, static_cast<std::size_t>(segments));
-    // One segment's memory is 1.22 to 1.39 of the others'.
-    EXPECT_LE(static_cast<double>(planned), 1.1 * least + static_cast<double>(scratch)) << segments;
   }
 }
 
@@ -373,7 +398,11 @@ std::vector<double> compare_in_bf16(bool smooth) {
   return all;
 }
 
-TEST(Graph, RandomNetworksAgreeInBf16) { EXPECT_GE(compare_in_bf16(false).size(), 60U); }
+TEST(Graph, RandomNetworksAgreeInBf16) {
+  const std::vector<double> bounds = compare_in_bf16(false);
+  ASSERT_GE(bounds.size(), 60U);
+  EXPECT_LT(bounds.back(), 0.9) << "zeros would do";
+}
 
 // Where no rounding decides which way a gradient goes, the bound is that of the roundings alone.
 TEST(Graph, SmoothRandomNetworksAgreeTightlyInBf16) {

@@ -32,13 +32,14 @@ double largest_of(const nlohmann::json& golden) {
   return largest;
 }
 
-/// Every third value, relative to the largest of the tensor: 2e-5 where that is 0.1 or more, at most 1e-4 in any.
-/// @param size_of_all  the largest value of all tensors: what is 100 times smaller may be the rest of sums that cancel
+/// Every third value, relative to the largest of the tensor: 2e-5 where that is 0.1 or more, 1e-4 where it is less.
+/// @param size_of_all  the largest value of all tensors: what is 1,000 times smaller may be the rest of sums that
+/// cancel
 void expect_golden(const nlohmann::json& golden, const std::vector<float>& values, double size_of_all,
                    const std::string& what) {
   ASSERT_EQ(golden.size(), (values.size() + 2) / 3) << what;
   const double largest = largest_of(golden);
-  const double bound = std::min(2e-5 * std::max(0.1, largest), 1e-4 * std::max(largest, 1e-2 * size_of_all));
+  const double bound = std::min(2e-5 * std::max(0.1, largest), 1e-4 * std::max(largest, 1e-3 * size_of_all));
   for (std::size_t i = 0; i < golden.size(); ++i) {
     ASSERT_NEAR(golden[i].get<double>(), static_cast<double>(values[3 * i]), bound) << what << " element " << 3 * i;
   }
@@ -170,7 +171,7 @@ void expect_f32_in_bf16(const cases::LayerCase& layers, double largest_bound) {
       EXPECT_LE(of_y, bounds.values + kOfF32);
       const std::vector<double> found = to_double(f.gradient());
       expect_gradient(*f.network, found, gradient, bounds.gradient + kOfF32);
-      if (cut.name == cuts().front().name) {
+      {
         SCOPED_TRACE("signs and maxima of f32");
         expect_gradient(*f.network, to_double(f.gradient(&decided)), gradient, bounds.rounded + kOfF32);
       }

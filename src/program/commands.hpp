@@ -9,11 +9,13 @@
 #include "comm/communicator.hpp"
 #include "nn/conv_tuning.hpp"
 #include "nn/network.hpp"
+#include "nn/objective.hpp"
 #include "program/command_line.hpp"
 #include "program/configuration.hpp"
 #include "program/task.hpp"
 #include "report/reporter.hpp"
 #include "run/manifest.hpp"
+#include "train/predictor.hpp"
 
 namespace petaflow {
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "config/schema.hpp"
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
@@ -21,7 +21,6 @@
 
 namespace petaflow {
 
-class Communicator;
 class Objective;
 
 /// Purpose that a data set is opened for.  Where it is to be inspected, options that files do not fit give way to them.
