@@ -48,7 +48,8 @@ class Table {
         filter_(to_filter(options_.filter)),
         context_(context),
         peaks_(measure_peaks(context)),
-        triad_gbs_(measure_triad_gbs(context)) {
+        triad_(context),
+        triad_gbs_(triad_.measure_gbs()) {
     fmt::print("{}, {}, {}; it reaches {}, {:.1f} GB/s in a triad\n", own_binding(0, context.threads).processor,
                format_count(context.threads, "thread"), options_.precision, peaks_.describe(), triad_gbs_);
     fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9} {:>8} {:>7} {:>7} {:>8}  {}\n", "shape", "pass", "implementation",
@@ -66,27 +67,25 @@ class Table {
                reason);
   }
 
-  /// Prints the line of run(), which is called for options.seconds, 3 to 1000 times.
+  /// Prints the line of run(), which is called for options.seconds, 3 to 1000 times.  A line bound by memory takes
+  /// turns with the triad, since its neighbours take a share of a processor's memory that varies by two within minutes.
   template <class F>
   void measure(const Work& work, const F& run) {
-    constexpr std::size_t kFewest = 3, kMost = 1000;
-    run();  // touches memory
-    std::vector<double> seconds;
-    const Kokkos::Timer whole;
-    while (seconds.size() < kFewest || (whole.seconds() < options_.seconds && seconds.size() < kMost)) {
-      context_.space.fence();
-      const Kokkos::Timer timer;
-      run();
-      context_.space.fence();
-      seconds.push_back(timer.seconds());
+    constexpr int kTurns = 5;
+    const bool computes = work.flop > 0;
+    run();                                // touches memory
+    std::vector<double> seconds, shares;  // medians of the turns
+    const int turns = computes ? 1 : kTurns;
+    for (int turn = 0; turn < turns; ++turn) {
+      seconds.push_back(median(times(run, options_.seconds / turns)));
+      shares.push_back(1e-9 * work.bytes / seconds.back() / (computes ? triad_gbs_ : triad_.measure_gbs()));
     }
     ++timed_;
     const double s = median(seconds), gflops = 1e-9 * work.flop / s, gbs = 1e-9 * work.bytes / s;
-    const bool computes = work.flop > 0;
     fmt::print("{:<26} {:<16} {:<15} {:<11} {:>9.4f} {:>8} {:>7} {:>7.1f} {:>6.0f} %  {}\n", work.shape, work.pass,
                work.implementation, work.form(), 1e3 * s, computes ? fmt::format("{:.1f}", gflops) : "-",
                computes ? fmt::format("{:.0f} %", 100 * gflops / peaks_.of(options_.precision)) : "-", gbs,
-               100 * gbs / triad_gbs_, work.detail);
+               100 * median(shares), work.detail);
     std::fflush(stdout);
   }
 
@@ -109,6 +108,22 @@ class Table {
     }
   }
 
+  /// Seconds of each call of run(), for so many seconds.
+  template <class F>
+  std::vector<double> times(const F& run, double limit_s) const {
+    constexpr std::size_t kFewest = 3, kMost = 1000;
+    std::vector<double> seconds;
+    const Kokkos::Timer whole;
+    while (seconds.size() < kFewest || (whole.seconds() < limit_s && seconds.size() < kMost)) {
+      context_.space.fence();
+      const Kokkos::Timer timer;
+      run();
+      context_.space.fence();
+      seconds.push_back(timer.seconds());
+    }
+    return seconds;
+  }
+
   static double median(std::vector<double> values) {
     std::ranges::sort(values);
     return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
@@ -118,7 +133,8 @@ class Table {
   std::regex filter_;
   const Context& context_;  // of the whole run
   Peaks peaks_;
-  double triad_gbs_;
+  Triad triad_;
+  double triad_gbs_;  // at the start
   std::size_t timed_ = 0, refused_ = 0;
 };
 

@@ -65,7 +65,7 @@ TEST(Peaks, AreThoseOfAProcessor) {
   EXPECT_GT(peaks.bf16_dot, 1);
 #endif
   for (const double gflops : {peaks.f32_fma, peaks.bf16_dot, peaks.bf16_tile}) EXPECT_LT(gflops, 1e5);
-  const double gbs = measure_triad_gbs(Context());
+  const double gbs = Triad(Context()).measure_gbs();
   EXPECT_GT(gbs, 0.1);
   EXPECT_LT(gbs, 1e4);
 }

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include <Kokkos_Core.hpp>
+
 #include "base/context.hpp"
 
 namespace petaflow {
@@ -23,8 +25,17 @@ struct Peaks {
 /// Best of several short runs: about 50 ms for each peak.
 Peaks measure_peaks(const Context& context);
 
-/// GB/s of a[i] = b[i] + s c[i] over f32 arrays much larger than the caches, all threads of the host; a, b and c count
-/// once each (McCalpin's STREAM).  Takes 48 MiB per thread or four times the last-level cache, whichever is more.
-double measure_triad_gbs(const Context& context);
+/// a[i] = b[i] + s c[i] over f32 arrays much larger than the caches, all threads of the host; a, b and c count once
+/// each (McCalpin's STREAM).  Holds 48 MiB per thread or four times the last-level cache, whichever is more.
+class Triad {
+ public:
+  explicit Triad(const Context& context);
+  /// GB/s of the best of several runs: about 50 ms.
+  double measure_gbs() const;
+
+ private:
+  using Array = Kokkos::View<float*, Kokkos::HostSpace>;
+  Array a_, b_, c_;
+};
 
 }  // namespace petaflow
