@@ -112,6 +112,62 @@ struct Operands {
     add_bias_gradient<kWhole, kPixels>(c0, count, sum);
   }
 
+  /// True where y is a function of v pixel by pixel: neither pooling nor dropout, and no more than signs to keep.
+  bool pointwise() const {
+    return desc.pool.tiles() && desc.pool.window.volume() == 1 && !dropout && (saved == nullptr || desc.saves_signs());
+  }
+
+  /// forward() at the pixels of a row from at.w to before `last`, where pointwise(); on the host.  What does not change
+  /// from pixel to pixel is outside the loop, and the numbers are those of forward().
+  template <int kVectors, bool kWhole, bool kMapped>
+  void forward_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
+    Floats multiply[kVectors], add[kVectors] = {};
+    if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
+    if constexpr (kMapped) read_scale<kWhole, 1>(c0, count, multiply);
+    const Floats slope = lanes::all(desc.activation ? desc.negative_slope : 1.0F);
+    // A mean over a window begins with 0, to which -0 is added as 0; x + -0 is x.
+    const Floats zero = lanes::all(desc.pool.kind == PoolKind::kAverage ? 0.0F : -0.0F);
+    const bool keeps_signs = desc.activation && saved != nullptr;
+    const std::int64_t row = y_index({at.sample, at.d, at.h, 0});
+    const V* const from = v_row(at.sample, at.d, at.h) + c0;
+    T* const to = y_pixel({at.sample, at.d, at.h, 0}) + c0;
+    for (std::int64_t w = at.w; w < last; ++w) {
+      Floats x[kVectors];
+      read_channels<kWhole>(from + w * v_stride, count, x);
+      if constexpr (kMapped) map<kWhole, 1>(at.sample, row + w, c0, count, multiply, add, x);
+      std::uint64_t bits = 0;
+      unrolled<kVectors>([&](auto r) {
+        const Floats value = kMapped ? x[r] : x[r] + add[r];
+        const Mask positive = lanes::greater(value, Floats{});
+        x[r] = zero + select(positive, value, value * slope);
+        bits |= std::uint64_t{lanes::bits_of(positive)} << (r * lanes::kLanes);
+      });
+      write_channels<kWhole>(to + w * y_stride, count, x);
+      if (keeps_signs) {
+        std::memcpy(sign_bits(at.sample, row + w, c0), &bits, bytes_of_bits<kVectors, kWhole>(count));
+      }
+    }
+  }
+
+  /// scatter() at the pixels of a row from at.w to before `last`, where pointwise(); on the host.
+  template <int kVectors, bool kWhole>
+  void scatter_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
+    const std::int64_t row = y_index({at.sample, at.d, at.h, 0});
+    const T* const from = y_pixel({at.sample, at.d, at.h, 0}) + c0;
+    V* const to = v_row(at.sample, at.d, at.h) + c0;
+    const bool sums = bias_gradient.some != nullptr;
+    Floats sum[kVectors] = {};
+    if (sums) read_channels<kWhole>(bias_gradient.some + c0, count, sum);
+    for (std::int64_t w = at.w; w < last; ++w) {
+      Floats g[kVectors];
+      read_channels<kWhole>(from + w * y_stride, count, g);
+      pass_activation<kWhole, 1>(at.sample, row + w, c0, count, g, g);
+      write_channels<kWhole>(to + w * v_stride, count, g);
+      unrolled<kVectors>([&](auto r) { sum[r] += g[r]; });
+    }
+    if (sums) write_channels<kWhole>(bias_gradient.some + c0, count, sum);
+  }
+
   /// Writes dv at a pixel of v: the sum over the windows that it lies in.
   template <int kVectors, bool kWhole>
   KOKKOS_INLINE_FUNCTION void gather(const RandomStream& random, const Pixel& at, std::int64_t c0, int count) const {

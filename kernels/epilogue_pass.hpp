@@ -59,10 +59,36 @@ struct RangePass {
   void neighbours(const RandomStream& random, Pixel at, std::int64_t last) const {
     while (at.w < last) {
       const std::int64_t end = at.w + kInF32 < last ? at.w + kInF32 : last;
-      side_by_side<4>(random, at, end);
-      side_by_side<2>(random, at, end);
-      for (; at.w < end; ++at.w) channels(random, at, 0, operands.desc.y.c);
+      if (kWork != Work::kGather && operands.pointwise()) {
+        row<kWidest>(at, end, 0);
+        at.w = end;
+      } else {
+        side_by_side<4>(random, at, end);
+        side_by_side<2>(random, at, end);
+        for (; at.w < end; ++at.w) channels(random, at, 0, operands.desc.y.c);
+      }
       if constexpr (kWork == Work::kScatter || kWork == Work::kGather) operands.flush_bias_gradient();
+    }
+  }
+
+  // The pixels of a row from at.w to `last`, channels from c0 on, by blocks as in widths().
+  template <int kVectors>
+  void row(const Pixel& at, std::int64_t last, std::int64_t c0) const {
+    constexpr int kWidth = kVectors * lanes::kLanes;
+    const std::int64_t channels = operands.desc.y.c;
+    for (; c0 + kWidth <= channels; c0 += kWidth) row_block<kVectors, true>(at, last, c0, kWidth);
+    if constexpr (kVectors > kUnit) {
+      row<kVectors / 2>(at, last, c0);
+    } else if (c0 < channels) {
+      row_block<kVectors, false>(at, last, c0, static_cast<int>(channels - c0));
+    }
+  }
+  template <int kVectors, bool kWhole>
+  void row_block(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
+    if constexpr (kWork == Work::kForward || kWork == Work::kForwardMapped) {
+      operands.template forward_row<kVectors, kWhole, kWork == Work::kForwardMapped>(at, last, c0, count);
+    } else if constexpr (kWork == Work::kScatter) {
+      operands.template scatter_row<kVectors, kWhole>(at, last, c0, count);
     }
   }
 
