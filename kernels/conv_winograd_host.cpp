@@ -1,8 +1,8 @@
 // Convolutions with 3 x 3 to 5 x 5 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
-// the multiplications of a direct one (of 5 x 5 taps 0.36); those with stride 2 as four of them, dilated ones as one of
-// their phases.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to bf16 for the products:
-// the result's relative error is about 0.01 there. Each of the 36 positions of a patch is a matrix product over the
-// blocks of winograd_blocks.hpp.
+// the multiplications of a direct one (of 5 x 5 taps 0.16); those with stride 2 as four of them, dilated ones as one of
+// their phases.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to bf16 for the products
+// of 3 x 3 and 4 x 4 taps: the result's relative error is about 0.01 there.  Each position of a patch is a matrix
+// product over the blocks of winograd_blocks.hpp.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -72,13 +72,17 @@ void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, st
 
 template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
+  static constexpr int kEdge = edge_of(kTaps), kPositions = kEdge * kEdge, kPatch = kEdge + 1 - kTaps;
+  // The eight points of 5 x 5 taps enlarge what rounding to bf16 does to 5 %, and save more products than pairs do.
+  using Product = std::conditional_t<kTaps == 5, float, T>;
+
  public:
   WinogradKernel(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of)
       : pass_(pass),
         threads_(tiles.front().threads),
         weights_{{}, pass == Pass::kBackwardData, of},
         shares_blocks_(pass == Pass::kBackwardWeights && threads_ > 1 && tiles.front().geometry.kernel.d == 1) {
-    const Packing packing = winograd::packing<T>(pass == Pass::kBackwardWeights);
+    const Packing packing = winograd::packing<Product>(pass == Pass::kBackwardWeights);
     std::int64_t block_numbers = 0;
     for (const ConvDesc& desc : tiles) {
       problems_.emplace_back(desc, weights_.reversed);
@@ -89,7 +93,7 @@ class WinogradKernel final : public ConvKernel {
     weights_.order = {p.sources / packing.channels, p.targets, p.d.taps};
     weights_.held = packing.channels;
     ScratchLayout layout;
-    scratch_.v = layout.add<Number<T>>(block_numbers);
+    scratch_.v = layout.add<Number<Product>>(block_numbers);
     if (pass == Pass::kBackwardWeights) {
       std::int64_t most = 0;  // blocks of a part
       for (const Blocks& blocks : blocks_) most = std::max(most, ceil_div(blocks.count(), parts()));
@@ -102,12 +106,12 @@ class WinogradKernel final : public ConvKernel {
   }
 
   std::size_t packed_bytes() const override {
-    return pass_ == Pass::kBackwardWeights ? 0 : static_cast<std::size_t>(elements()) * sizeof(Number<T>);
+    return pass_ == Pass::kBackwardWeights ? 0 : static_cast<std::size_t>(elements()) * sizeof(Number<Product>);
   }
 
   void pack(const Context& context, const float* weights, std::byte* packed) const override {
     launch(context, "petaflow::conv::pack[winograd]"_label, weights_.items(),
-           PackWeights<kTaps, T>{weights_, weights, reinterpret_cast<Number<T>*>(packed)});
+           PackWeights<kTaps, Product>{weights_, weights, reinterpret_cast<Number<Product>*>(packed)});
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -121,7 +125,7 @@ class WinogradKernel final : public ConvKernel {
       if (sums_apart_) std::fill_n(sum, elements(), 0.0F);
       if (exact_) std::fill_n(exact, elements(), 0.0);
       run_blocks(tile, count * part / threads_, count * (part + 1) / threads_, args,
-                 reinterpret_cast<Number<T>*>(own(part) + scratch_.v), sum, exact);
+                 reinterpret_cast<Number<Product>*>(own(part) + scratch_.v), sum, exact);
     });
     if (!sums_apart_) return;
     launch(context, threads_, "petaflow::conv::add_parts[winograd]"_label, kPositions, [&](std::int64_t position) {
@@ -144,7 +148,6 @@ class WinogradKernel final : public ConvKernel {
   std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kPatch, kTaps); }
 
  private:
-  static constexpr int kPatch = kEdge + 1 - kTaps;
   // So few blocks of a part add their gradients to those of other tiles one by one: a sum apart costs a pass over all
   // elements().  Tiles and whole tensors agree to 1e-6 so (tests/test_networks.cpp).
   static constexpr std::int64_t kFewBlocks = 5;
@@ -165,28 +168,28 @@ class WinogradKernel final : public ConvKernel {
   }
 
   /// @param exact  room for sums in double, which become `sum`; nullptr: all are in f32
-  void run_blocks(std::size_t tile, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<T>* v,
+  void run_blocks(std::size_t tile, std::int64_t begin, std::int64_t end, const ConvArgs& args, Number<Product>* v,
                   float* sum, double* exact) const {
-    constexpr int kPatches = packing<T>(true).patches;
+    constexpr int kPatches = packing<Product>(true).patches;
     const Problem& p = problems_[tile];
     const Blocks& blocks = blocks_[tile];
-    Number<T>* m = v + blocks.m_begin();
+    Number<Product>* m = v + blocks.m_begin();
     auto* source = static_cast<T*>(weights_.reversed ? args.y : args.x);
     auto* target = static_cast<T*>(weights_.reversed ? args.x : args.y);
     for (std::int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
       if (pass_ == Pass::kBackwardWeights) {
-        transform_sources<kPatches>(p, blocks, block, source, v);
-        transform_gradients<kPatch, kPatches>(p, blocks, block, target, m);
+        transform_sources<kTaps, kPatches, Product>(p, blocks, block, source, v);
+        transform_gradients<kTaps, kPatches, Product>(p, blocks, block, target, m);
         for (int position = 0; position < kPositions; ++position)
           correlate_position(blocks, block, position, v, m, sum);
         if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
           move_sum(sum, exact, static_cast<std::size_t>(elements()));
       } else {
         auto* sums = reinterpret_cast<float*>(m);
-        transform_sources<1>(p, blocks, block, source, v);
-        multiply_positions(blocks, block, v, reinterpret_cast<const Number<T>*>(args.weights), sums);
-        write_targets<kPatch>(p, blocks, block, sums, target);
+        transform_sources<kTaps, 1, Product>(p, blocks, block, source, v);
+        multiply_positions(blocks, block, v, reinterpret_cast<const Number<Product>*>(args.weights), sums);
+        write_targets<kTaps>(p, blocks, block, sums, target);
       }
     }
     if (exact != nullptr) round_sum(exact, sum, static_cast<std::size_t>(elements()));
@@ -195,11 +198,11 @@ class WinogradKernel final : public ConvKernel {
   /// Backward weights: all threads share every block, transform a part of it each and then add positions of their own,
   /// so that there is one sum, however large.
   void correlate_together(const Context& context, std::size_t tile, const ConvArgs& args) const {
-    constexpr int kPatches = packing<T>(true).patches;
+    constexpr int kPatches = packing<Product>(true).patches;
     const Problem& p = problems_[tile];
     const Blocks& blocks = blocks_[tile];
-    auto* const v = reinterpret_cast<Number<T>*>(args.scratch + scratch_.v);
-    Number<T>* const m = v + blocks.m_begin();
+    auto* const v = reinterpret_cast<Number<Product>*>(args.scratch + scratch_.v);
+    Number<Product>* const m = v + blocks.m_begin();
     double* const exact = exact_ ? reinterpret_cast<double*>(args.scratch + scratch_.exact) : nullptr;
     const auto for_positions = [&](const auto& act) {
       launch(context, threads_, "petaflow::conv::positions[winograd]"_label, kPositions, act);
@@ -219,9 +222,10 @@ class WinogradKernel final : public ConvKernel {
                one.patch += row % block.rows * kPatches;
                one.planes = one.rows = 1;
                one.patches = std::min<std::int64_t>(kPatches, block.patches - row % block.rows * kPatches);
-               transform_sources<kPatches>(p, blocks, one, static_cast<T*>(args.x), v + row * blocks.v_stride);
-               transform_gradients<kPatch, kPatches>(p, blocks, one, static_cast<T*>(args.y),
-                                                     m + row * blocks.m_stride);
+               transform_sources<kTaps, kPatches, Product>(p, blocks, one, static_cast<T*>(args.x),
+                                                           v + row * blocks.v_stride);
+               transform_gradients<kTaps, kPatches, Product>(p, blocks, one, static_cast<T*>(args.y),
+                                                             m + row * blocks.m_stride);
              });
       const bool moves = exact != nullptr && ((i + 1) % blocks_in_f32() == 0 || i + 1 == blocks.count());
       for_positions([&](std::int64_t position) {
@@ -233,19 +237,19 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void multiply_positions(const Blocks& blocks, const Block& block, const Number<T>* v, const Number<T>* weights,
-                          float* m) const {
+  void multiply_positions(const Blocks& blocks, const Block& block, const Number<Product>* v,
+                          const Number<Product>* weights, float* m) const {
     const WeightOrder& order = weights_.order;
     for (int position = 0; position < kPositions; ++position) {
-      const Number<T>* u = weights + position * order.position();
+      const Number<Product>* u = weights + position * order.position();
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
         with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
           in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
             with_constant<lanes::kPoints>(rows, [&](auto count) {
-              multiply<count, vectors, T>(v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
-                                          block.patches * blocks.v_stride, order, u + order.block(k),
-                                          m + position * blocks.m_position + begin * blocks.m_stride + k,
-                                          blocks.m_stride);
+              multiply<count, vectors, Product>(
+                  v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
+                  block.patches * blocks.v_stride, order, u + order.block(k),
+                  m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
             });
           });
         });
@@ -253,8 +257,8 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void correlate_position(const Blocks& blocks, const Block& block, std::int64_t position, const Number<T>* v,
-                          const Number<T>* d, float* sum) const {
+  void correlate_position(const Blocks& blocks, const Block& block, std::int64_t position, const Number<Product>* v,
+                          const Number<Product>* d, float* sum) const {
     const WeightOrder& order = weights_.order;
     for (std::int64_t tap = 0; tap < order.taps; ++tap) {
       for (std::int64_t k = 0; k < order.targets; k += kBlock) {
@@ -262,7 +266,7 @@ class WinogradKernel final : public ConvKernel {
           in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
             with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
               in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
-                correlate<count, vectors, T>(
+                correlate<count, vectors, Product>(
                     v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c, blocks.v_stride,
                     d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride, rows,
                     sum + position * order.position() + order.at(tap, c, k));
@@ -296,12 +300,13 @@ std::string why_not_layer(const ConvDesc& desc) {
 
 // Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
 // for each tile.  Not measured against other numbers.
-constexpr std::int64_t kFewest = 48;
+std::int64_t fewest_patches(const Problem& p) { return p.edge() == 8 ? 24 : 48; }
 
 std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const ConvDesc& first = tiles.front();
   if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
   if (first.transforms) return *first.transforms ? "" : "the layer has too few patches, or most of them lie outside";
+  const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
   std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
     const Problem p(desc, pass == Pass::kBackwardData);
@@ -310,9 +315,9 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
     // Patches save a factor of four in multiplications (by 3 x 3 taps); from where on it is lost is not measured.
     if (patches * p.patch() * p.patch() > 2 * p.h.targets * p.w.targets) return "most of its patches lie outside";
   }
-  if (rows < kFewest * first.threads)
+  if (rows < fewest * first.threads)
     return fmt::format("{} patches of a tile are too few for {} thread(s), which take {} each", rows, first.threads,
-                       kFewest);
+                       fewest);
   return {};
 }
 
@@ -371,19 +376,19 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
   }
   if (is_dilated(whole)) {
     const Problem p(phases_of_sample(whole), pass == Pass::kBackwardData);
-    const std::int64_t r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
+    const std::int64_t fewest = fewest_patches(p), r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
                        rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
     // Few patches: the whole plane, over whose blocks the threads divide themselves (eight times the fewest: not
     // measured against other numbers).
-    const bool few = across * p.patches_h() < 8 * kFewest * whole.threads;
-    return {r * p.patch(), few ? rows : ceil_div(kFewest, across) * r * p.patch(), 1, true};
+    const bool few = across * p.patches_h() < 8 * fewest * whole.threads;
+    return {r * p.patch(), few ? rows : ceil_div(fewest, across) * r * p.patch(), 1, true};
   }
   const Problem p(whole, pass == Pass::kBackwardData);
-  const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(kFewest, p.d.targets * of_plane);
+  std::int64_t fewest = fewest_patches(p);
+  const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane);
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
   // many or more (not measured against other numbers), and should not cut patches.
-  if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(kFewest, of_plane)), samples, true};
-  std::int64_t fewest = kFewest;
+  if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, true};
   if (pass == Pass::kBackwardWeights && p.transformed_bytes() > kBlockBytes) {
     // As many as make the transforms of a tile as large as the sums that it is added to; where each thread has fewer,
     // the whole tensor, so that there is one sum.

@@ -51,9 +51,11 @@ struct Problem {
     targets = backward ? desc.in_channels : desc.out_channels;
   }
 
+  std::int64_t edge() const { return edge_of(h.taps); }  // of a patch
+  std::int64_t positions() const { return edge() * edge(); }
   /// Of the weights or their gradient, transformed.
-  std::int64_t transformed_bytes() const { return 4 * kPositions * d.taps * sources * targets; }
-  std::int64_t patch() const { return kEdge + 1 - h.taps; }  // targets of a patch in one direction
+  std::int64_t transformed_bytes() const { return 4 * positions() * d.taps * sources * targets; }
+  std::int64_t patch() const { return edge() + 1 - h.taps; }  // targets of a patch in one direction
   std::int64_t patches_h() const { return ceil_div(h.targets, patch()); }
   std::int64_t patches_w() const { return ceil_div(w.targets, patch()); }
 };
@@ -81,6 +83,7 @@ inline constexpr std::int64_t kBlockBytes = std::int64_t{3} << 20;
 
 /// How a tile is cut into blocks.  Where the taps have no depth, planes of several samples may share a block.
 struct Blocks {
+  std::int64_t positions;                        // of a patch
   std::int64_t runs, run_planes, plane_patches;  // planes that follow each other, and patches of each
   std::int64_t planes, patches;                  // of a block, at most
   std::int64_t v_stride, m_stride;               // numbers between the rows of V and of the target's patches
@@ -89,7 +92,8 @@ struct Blocks {
 
   /// @param threads  that divide the blocks among themselves
   Blocks(const Problem& p, const Packing& packing, std::int64_t threads)
-      : v_stride(row_stride(p.sources / packing.channels)),
+      : positions(p.positions()),
+        v_stride(row_stride(p.sources / packing.channels)),
         m_stride(row_stride(p.targets)),
         row_patches(packing.patches) {
     // What is multiplied with a block, or added to, is read again for each of them: a block is as large, up to a limit,
@@ -103,7 +107,7 @@ struct Blocks {
     run_planes = deep ? p.d.targets : p.samples * p.d.targets;
     plane_patches = p.patches_h() * p.patches_w();
     const std::int64_t rows =
-        std::max<std::int64_t>(lanes::kPoints, bytes * row_patches / (kPositions * 4 * (v_stride + m_stride)));
+        std::max<std::int64_t>(lanes::kPoints, bytes * row_patches / (positions * 4 * (v_stride + m_stride)));
     planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_patches));
     planes = ceil_div(run_planes, ceil_div(run_planes, planes));
     if (bytes > kBlockBytes) {  // few blocks: as many for each thread
@@ -120,8 +124,8 @@ struct Blocks {
   }
 
   /// Where the target's patches begin, behind V, and the size of both.
-  std::int64_t m_begin() const { return kPositions * v_position; }
-  std::int64_t numbers() const { return m_begin() + kPositions * m_position; }
+  std::int64_t m_begin() const { return positions * v_position; }
+  std::int64_t numbers() const { return m_begin() + positions * m_position; }
   std::int64_t count() const { return runs * ceil_div(run_planes, planes) * ceil_div(plane_patches, patches); }
   Block operator[](std::int64_t i) const {
     const std::int64_t across = ceil_div(plane_patches, patches), along = ceil_div(run_planes, planes);
@@ -182,24 +186,25 @@ struct Corners {
     const std::int64_t across = p.patches_w(), size = p.patch();
     for (int n = 0; n < kPatches; ++n) {
       const std::int64_t patch = row * kPatches + n;
-      h[n] = patch < block.patches ? (block.patch + patch) / across * size - pad_h : -std::int64_t{kEdge};
+      h[n] = patch < block.patches ? (block.patch + patch) / across * size - pad_h : -p.edge();
       w[n] = (block.patch + patch) % across * size - pad_w;
     }
   }
 };
 
 /// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
-/// patches.
-template <int kPatches, class T>
-void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<T>* v) {
-  using Stored = std::conditional_t<kPatches == 1, T, Number<T>>;     // pairs of channels are neighbours anyway
-  constexpr int kStored = std::is_same_v<Stored, Number<T>> ? 1 : 2;  // in a number
+/// patches, for products in P.
+template <int kTaps, int kPatches, class P, class T>
+void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<P>* v) {
+  constexpr int kEdge = edge_of(kTaps);
+  using Stored = std::conditional_t<kPatches == 1, P, Number<P>>;     // pairs of channels are neighbours anyway
+  constexpr int kStored = std::is_same_v<Stored, Number<P>> ? 1 : 2;  // in a number
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
     const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
-    Number<T>* rows = v + i * block.rows * blocks.v_stride;
+    Number<P>* rows = v + i * block.rows * blocks.v_stride;
     if (plane.data == nullptr) {
-      for (int position = 0; position < kPositions; ++position)
-        std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<T>{});
+      for (std::int64_t position = 0; position < blocks.positions; ++position)
+        std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<P>{});
       continue;
     }
     for (std::int64_t r = 0; r < block.rows; ++r) {
@@ -207,7 +212,8 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
       for (std::int64_t c = 0; c < p.sources; c += kLanes) {
         auto* to = reinterpret_cast<Stored*>(rows + r * blocks.v_stride) + c;
         both_ways<kEdge, kEdge, kPatches>(
-            [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); }, transform_source,
+            [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); },
+            transform_source<kEdge>,
             [&](int column, const auto& values) {
               unrolled<kEdge>([&](auto row) {
                 store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
@@ -219,8 +225,9 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
 }
 
 /// Writes the targets of a block from the sums m (position, plane, patch, channel).
-template <int kPatch, class T>
+template <int kTaps, class T>
 void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
+  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
   for (std::int64_t i = 0; i < block.planes; ++i) {
     const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
     for (std::int64_t t = 0; t < block.patches; ++t) {
@@ -236,7 +243,7 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
               unrolled<kEdge>(
                   [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
             },
-            transform_result<kPatch>,
+            transform_result<kEdge, kPatch>,
             [&](int column, const auto& out) {
               if (column >= columns) return;
               for (int row = 0; row < rows; ++row)
@@ -248,17 +255,18 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
 }
 
 /// The patches of the output gradient, transformed: D (position, plane, row of kPatches patches, channel).
-template <int kPatch, int kPatches, class T>
-void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, T* target, Number<T>* m) {
+template <int kTaps, int kPatches, class P, class T>
+void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, T* target, Number<P>* m) {
+  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
   for (std::int64_t i = 0; i < block.planes; ++i) {
     const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
     for (std::int64_t r = 0; r < block.rows; ++r) {
       const Corners<kPatches> at(p, block, r, 0, 0);
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
-        Number<T>* to = m + (i * block.rows + r) * blocks.m_stride + c;
+        Number<P>* to = m + (i * block.rows + r) * blocks.m_stride + c;
         both_ways<kPatch, kEdge, kPatches>(
             [&](int n, int row, auto& in) { load_row(plane, at.h[n] + row, at.w[n], c, in); },
-            transform_gradient<kPatch>,
+            transform_gradient<kEdge, kPatch>,
             [&](int column, const auto& out) {
               unrolled<kEdge>(
                   [&](auto row) { store_number(to + (row * kEdge + column) * blocks.m_position, out, row); });

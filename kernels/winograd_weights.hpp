@@ -1,5 +1,5 @@
 // Weights of Winograd's convolutions and their gradients, between PyTorch's order and the transforms' own: a matrix for
-// each of the 36 positions of a patch.
+// each position of a patch.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct TapsOf {
 struct WeightOrder {
   std::int64_t sources, targets, taps;  // sources in numbers; taps in depth
 
-  /// Numbers of a position: an odd number of cache lines.  The 36 that belong together, one of each position, fall into
+  /// Numbers of a position: an odd number of cache lines.  Those that belong together, one of each position, fall into
   /// different sets of a cache so; where all were a multiple of 4 KiB apart they drove each other out.
   std::int64_t position() const {
     constexpr std::int64_t kLine = 16;
@@ -75,17 +75,19 @@ struct Weights {
   }
 };
 
-template <int kTaps, class T>
+/// To numbers of products in P.
+template <int kTaps, class P>
 struct PackWeights {
+  static constexpr int kEdge = edge_of(kTaps);
   Weights<kTaps> weights;
   const float* from;
-  Number<T>* to;
+  Number<P>* to;
 
   void operator()(std::int64_t i) const {
     const auto at = weights.item(i);
-    Number<T>* packed = to + weights.order.at(at.tap, at.source, at.target);
+    Number<P>* packed = to + weights.order.at(at.tap, at.source, at.target);
     const std::int64_t stride = weights.target_stride();
-    both_ways<kTaps, kEdge, kHeld<T>>(
+    both_ways<kTaps, kEdge, kHeld<P>>(
         [&](int n, int row, auto& in) {
           for (int k = 0; k < kTaps; ++k) {
             const auto place = weights.outside(at, n, row, k);
@@ -102,6 +104,7 @@ struct PackWeights {
 
 template <int kTaps>
 struct UnpackGradient {
+  static constexpr int kEdge = edge_of(kTaps);
   Weights<kTaps> weights;
   const float* from;
   float* to;

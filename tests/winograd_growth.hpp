@@ -15,7 +15,7 @@ struct WinogradGrowth {
 
 /// The squares of a sum of transformed products over those of the taps, numbers being random: for F(7 - taps, taps) in
 /// the points 0, +-2/3, +-3/2 and infinity, sum_j A_ij^2 |G_j|^2 |B_j|^2 / taps at output i, and for the gradient of
-/// weight k sum_j G_jk^2 |A_j|^2 |B_j|^2 / outputs.
+/// weight k sum_j G_jk^2 |A_j|^2 |B_j|^2 / outputs.  Three or four taps: products of five are f32.
 inline WinogradGrowth winograd_growth(std::size_t taps, bool of_weights = false) {
   constexpr std::array<double, 5> kPoints = {0, 2.0 / 3, -2.0 / 3, 1.5, -1.5};
   const std::size_t outputs = 7 - taps;
