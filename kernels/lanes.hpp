@@ -130,7 +130,7 @@ KOKKOS_INLINE_FUNCTION Ints operator!=(const Pack<E>& a, const Pack<E>& b) {
 /// The number in every lane.
 KOKKOS_INLINE_FUNCTION Floats all(float value) {
 #if PETAFLOW_NATIVE_LANES
-  return Floats{} + value;
+  return value - Floats{};  // 0 + -0 would be 0
 #else
   Floats result;
   for (float& x : result.lane) x = value;

@@ -75,10 +75,10 @@ class Table {
     const bool computes = work.flop > 0;
     run();                                // touches memory
     std::vector<double> seconds, shares;  // medians of the turns
-    const int turns = computes ? 1 : kTurns;
+    const int turns = computes || options_.seconds == 0 ? 1 : kTurns;
     for (int turn = 0; turn < turns; ++turn) {
       seconds.push_back(median(times(run, options_.seconds / turns)));
-      shares.push_back(1e-9 * work.bytes / seconds.back() / (computes ? triad_gbs_ : triad_.measure_gbs()));
+      shares.push_back(1e-9 * work.bytes / seconds.back() / (turns == 1 ? triad_gbs_ : triad_.measure_gbs()));
     }
     ++timed_;
     const double s = median(seconds), gflops = 1e-9 * work.flop / s, gbs = 1e-9 * work.bytes / s;

@@ -267,6 +267,21 @@ TEST(Activation, AloneKeepsABit) {
   EXPECT_EQ(desc.saved_bytes_per_sample(), 30 * 12);
 }
 
+// Sums of zeros may show their signs, and resumed runs and other ways of computing are compared by bits.
+TEST(Activation, KeepsTheSignOfZero) {
+  EpilogueDesc desc;
+  desc.v = desc.y = {1, 24, 1, 2, 40};
+  desc.activation = true;
+  desc.dropout = 0.5F;
+  const Given<float> given(desc);
+  const std::vector<double> y = Runner<float>(desc, given, 0).evaluate();
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (given.v[i] < 0) {
+      EXPECT_TRUE(y[i] == 0 && std::signbit(y[i])) << i;
+    }
+  }
+}
+
 // As in PyTorch: of equal values the first one gets the gradient, a NaN before all numbers, and of several the last.
 TEST(MaxPooling, EqualValuesAndNan) {
   const cases::EpilogueCase c{"", {1, 1, 1, 1, 16}, cases::largest({1, 1, 4})};

@@ -176,6 +176,13 @@ TEST_F(RunFolder, AnEvaluationThatFailsIsNoSuccess) {
   EXPECT_EQ(count(train.err, "the network is trained, but its evaluation failed: "), 1U) << train.err;
   EXPECT_FALSE(fs::exists(folder_ / "runs/small/evaluation.json"));
   EXPECT_TRUE(fs::exists(folder_ / "runs/small/report.html"));
+  const Outcome again = run("train small.toml data.test=nan.h5 --resume");
+  EXPECT_EQ(again.code, 1);
+  EXPECT_HOLDS(again.err, "the network is trained, but its evaluation failed: ");
+  const Outcome mended = run("train small.toml --resume resume.accept_changes=true");
+  EXPECT_EQ(mended.code, 0) << mended.err;
+  EXPECT_HOLDS(mended.out, "nothing is left to train after ");
+  EXPECT_TRUE(fs::exists(folder_ / "runs/small/evaluation.json"));
 }
 
 TEST_F(RunFolder, BelongsToOneRun) {

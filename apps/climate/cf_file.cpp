@@ -51,8 +51,8 @@ std::string CfFile::contents() const {
   return variables_->file().contents() + "; data.variable_names = [\"TMQ=NAME\"] says how files name a variable";
 }
 
-std::vector<std::uint8_t> CfFile::read_labels(std::int64_t frame) const {
-  if (!has_labels_) return FrameFile::read_labels(frame);
+std::vector<std::uint8_t> CfFile::read_own_labels(std::int64_t frame) const {
+  if (!has_labels_) return FrameFile::read_own_labels(frame);
   const auto labels = std::ranges::count_if(place_, [](std::int64_t place) { return place >= 0; });  // come last
   std::vector<float> values(static_cast<std::size_t>(pixels()));
   variables_->read(static_cast<std::size_t>(labels), frame, values);

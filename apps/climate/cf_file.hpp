@@ -17,13 +17,13 @@ class CfFile final : public FrameFile {
   /// ClimateNet's have LABELS (lat, lon).
   std::string format() const override { return has_labels_ ? "climatenet" : "cf"; }
   std::int64_t frames() const override { return variables_->frames(); }
-  bool has_labels() const override { return has_labels_; }
   /// All variables: one may be there by another name.
   std::string contents() const override;
-  std::vector<std::uint8_t> read_labels(std::int64_t frame) const override;
   std::string time(std::int64_t frame) const override { return variables_->time(frame); }
 
  protected:
+  bool has_own_labels() const override { return has_labels_; }
+  std::vector<std::uint8_t> read_own_labels(std::int64_t frame) const override;
   void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const override;
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/ranges.h>
@@ -65,7 +66,10 @@ void check_file(const FrameFile& file, const ClimateDataOptions& options, const 
 /// Refuses a file without a target that every frame must have.
 void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
   if (options.targets_optional) return;
-  if (options.map && !file.has_labels()) user_error("{} ({}) has no labels", file.path(), file.format());
+  if (options.map && !file.has_labels()) {
+    user_error("{} ({}) has no labels, nor is there {} in data.labels = \"{}\", as `label` writes it", file.path(),
+               file.format(), label_name(file.path()), options.file.labels);
+  }
   if (options.boxes && !options.boxes_optional && !file.has_boxes()) {
     user_error("{} ({}) has no boxes; they are read from files of ExtremeWeather", file.path(), file.format());
   }
@@ -75,10 +79,11 @@ void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
 std::string recipe_of(const ClimateDataOptions& options, const ClimateIndex& index, const std::vector<int>& fields) {
   const auto number = [](double x) { return fmt::format("{:a}", x); };
   std::string text = fmt::format(
-      "scaled samples, version 1; fields {}; normalise {}; clip {:a}; labels {}; names {}; columns {}; {} {} {} {} {}",
+      "scaled samples, version 1; fields {}; normalise {}; clip {:a}; labels {} {}; names {}; columns {}; {} {} {} {} "
+      "{}",
       fmt::join(fields, " "), static_cast<int>(options.normalise), options.clip, options.file.label_set,
-      fmt::join(options.file.variable_names, " "), fmt::join(options.file.box_columns, " "), options.map, options.boxes,
-      options.most_boxes, options.targets_optional, options.boxes_optional);
+      options.file.labels, fmt::join(options.file.variable_names, " "), fmt::join(options.file.box_columns, " "),
+      options.map, options.boxes, options.most_boxes, options.targets_optional, options.boxes_optional);
   for (const auto* numbers :
        {&index.scaling.offsets, &index.scaling.factors, &index.grid.latitude, &index.grid.longitude}) {
     text += ";";
@@ -88,8 +93,9 @@ std::string recipe_of(const ClimateDataOptions& options, const ClimateIndex& ind
 }
 
 /// The files that a frame is read from.
-std::vector<std::string> sources_of(const std::string& path) {
+std::vector<std::string> sources_of(const std::string& path, const std::string& labels) {
   std::vector<std::string> sources = {path};
+  if (!labels.empty()) sources.push_back((std::filesystem::path(labels) / label_name(path)).string());
   if (path.ends_with(".npy")) sources.push_back(label_file_of(path));
   return sources;
 }
@@ -129,7 +135,7 @@ std::vector<int> channel_fields(const ClimateDataOptions& options) {
   std::vector<int> fields;
   for (int f = 0; f < kFieldCount && options.channels.empty(); ++f) fields.push_back(f);
   for (const std::string& name : options.channels) {
-    const int field = field_index(name);
+    const int field = field_index(name, "data.channels");
     if (std::ranges::find(fields, field) != fields.end()) user_error("data.channels names {} twice", name);
     fields.push_back(field);
   }
@@ -148,7 +154,8 @@ std::vector<bool> labelled_frames(std::int64_t frames, double fraction, std::int
   return chosen;
 }
 
-ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<std::string>& files) {
+ClimateIndex scan_climate(const ClimateDataOptions& given, const std::vector<std::string>& files) {
+  ClimateDataOptions options = given;
   ClimateIndex index;
   index.files = files_between(files, options.from, options.to);
   if (index.files.empty()) user_error("no file of frames was given");
@@ -158,6 +165,7 @@ ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<s
     if (!first && index.frames.front() == 1) break;
     const auto file = open_frames(path, options.file);
     if (first) {
+      if (options.as_it_is) options.height = file->grid().height(), options.width = file->grid().width();
       check_grid(*file, options);
       check_targets(*file, options);
       file->require(fields);
@@ -195,6 +203,7 @@ ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
       index_(std::move(index)),
       fields_(channel_fields(options)),
       open_(std::make_unique<RecentlyUsed<std::unique_ptr<FrameFile>>>(kOpenFiles)) {
+  if (options_.as_it_is) options_.height = index_.grid.height(), options_.width = index_.grid.width();
   for (std::size_t f = 0; f < index_.files.size(); ++f) {
     for (std::int64_t i = 0; i < index_.frames[f]; ++i) samples_.push_back({static_cast<std::int32_t>(f), i});
   }
@@ -252,7 +261,8 @@ float ClimateData::read(std::int64_t index, const SampleBytes& sample) const {
 float ClimateData::read_copy_or_file(std::int64_t index, const SampleBytes& sample) const {
   if (!cache_) return read_file(index, sample);
   const auto [f, frame] = origin(index);
-  const std::string copy = cache_->path(sources_of(index_.files[static_cast<std::size_t>(f)]), frame);
+  const std::string copy =
+      cache_->path(sources_of(index_.files[static_cast<std::size_t>(f)], options_.file.labels), frame);
   float weight = 0;
   if (cache_->read(copy, sample, weight)) return weight;
   weight = read_file(index, sample);

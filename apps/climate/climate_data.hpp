@@ -17,6 +17,7 @@ namespace petaflow::climate {
 struct ClimateDataOptions {
   std::vector<std::string> channels;        // of a sample, by name and in this order; empty: all 16
   std::int64_t height = 768, width = 1152;  // of every frame
+  bool as_it_is = false;                    // these give way to those of the files
   FrameFileOptions file;
   std::string from, to;  // days, both included; empty: all
   Normalise normalise = Normalise::kZScore;
@@ -55,7 +56,7 @@ void exchange(Bytes& bytes, ClimateIndex& index) {
 /// Looks into the first file, and into all where files hold several frames; the others must be alike, which is checked
 /// when they are read.  Takes the scaling from options, or from statistics of a file or of this set, which is read for
 /// that by all threads.  Throws user errors.
-ClimateIndex scan_climate(const ClimateDataOptions& options, const std::vector<std::string>& files);
+ClimateIndex scan_climate(const ClimateDataOptions& given, const std::vector<std::string>& files);
 
 /// Throws a user error where no frame whose boxes are looked at has any; `what` names the list of files.
 void check_any_box(const ClimateDataOptions& options, const ClimateIndex& index, const std::string& what);

@@ -49,6 +49,7 @@ inline void declare_boxes(Schema& schema, FrameDataOptions& data) {
 inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole role) {
   ClimateDataOptions frames = data.frames;
   frames.targets_optional = role == DataRole::kPredict || role == DataRole::kInspect;
+  frames.as_it_is = role == DataRole::kInspect;
   if (frames.targets_optional) frames.cache.clear();  // read once
   frames.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
   return frames;

@@ -75,8 +75,8 @@ void DeepCamFile::find_labels(std::int64_t label_set) {
   }
 }
 
-std::vector<std::uint8_t> DeepCamFile::read_labels(std::int64_t frame) const {
-  if (!labels_) return FrameFile::read_labels(frame);
+std::vector<std::uint8_t> DeepCamFile::read_own_labels(std::int64_t frame) const {
+  if (!labels_) return FrameFile::read_own_labels(frame);
   std::vector<float> values(static_cast<std::size_t>(pixels()));
   if (labels_->info().dims.size() == 3) {
     labels_->read<float>(label_row_, 1, values);

@@ -15,11 +15,11 @@ class DeepCamFile final : public FrameFile {
   DeepCamFile(const std::string& path, const FrameFileOptions& options);
 
   std::string format() const override { return channels_last_ ? "deepcam" : "sc18"; }
-  bool has_labels() const override { return labels_.has_value(); }
-  std::vector<std::uint8_t> read_labels(std::int64_t frame) const override;
   std::string time(std::int64_t frame) const override;
 
  protected:
+  bool has_own_labels() const override { return labels_.has_value(); }
+  std::vector<std::uint8_t> read_own_labels(std::int64_t frame) const override;
   void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const override;
 
  private:

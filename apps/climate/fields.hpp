@@ -56,7 +56,7 @@ enum FieldIndex : int {
 inline constexpr auto kFieldCount = static_cast<std::int64_t>(kFields.size());
 
 /// The place of a variable in kFields.  Throws a user error that names the nearest one.
-int field_index(std::string_view name);
+int field_index(std::string_view name, std::string_view option = {});
 
 /// Class of a pixel.
 enum class Tag : std::uint8_t { kBackground, kCyclone, kRiver };

@@ -166,7 +166,7 @@ void FrameCache::write(const std::string& path, const SampleBytes& sample, float
   } catch (const std::exception& error) {
     std::error_code ignored;
     fs::remove(temporary, ignored);
-    if (writes_.exchange(false)) log_warning("{}; data.cache gets no more copies", error.what());
+    if (writes_.exchange(false)) log_warning("{}; data.cache gets no more copies of this set", error.what());
   }
 }
 

@@ -82,9 +82,6 @@ std::vector<std::uint8_t> labels_of(const Frame& frame, const LabelRules& rules)
   return labels;
 }
 
-/// Name in the output folder of the labels of a file.
-std::string labels_name(const std::string& file) { return fs::path(file).stem().string() + "-labels.nc"; }
-
 void label_file(const std::string& path, const std::string& to, const FrameDataOptions& data, const LabelRules& rules) {
   const auto file = open_frames(path, data.frames.file);
   const std::vector<int> fields = fields_needed(rules);
@@ -110,7 +107,7 @@ void label_file(const std::string& path, const std::string& to, const FrameDataO
 void check_outputs(const CommandLine& line, const std::vector<std::string>& files) {
   std::set<std::string> names;
   for (const std::string& file : files) {
-    const std::string path = (fs::path(line.output) / labels_name(file)).string();
+    const std::string path = (fs::path(line.output) / label_name(file)).string();
     if (!names.insert(path).second) user_error("two files would have their labels in {}; name other folders", path);
     check_new_output(path, line.overwrite);
   }
@@ -129,7 +126,7 @@ void label(const CommandLine& line, const FrameDataOptions& data, const LabelRul
   agree(comm, [&] {
     parallel_items("petaflow::climate::label", own.size(), [&](int, std::size_t i) {
       if (stop_request() != StopRequest::kNone) failure("stopped by a signal; --overwrite begins again");
-      label_file(own[i], (fs::path(line.output) / labels_name(own[i])).string(), data, rules);
+      label_file(own[i], (fs::path(line.output) / label_name(own[i])).string(), data, rules);
     });
   });
   log_info("wrote the labels of {} to {}", format_count(std::ssize(files), "file"), line.output);

@@ -1,6 +1,7 @@
 #include "climate/frame_file.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/ranges.h>
 
@@ -11,6 +12,7 @@
 #include "climate/frame_time.hpp"
 #include "climate/npy_frame.hpp"
 #include "io/missing_file.hpp"
+#include "io/progress.hpp"
 
 namespace petaflow::climate {
 namespace {
@@ -47,15 +49,36 @@ void FrameFile::read_fields(std::int64_t frame, std::span<const int> fields, Raw
   read_places(frame, places, raw);
 }
 
-std::vector<std::uint8_t> FrameFile::read_labels(std::int64_t /*frame*/) const {
+std::vector<std::uint8_t> FrameFile::read_own_labels(std::int64_t /*frame*/) const {
   user_error("{} has no labels", path_);
 }
+
+std::vector<std::uint8_t> FrameFile::read_labels(std::int64_t frame) const {
+  if (!given_labels_) return read_own_labels(frame);
+  std::vector<float> tags(static_cast<std::size_t>(pixels()));
+  given_labels_->read(0, frame, tags);
+  return to_tags(tags, grid_.width(), fmt::format("{}: {}", given_labels_->file().path(), kLabelTags));
+}
+
+void FrameFile::take_labels(const std::string& path) {
+  auto labels = std::make_unique<const CfVariables>(path, std::vector<std::string>{kLabelTags});
+  const auto size_text = [](std::int64_t frames, const Grid& grid) {
+    return fmt::format("{} of {} x {} pixels", format_count(frames, "frame"), grid.height(), grid.width());
+  };
+  const std::string theirs = size_text(labels->frames(), labels->grid()), ours = size_text(frames(), grid_);
+  if (theirs != ours) user_error("{} has {}, but {}, whose labels it holds, has {}", path, theirs, path_, ours);
+  given_labels_ = std::move(labels);
+}
+
+std::string label_name(const std::string& path) { return std::filesystem::path(path).stem().string() + "-labels.nc"; }
 
 std::vector<Box> FrameFile::read_boxes(std::int64_t /*frame*/) const { user_error("{} has no boxes", path_); }
 
 std::string FrameFile::time(std::int64_t /*frame*/) const { return time_of_file(path_); }
 
-std::unique_ptr<FrameFile> open_frames(const std::string& path, const FrameFileOptions& options) {
+namespace {
+
+std::unique_ptr<FrameFile> open_layout(const std::string& path, const FrameFileOptions& options) {
   if (const std::string missing = missing_file_text(path); !missing.empty()) user_error("{}", missing);
   if (path.ends_with(".npy")) return std::make_unique<NpyFrame>(path);
   if (!is_hdf5(path)) return std::make_unique<CfFile>(path, options);  // netCDF 3, or nothing
@@ -63,6 +86,15 @@ std::unique_ptr<FrameFile> open_frames(const std::string& path, const FrameFileO
   if (file.has("images")) return std::make_unique<ExtremeWeatherFile>(path, options);
   if (!file.has("climate") && is_netcdf(file)) return std::make_unique<CfFile>(path, options);
   return std::make_unique<DeepCamFile>(path, options);
+}
+
+}  // namespace
+
+std::unique_ptr<FrameFile> open_frames(const std::string& path, const FrameFileOptions& options) {
+  auto file = open_layout(path, options);
+  const auto labels = std::filesystem::path(options.labels) / label_name(path);
+  if (!options.labels.empty() && std::filesystem::exists(labels)) file->take_labels(labels.string());
+  return file;
 }
 
 Frame read_frame(const FrameFile& file, std::int64_t index) {

@@ -16,12 +16,14 @@
 #include <string>
 #include <vector>
 
+#include "climate/cf_grid.hpp"
 #include "climate/frame.hpp"
 
 namespace petaflow::climate {
 
 struct FrameFileOptions {
   std::int64_t label_set = 0;  // which labels of a frame, where a file has several: labels_0, labels_1, ...
+  std::string labels = {};     // folder of files that `label` wrote, which are taken before the labels in the files
   std::vector<std::string> variable_names = {};  // netCDF: "TMQ=IWV" where a variable has another name in the files
   std::vector<std::string> box_columns = {"ymin", "xmin", "ymax", "xmax", "class"};  // ExtremeWeather: of `boxes`
 };
@@ -51,19 +53,24 @@ class FrameFile {
                const std::string& remedy = "data.channels names those that are read") const;
   /// Names of what is in the file, for messages.
   virtual std::string contents() const;
-  virtual bool has_labels() const { return false; }
+  bool has_labels() const { return given_labels_ != nullptr || has_own_labels(); }
   virtual bool has_boxes() const { return false; }
 
   /// Reads some variables of a frame, in the order of `fields`, rows from south to north.  Throws where the file has
   /// not got one; numbers are not checked (frame_check.hpp).
   void read_fields(std::int64_t frame, std::span<const int> fields, RawFields& raw) const;
   /// (H, W).  Throws too where a value is no Tag, naming value and pixel.
-  virtual std::vector<std::uint8_t> read_labels(std::int64_t frame) const;
+  std::vector<std::uint8_t> read_labels(std::int64_t frame) const;
+  /// From now on labels are those of another file, in variable kLabelTags.  Throws where its grid or number of frames
+  /// is another.
+  void take_labels(const std::string& path);
   virtual std::vector<Box> read_boxes(std::int64_t frame) const;
   /// "1979-01-31T03:00:00"; empty where neither the file nor its name says it.
   virtual std::string time(std::int64_t frame) const;
 
  protected:
+  virtual bool has_own_labels() const { return false; }
+  virtual std::vector<std::uint8_t> read_own_labels(std::int64_t frame) const;
   /// @param places  of the variables in the file, at least one
   virtual void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const = 0;
   std::int64_t pixels() const { return grid_.height() * grid_.width(); }
@@ -73,7 +80,12 @@ class FrameFile {
 
  private:
   std::string path_;
+  std::unique_ptr<const CfVariables> given_labels_;
 };
+
+/// Name of the file with the labels of a file, and the variable that it has.
+std::string label_name(const std::string& path);
+inline constexpr const char* kLabelTags = "tag";
 
 /// Opens a file; its layout is told by what is in it.
 std::unique_ptr<FrameFile> open_frames(const std::string& path, const FrameFileOptions& options = {});

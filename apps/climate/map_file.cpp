@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 
 namespace petaflow::climate {
@@ -46,7 +47,9 @@ MapFile::~MapFile() {
 }
 
 void MapFile::check(int status) const {
-  if (status != NC_NOERR) user_error("{} cannot be written (netCDF: {})", path_, nc_strerror(status));
+  if (status == NC_NOERR) return;
+  user_error("{} cannot be written (netCDF: {}){}", path_, nc_strerror(status),
+             room_for(path_, static_cast<std::size_t>(grid_.height() * grid_.width())));
 }
 
 void MapFile::describe(int variable, const Texts& attributes) const {

@@ -29,8 +29,8 @@ NpyFrame::NpyFrame(const std::string& path) : FrameFile(path), data_(path) {
   if (std::filesystem::exists(label_path)) label_path_ = label_path;
 }
 
-std::vector<std::uint8_t> NpyFrame::read_labels(std::int64_t frame) const {
-  if (!has_labels()) return FrameFile::read_labels(frame);
+std::vector<std::uint8_t> NpyFrame::read_own_labels(std::int64_t frame) const {
+  if (!has_own_labels()) return FrameFile::read_own_labels(frame);
   const NpyFile labels(label_path_);
   if (labels.dims() != std::vector{grid_.height(), grid_.width()}) {
     user_error("{}: the array is {}, but {} is of {} x {} pixels", label_path_, dims_text(labels.dims()), path(),

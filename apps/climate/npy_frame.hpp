@@ -17,10 +17,10 @@ class NpyFrame final : public FrameFile {
   explicit NpyFrame(const std::string& path);
 
   std::string format() const override { return "npy"; }
-  bool has_labels() const override { return !label_path_.empty(); }
-  std::vector<std::uint8_t> read_labels(std::int64_t frame) const override;
 
  protected:
+  bool has_own_labels() const override { return !label_path_.empty(); }
+  std::vector<std::uint8_t> read_own_labels(std::int64_t frame) const override;
   void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const override;
 
  private:

@@ -56,6 +56,7 @@ class DetectionTask final : public Task {
   std::unique_ptr<Evaluator> evaluator(const Dataset& data, Depth depth) override {
     return std::make_unique<DetectionEvaluator>(frames(data), options_, depth);
   }
+  PredictionFormat prediction_format() const override { return {"GeoJSON", {".geojson", ".json"}}; }
   std::unique_ptr<PredictionWriter> prediction_writer(const std::string& path, const Dataset& data) const override {
     return std::make_unique<BoxWriter>(path, frames(data), options_);
   }

@@ -43,6 +43,7 @@ struct Options {
 inline void declare(Schema& schema, Options& options) {
   schema.add("application", options.application, is_application("climate_segmentation"));
   climate::declare_data(schema, options.data);
+  schema.add("data.labels", options.data.frames.file.labels);
   schema.add("data.label_set", options.data.frames.file.label_set, in_range(0, 100));
 
   schema.add("model.kind", options.model.kind, one_of(model_kinds()));

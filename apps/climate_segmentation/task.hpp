@@ -63,6 +63,7 @@ class SegmentationTask final : public Task {
     const ClassOffsets& found = dynamic_cast<const OffsetChooser&>(calibrator).offsets();
     return {fmt::format("evaluate.class_offsets=[{}]", fmt::join(found, ", "))};
   }
+  PredictionFormat prediction_format() const override { return {"netCDF", {".nc", ".nc4"}}; }
   std::unique_ptr<PredictionWriter> prediction_writer(const std::string& path, const Dataset& data) const override {
     return std::make_unique<MapWriter>(path, frames(data), class_offsets(options_));
   }

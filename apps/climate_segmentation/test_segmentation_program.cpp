@@ -194,6 +194,25 @@ TEST_F(SegmentationProgram, LabelsFramesAndMakesStatistics) {
   const std::string name = fs::path(frames("test").front()).stem().string() + "-labels.nc";
   const climate::NetcdfFile one((folder_ / "labels1" / name).string()), two((folder_ / "labels2" / name).string());
   EXPECT_EQ(one.read("tag"), two.read("tag"));
+  // A training that finds labels nowhere but there.
+  fs::create_directories(folder_ / "bare");
+  for (const fs::path frame : frames("test")) {
+    const climate::Frame labelled = climate::read_frame(*climate::open_frames(frame));
+    climate::Frame bare = labelled;
+    bare.labels.clear();
+    climate::write_frame((folder_ / "bare" / frame.filename()).string(), bare);
+    const climate::NetcdfFile tags((folder_ / "labels1" / (frame.stem().string() + "-labels.nc")).string());
+    const std::vector<double> expected = tags.read("tag");
+    const auto found =
+        climate::open_frames((folder_ / "bare" / frame.filename()).string(), {.labels = (folder_ / "labels1").string()})
+            ->read_labels(0);
+    EXPECT_TRUE(std::ranges::equal(found, expected));
+  }
+  const std::string bare =
+      "train " + small() + "'data.train=bare/*' 'data.validation=bare/*' 'data.test=bare/*' loss.weights=none --check ";
+  const Outcome checked = run(bare + "data.labels=labels1");
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  expect_refused(bare, "has no labels, nor is there data-");
   ASSERT_EQ(run("stats 'data/climate_small/train/*' -o stats.h5").code, 0);
   EXPECT_EQ(climate::read_statistics((folder_ / "stats.h5").string()).frames, 6);
   expect_refused("stats 'data/climate_small/train/*' -o stats.h5", "stats.h5 exists");

@@ -143,8 +143,15 @@ void find_size(CosmoIndex& index, const CosmoDataOptions& options) {
     const Hdf5File file = Hdf5File::open(first);
     const Names names = names_in(index.format);
     set_size(index, first, file.dataset(names.cube).info().dims);
-    read_cosmo_labels(file, names.labels, options);
     index.note = unusual_order(file, options);
+    CosmoDataOptions strict = options;
+    strict.as_it_is = false;
+    try {
+      read_cosmo_labels(file, names.labels, strict);
+    } catch (const Error& error) {
+      if (!options.as_it_is) throw;
+      index.note += fmt::format("{}to train on them: {}", index.note.empty() ? "" : "\n", error.what());
+    }
   }
 }
 

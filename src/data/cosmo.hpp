@@ -41,7 +41,7 @@ struct CosmoIndex {
   std::string format;
   std::int64_t edge = 0, channels = 0;  // of the cubes in the files
   std::vector<std::string> files;       // npy: those of the data
-  std::string note = {};                // on the order of the labels in the first file; empty: it is the usual one
+  std::string note = {};                // on the labels of the first file; empty: they are the usual ones
 };
 
 /// Looks into the first file, in the order of the samples (patterns: expand_files); the others must be alike, which is

@@ -113,7 +113,7 @@ std::vector<float> read_cosmo_labels(const Hdf5File& file, const std::string& na
   const std::vector<std::size_t> places = places_of_labels(file, labels.size(), options);
   if (labels.size() < places.size() && !file.has("namePar")) return labels;  // refused when one that lacks is asked for
   labels = arranged(labels, places);
-  check_scale(file, labels, places, options);
+  if (!options.as_it_is) check_scale(file, labels, places, options);
   return labels;
 }
 

@@ -71,7 +71,12 @@ WriteLock::WriteLock(std::string path, const WriteLockTimes& times, std::string 
       usleep(static_cast<useconds_t>(1e6 * kBetween_s));
     }
     refuse_living_holder(times.patience_s);
-    write();
+    try {
+      write();
+    } catch (...) {
+      unlink(lock_.c_str());
+      throw;
+    }
   } catch (...) {
     close(file_);
     throw;

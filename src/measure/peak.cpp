@@ -23,7 +23,7 @@ namespace {
 using HostSpace = Kokkos::DefaultHostExecutionSpace;
 
 /// All indices of an array, each thread the same ones in every loop.
-auto whole(const Kokkos::View<float*, Kokkos::HostSpace>& array) {
+auto policy_over(const Kokkos::View<float*, Kokkos::HostSpace>& array) {
   return Kokkos::RangePolicy<HostSpace, Kokkos::Schedule<Kokkos::Static>, Kokkos::IndexType<std::int64_t>>(
       0, static_cast<std::int64_t>(array.size()));
 }
@@ -178,7 +178,7 @@ Triad::Triad(const Context& context) {
     return Array(Kokkos::view_alloc(std::string(name), Kokkos::WithoutInitializing), count);
   };
   a_ = make("petaflow::triad::a"), b_ = make("petaflow::triad::b"), c_ = make("petaflow::triad::c");
-  Kokkos::parallel_for("petaflow::triad::touch", whole(a_),
+  Kokkos::parallel_for("petaflow::triad::touch", policy_over(a_),
                        [a = a_, b = b_, c = c_](std::int64_t i) { a[i] = 0, b[i] = 1, c[i] = 2; });
 }
 
@@ -191,7 +191,7 @@ double Triad::measure_gbs() const {
   for (int run = 0; run < kRuns; ++run) {
     HostSpace().fence();
     const Kokkos::Timer timer;
-    Kokkos::parallel_for("petaflow::triad", whole(a_), [=](std::int64_t i) { a[i] = b[i] + 3.0F * c[i]; });
+    Kokkos::parallel_for("petaflow::triad", policy_over(a_), [=](std::int64_t i) { a[i] = b[i] + 3.0F * c[i]; });
     HostSpace().fence();
     best_s = std::min(best_s, timer.seconds());
   }

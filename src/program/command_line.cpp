@@ -29,7 +29,7 @@ void add_input(CLI::App& command, CommandLine& line) {
 void add_files(CLI::App& command, CommandLine& line) {
   command
       .add_option("FILE", line.files,
-                  "data files or patterns, and options of an input file where they say how to read: data.edge=32")
+                  "data files or patterns, and options of an input file that say how to read them: data.threads=2")
       ->required();
 }
 

@@ -89,13 +89,17 @@ class PredictionFile {
   PredictionFile(std::string path, const Task& task, const Dataset& data)
       : path_(std::move(path)), temporary_(temporary_name(path_)) {
     make_parent(path_);
-    writer_ = task.prediction_writer(temporary_, data);
-    if (!writer_) writer_ = std::make_unique<RowsWriter>(temporary_, task, data);
+    try {
+      writer_ = task.prediction_writer(temporary_, data);
+      if (!writer_) writer_ = std::make_unique<RowsWriter>(temporary_, task, data);
+    } catch (...) {
+      remove_temporary();
+      throw;
+    }
   }
   ~PredictionFile() {
     writer_.reset();
-    std::error_code ignored;
-    if (!published_) std::filesystem::remove(temporary_, ignored);
+    if (!published_) remove_temporary();
   }
   PredictionFile(const PredictionFile&) = delete;
   PredictionFile& operator=(const PredictionFile&) = delete;
@@ -108,6 +112,11 @@ class PredictionFile {
   }
 
  private:
+  void remove_temporary() const {
+    std::error_code ignored;
+    std::filesystem::remove(temporary_, ignored);
+  }
+
   std::string path_, temporary_;
   std::unique_ptr<PredictionWriter> writer_;
   bool published_ = false;
@@ -133,7 +142,13 @@ PredictedBatch gathered(Communicator& comm, const PredictedBatch& mine) {
   return all;
 }
 
-void check_names(const CommandLine& line, const std::string& checkpoint) {
+void check_names(const CommandLine& line, const Task& task, const std::string& checkpoint) {
+  const PredictionFormat format = task.prediction_format();
+  const std::string ending = std::filesystem::path(line.output).extension();
+  if (!ending.empty() && std::ranges::find(format.endings, ending) == format.endings.end()) {
+    user_error("predict writes {}: name a file that ends in {} instead of {}", format.name,
+               fmt::join(format.endings, " or "), line.output);
+  }
   check_new_output(line.output, line.overwrite);
   if (!std::filesystem::exists(line.output)) return;
   std::vector<std::string> inputs = expand_files(line.files, "FILE");
@@ -151,7 +166,7 @@ int command_predict(const CommandLine& line, Configuration& config, Task& task, 
   const Context context;
   const TrainedNetwork trained = load_trained(line, config, task, comm, context);
   agree(comm, [&] {
-    if (comm.rank() == 0) check_names(line, trained.path);
+    if (comm.rank() == 0) check_names(line, task, trained.path);
   });
   const auto data = open_data(comm, task, line.files, "FILE", DataRole::kPredict);
   for (const std::string& note : data->notes()) log_info("{}", note);

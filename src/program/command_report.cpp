@@ -1,4 +1,6 @@
 // report RUN...: the report of runs, made from their folders alone; of several without -o a table in the terminal.
+#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -17,15 +19,23 @@ namespace petaflow {
 
 namespace {
 
-/// A row for each run: how far it came, the metrics of its evaluation, its speed.  A dash: not known.
-std::string table_of_runs(const std::vector<RunRecord>& runs) {
+std::string application_of(const RunRecord& run) {
+  return run.manifest.is_object() ? run.manifest.value("application", "") : "";
+}
+
+/// A row for each run of an application: how far it came, the metrics of its evaluation, its speed.  A dash: not known.
+std::string table_of_runs(const std::vector<RunRecord>& all, const std::string& application) {
+  std::vector<RunRecord> runs;
+  std::ranges::copy_if(all, std::back_inserter(runs),
+                       [&](const RunRecord& run) { return application_of(run) == application; });
   std::set<std::string> metrics;
   for (const RunRecord& run : runs) {
     if (const nlohmann::json* found = evaluation_part(run, "metrics")) {
       for (const auto& [name, value] : found->items()) metrics.insert(name);
     }
   }
-  std::vector<std::vector<std::string>> rows = {{"run", "steps", "training loss"}};
+  const std::string head = runs.size() < all.size() ? fmt::format("run of {}", application) : "run";
+  std::vector<std::vector<std::string>> rows = {{head, "steps", "training loss"}};
   rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
   rows[0].emplace_back("samples/s");
   for (const RunRecord& run : runs) {
@@ -65,7 +75,7 @@ void check_output(const CommandLine& line) {
 /// Refuses runs of another application, whose results this one's reporter would leave out.
 void check_application(const std::vector<RunRecord>& runs, const std::string& application) {
   for (const RunRecord& run : runs) {
-    const std::string trained_by = run.manifest.is_object() ? run.manifest.value("application", "") : "";
+    const std::string trained_by = application_of(run);
     if (trained_by.empty() || trained_by == application) continue;
     user_error("{} is a run of {}, whose own report shows its results: {} report {}", run.folder, trained_by,
                trained_by, run.folder);
@@ -81,7 +91,9 @@ int command_report(const CommandLine& line, const Task& task, const Reporter& re
     std::string output = line.output;
     const std::vector<RunRecord> runs = read_runs(line.files);
     if (output.empty() && line.files.size() > 1) {
-      print(comm, table_of_runs(runs));
+      std::set<std::string> applications;
+      for (const RunRecord& run : runs) applications.insert(application_of(run));
+      for (const std::string& application : applications) print(comm, table_of_runs(runs, application));
       log_info("-o FILE.html makes a page of these runs");
       return;
     }

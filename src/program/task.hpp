@@ -36,6 +36,12 @@ struct PredictionColumn {
   std::int64_t width = 1;  // 1: without a second axis
 };
 
+/// What predict writes, and how the names of such files end.
+struct PredictionFormat {
+  std::string name = "HDF5";
+  std::vector<std::string> endings = {".h5", ".hdf5"};
+};
+
 /// Columns written of some predictions, beside where each sample comes from.
 struct PredictionRows {
   std::vector<PredictionColumn> columns;
@@ -91,6 +97,7 @@ class Task {
   virtual std::vector<std::string> calibration(const Evaluator& /*calibrator*/) const { return {}; }
   /// Rows to be written of predictions for samples of `data`.
   virtual PredictionRows rows(const Dataset& /*data*/, const PredictedBatch& /*batch*/) const { return {}; }
+  virtual PredictionFormat prediction_format() const { return {}; }
   /// Writes a file of another layout (maps) to `path`, on rank 0; null: rows() become HDF5 data sets.
   virtual std::unique_ptr<PredictionWriter> prediction_writer(const std::string& /*path*/,
                                                               const Dataset& /*data*/) const {

@@ -110,8 +110,9 @@ void check_metric(const StopOptions& options, Task& task, const Communicator& co
   }
 }
 
-void check_changes(Configuration& config, const ResumePoint& point) {
-  std::vector<std::string> refused = changed_data_files(config.run_folder(), config.options.data);
+Changes find_changes(Configuration& config, const ResumePoint& point) {
+  Changes changes;
+  changes.learnt = changed_data_files(config.run_folder(), config.options.data);
   std::map<std::string, std::string> old;
   for (const Entry& entry : parse_document(point.checkpoint.config, point.path)) {
     old[entry.key] = to_toml(entry.value);
@@ -121,16 +122,20 @@ void check_changes(Configuration& config, const ResumePoint& point) {
     const std::string now = to_toml(entry.value);
     if (before.empty() || now == before) continue;  // an option that older versions had not
     if (!bears_on_results(entry.key)) continue;
-    const std::string change = fmt::format("{} = {} (was {})", entry.key, now, before);
-    if (changes_what_is_learnt(entry.key)) refused.push_back(change);
-    if (!changes_what_is_learnt(entry.key)) log_info("changed since the checkpoint: {}", change);
+    if (entry.key.starts_with("evaluate.") && now == "[]") continue;  // found by the run, which finds it again
+    (changes_what_is_learnt(entry.key) ? changes.learnt : changes.others)
+        .push_back(fmt::format("{} = {} (was {})", entry.key, now, before));
   }
-  if (refused.empty()) return;
-  if (!config.options.resume.accept_changes) {
-    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", point.path,
-               fmt::join(refused, "; "));
+  return changes;
+}
+
+void check_changes(const Changes& changes, const ResumeOptions& options, const std::string& path) {
+  for (const std::string& change : changes.others) log_info("changed since the checkpoint: {}", change);
+  if (!changes.learnt.empty() && !options.accept_changes) {
+    user_error("changed since {}: {}; --resume goes on with this only where resume.accept_changes = true", path,
+               fmt::join(changes.learnt, "; "));
   }
-  for (const std::string& change : refused) log_info("changed since the checkpoint, and accepted: {}", change);
+  for (const std::string& change : changes.learnt) log_info("changed since the checkpoint, and accepted: {}", change);
 }
 
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps) {

@@ -31,9 +31,15 @@ std::string stop_metric(const StopOptions& options, const Task& task);
 void check_metric(const StopOptions& options, Task& task, const Communicator& comm, const Dataset* validation,
                   const Network& network);
 
-/// Changes since the checkpoint was written.  Refused without resume.accept_changes where they change what
-/// is learnt; otherwise the run goes on with the new values and says so.
-void check_changes(Configuration& config, const ResumePoint& point);
+/// What is not as it was when a checkpoint was written, a phrase each.
+struct Changes {
+  std::vector<std::string> learnt;  // bears on what is learnt: data files and options
+  std::vector<std::string> others;  // other options
+};
+Changes find_changes(Configuration& config, const ResumePoint& point);
+/// Throws a user error where what is learnt changes without resume.accept_changes; otherwise the run goes on with the
+/// new values and says so.
+void check_changes(const Changes& changes, const ResumeOptions& options, const std::string& path);
 
 /// Warns of a learning rate of 0, and of one that the warm-up does not reach.
 void warn_of_rate(const CommonOptions& options, const Schedule& schedule, std::int64_t steps);

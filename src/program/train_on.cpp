@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 
+#include <fmt/ranges.h>
+
 #include "base/activity.hpp"
 #include "comm/agree.hpp"
 #include "io/log.hpp"
@@ -130,10 +132,29 @@ std::unique_ptr<TraceRecorder> make_listener(Configuration& config, const Task& 
                                        std::move(mllog));
 }
 
-/// The report is the last file of a run.
-bool has_report(Communicator& comm, const std::string& folder) {
-  const bool here = comm.rank() == 0 && std::filesystem::exists(folder + "/" + kReportFile);
-  return !broadcast_text(comm, here ? "yes" : "").empty();
+/// The report is the last file of a run; where the evaluation failed there is a report without one.
+bool is_complete(Communicator& comm, const std::string& folder, bool evaluates) {
+  const auto has = [&](const char* file) { return std::filesystem::exists(folder + "/" + file); };
+  const bool complete = comm.rank() == 0 && has(kReportFile) && (!evaluates || has(kEvaluationFile));
+  return !broadcast_text(comm, complete ? "yes" : "").empty();
+}
+
+/// What cannot be resumed at all is said first, with what changed; then what has to be accepted.
+void restore(Configuration& config, const ResumePoint& point, Trainer& trainer, Communicator& comm) {
+  Changes changes;
+  agree(comm, [&] {
+    if (comm.rank() == 0) changes = find_changes(config, point);
+  });
+  const std::string learnt = broadcast_text(comm, fmt::format("{}", fmt::join(changes.learnt, "; ")));
+  agree(comm, [&] {
+    try {
+      trainer.restore(point.checkpoint, point.path);
+    } catch (const Error& error) {
+      if (learnt.empty()) throw;
+      throw Error(error.kind(), fmt::format("{}; changed since: {}", error.what(), learnt));
+    }
+    if (comm.rank() == 0) check_changes(changes, config.options.resume, point.path);
+  });
 }
 
 int other_groups(Configuration& config, std::int64_t groups) {
@@ -184,7 +205,6 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
     check_metric(options.stop, task, comm, data.validation.get(), step->network());
   });
   agree(comm, [&] {
-    if (comm.rank() == 0 && resumed) check_changes(config, *resumed);
     if (comm.rank() == 0) warn_of_common_files(options.data);
   });
   if (!resumed) load_initial_weights(options.train.init, step->network(), comm, context);
@@ -192,10 +212,8 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
                 *step);
 
   Training training;
-  agree(comm, [&] {
-    training = make_training(options, task, context, comm, data, *objective, *step, tuning.get());
-    if (resumed) training.trainer->restore(resumed->checkpoint, resumed->path);
-  });
+  agree(comm, [&] { training = make_training(options, task, context, comm, data, *objective, *step, tuning.get()); });
+  if (resumed) restore(config, *resumed, *training.trainer, comm);
   Trainer* const trainer = training.trainer.get();
   if (comm.rank() == 0) {
     warn_of_rate(options, trainer->schedule(), trainer->total_steps());
@@ -206,7 +224,8 @@ int train_on(const CommandLine& line, Configuration& config, Task& task, const R
     check_training(line, options, folder, task, comm, data, training, *step);
     return kDone;
   }
-  if (resumed && trainer->finished() && has_report(comm, folder)) {
+  const bool evaluates = data.validation != nullptr || !options.data.test.empty();
+  if (resumed && trainer->finished() && is_complete(comm, folder, evaluates)) {
     log_info("nothing is left to do: the run has ended after {}", format_count(trainer->steps(), "step"));
     return kDone;
   }

@@ -145,6 +145,8 @@ std::unique_ptr<MetricsLog> open_run_folder(Communicator& comm, const std::strin
     const std::string log = (folder / kMetricsFile).string();
     std::error_code status;
     if (resumed_step) {
+      // What an earlier end of the run left behind is none of the end to come.
+      for (const char* file : {kEvaluationFile, kReportFile}) fs::remove(folder / file, status);
       put_in_order(folder.string(), *resumed_step);
       cut_metrics(log, *resumed_step);
     } else {
