@@ -40,9 +40,10 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, con
   });
 }
 
-// The way back from positions to taps magnifies the error of sums four to five times, so they have levels: rows whose
-// products are summed in registers, and rows whose sums are added beside them before they go to memory.  So many keep
-// tiles and whole tensors together to 1e-6 (tests/test_networks.cpp); what they cost is not measured.
+// The way back from positions to taps magnifies the error of sums four to five times in six points, so they have
+// levels: rows whose products are summed in registers, and rows whose sums are added beside them before they go to
+// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp); what they cost is not
+// measured.
 constexpr std::int64_t kRowsInRegisters = 16, kRowsAtOnce = 128;
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
@@ -299,7 +300,8 @@ std::string why_not_layer(const ConvDesc& desc) {
 }
 
 // Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
-// for each tile.  Not measured against other numbers.
+// for each tile.  Half as many of 5 x 5 taps, so that maps of 24 x 36 pixels, Tiramisu's smallest, take them with two
+// threads.  Not measured against other numbers.
 std::int64_t fewest_patches(const Problem& p) { return p.edge() == 8 ? 24 : 48; }
 
 std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {

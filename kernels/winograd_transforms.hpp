@@ -35,7 +35,7 @@ struct Points<8> {
   static constexpr std::array<double, 3> kPairs = {0.5, 1, 2};
 };
 template <int kEdge>
-inline constexpr int kPairs = kEdge / 2 - 1;
+inline constexpr int kPairCount = kEdge / 2 - 1;
 
 /// p^k of a pair.
 template <int kEdge>
@@ -49,9 +49,9 @@ constexpr float power(int pair, int k) {
 /// Coefficients of the product of x - p^2 over all pairs but `without` (-1: over all), from the highest power, whose
 /// is 1, to that of x^0.
 template <int kEdge>
-constexpr std::array<float, kPairs<kEdge> + 1> product_of_pairs(int without) {
-  std::array<float, kPairs<kEdge> + 1> c{1};
-  for (int pair = 0, degree = 0; pair < kPairs<kEdge>; ++pair) {
+constexpr std::array<float, kPairCount<kEdge> + 1> product_of_pairs(int without) {
+  std::array<float, kPairCount<kEdge> + 1> c{1};
+  for (int pair = 0, degree = 0; pair < kPairCount<kEdge>; ++pair) {
     if (pair == without) continue;
     for (int k = ++degree; k > 0; --k) {
       c[static_cast<std::size_t>(k)] -= power<kEdge>(pair, 2) * c[static_cast<std::size_t>(k - 1)];
@@ -70,7 +70,7 @@ inline Floats plus(const Floats& a, float s, const Floats& b) {
 /// v = B^T d: v[0] of the point 0, then those of p and -p for each pair, the last of infinity.
 template <int kEdge>
 KOKKOS_FORCEINLINE_FUNCTION void transform_source(const Floats (&d)[kEdge], Floats (&v)[kEdge]) {
-  constexpr int kCount = kPairs<kEdge>, kTop = kEdge - 2;
+  constexpr int kCount = kPairCount<kEdge>, kTop = kEdge - 2;
   // The coefficient of the lowest power is 1 or -1.
   constexpr auto kAll = product_of_pairs<kEdge>(-1);
   constexpr float kLowest = kCount % 2 == 0 ? 1 : -1;
@@ -96,7 +96,7 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_source(const Floats (&d)[kEdge], Floa
 /// y = A^T v, m = kOut outputs.
 template <int kEdge, int kOut>
 KOKKOS_FORCEINLINE_FUNCTION void transform_result(const Floats (&v)[kEdge], Floats (&y)[kOut]) {
-  constexpr int kCount = kPairs<kEdge>;
+  constexpr int kCount = kPairCount<kEdge>;
   Floats even[kCount], odd[kCount];
   lanes::unrolled<kCount>([&](auto pair) {
     even[pair] = v[1 + 2 * pair] + v[2 + 2 * pair];
@@ -113,12 +113,11 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_result(const Floats (&v)[kEdge], Floa
 /// v = A g, of m = kIn gradients.
 template <int kEdge, int kIn>
 KOKKOS_FORCEINLINE_FUNCTION void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
-  static_assert(kIn >= 2 && kIn <= 4);
+  static_assert(kIn == 3 || kIn == 4);
   v[0] = g[0];
   v[kEdge - 1] = g[kIn - 1];
-  lanes::unrolled<kPairs<kEdge>>([&](auto pair) {
-    Floats even = g[0], odd = g[1];
-    if constexpr (kIn >= 3) even = plus(even, power<kEdge>(pair, 2), g[2]);
+  lanes::unrolled<kPairCount<kEdge>>([&](auto pair) {
+    Floats even = plus(g[0], power<kEdge>(pair, 2), g[2]), odd = g[1];
     if constexpr (kIn == 4) odd = plus(odd, power<kEdge>(pair, 2), g[3]);
     v[1 + 2 * pair] = plus(even, power<kEdge>(pair, 1), odd);
     v[2 + 2 * pair] = plus(even, -power<kEdge>(pair, 1), odd);

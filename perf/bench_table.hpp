@@ -67,8 +67,8 @@ class Table {
                reason);
   }
 
-  /// Prints the line of run(), which is called for options.seconds, 3 to 1000 times.  A line bound by memory takes
-  /// turns with the triad, since its neighbours take a share of a processor's memory that varies by two within minutes.
+  /// Prints the line of run(), which is called for options.seconds.  A line bound by memory takes turns with the triad:
+  /// other tenants of a machine take a share of its bandwidth that changes by a factor of two within minutes.
   template <class F>
   void measure(const Work& work, const F& run) {
     constexpr int kTurns = 5;
@@ -108,7 +108,7 @@ class Table {
     }
   }
 
-  /// Seconds of each call of run(), for so many seconds.
+  /// Seconds of each call of run(), for so many seconds: of 3 to 1000 calls.
   template <class F>
   std::vector<double> times(const F& run, double limit_s) const {
     constexpr std::size_t kFewest = 3, kMost = 1000;

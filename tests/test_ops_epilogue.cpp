@@ -267,8 +267,9 @@ TEST(Activation, AloneKeepsABit) {
   EXPECT_EQ(desc.saved_bytes_per_sample(), 30 * 12);
 }
 
-// Sums of zeros may show their signs, and resumed runs and other ways of computing are compared by bits.
-TEST(Activation, KeepsTheSignOfZero) {
+// An evaluation walks rows of pixels where training, which draws, walks single pixels: 0 times a negative number is -0
+// in both.  (An activation without dropout in its description begins a mean with 0 instead.)
+TEST(Activation, BehindWhichNothingIsDroppedKeepsTheSignOfZero) {
   EpilogueDesc desc;
   desc.v = desc.y = {1, 24, 1, 2, 40};
   desc.activation = true;

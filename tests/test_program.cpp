@@ -216,6 +216,8 @@ TEST_F(Program, TrainsInBf16AndPredictsInF32) {
   ASSERT_EQ(evaluation.code, 0) << evaluation.err;
   EXPECT_NEAR(last["loss"].get<double>(), nlohmann::json::parse(evaluation.out)["loss"].get<double>(), 1e-6);
   EXPECT_EQ(run("train small.toml precision=fp16 run.name=other").code, 1);
+  expect_refused("predict runs/small val.h5 -o scores.json",
+                 "predict writes HDF5: name a file that ends in .h5 or .hdf5 instead of scores.json");
 }
 
 TEST_F(Program, ErrorsAreSaidOnceOnTwoRanks) {

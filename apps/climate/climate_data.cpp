@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include "climate/frame_time.hpp"
 #include "climate/npy_frame.hpp"
 #include "comm/agree.hpp"
+#include "io/log.hpp"
 
 namespace petaflow::climate {
 namespace {
@@ -63,12 +65,26 @@ void check_file(const FrameFile& file, const ClimateDataOptions& options, const 
   check_coordinates(file, index);
 }
 
+/// Whether the files' own labels are to be taken, of which none has one in `folder`.  All are looked for before the
+/// first one is read: a training would end at one that is missing.
+bool have_own_labels(const ClimateDataOptions& options, const std::vector<std::string>& files) {
+  const std::string& folder = options.file.labels;
+  if (folder.empty()) return true;
+  const auto lacks = [&](const std::string& file) {
+    return !std::filesystem::exists(std::filesystem::path(folder) / label_name(file));
+  };
+  if (options.own_labels_too && std::ranges::all_of(files, lacks)) return true;
+  const auto found = std::ranges::find_if(files, lacks);
+  if (found == files.end()) return false;
+  user_error("{} has no labels: {} is not in {} (data.labels); `label` makes it", *found, label_name(*found), folder);
+}
+
 /// Refuses a file without a target that every frame must have.
 void check_targets(const FrameFile& file, const ClimateDataOptions& options) {
   if (options.targets_optional) return;
   if (options.map && !file.has_labels()) {
-    user_error("{} ({}) has no labels, nor is there {} in data.labels = \"{}\", as `label` writes it", file.path(),
-               file.format(), label_name(file.path()), options.file.labels);
+    user_error("{} ({}) has no labels; `label` makes them, and data.labels names the folder that it wrote", file.path(),
+               file.format());
   }
   if (options.boxes && !options.boxes_optional && !file.has_boxes()) {
     user_error("{} ({}) has no boxes; they are read from files of ExtremeWeather", file.path(), file.format());
@@ -160,6 +176,11 @@ ClimateIndex scan_climate(const ClimateDataOptions& given, const std::vector<std
   index.files = files_between(files, options.from, options.to);
   if (index.files.empty()) user_error("no file of frames was given");
   const std::vector<int> fields = channel_fields(options);
+  index.own_labels = have_own_labels(options, index.files);
+  if (index.own_labels && !options.file.labels.empty()) {
+    log_info("labels of {}{} are those in the files: {} (data.labels) has none for them", index.files.front(),
+             index.files.size() > 1 ? ", ..." : "", std::exchange(options.file.labels, ""));
+  }
   for (const std::string& path : index.files) {
     const bool first = index.frames.empty();
     if (!first && index.frames.front() == 1) break;
@@ -203,6 +224,7 @@ ClimateData::ClimateData(const ClimateDataOptions& options, ClimateIndex index)
       index_(std::move(index)),
       fields_(channel_fields(options)),
       open_(std::make_unique<RecentlyUsed<std::unique_ptr<FrameFile>>>(kOpenFiles)) {
+  if (index_.own_labels) options_.file.labels.clear();
   if (options_.as_it_is) options_.height = index_.grid.height(), options_.width = index_.grid.width();
   for (std::size_t f = 0; f < index_.files.size(); ++f) {
     for (std::int64_t i = 0; i < index_.frames[f]; ++i) samples_.push_back({static_cast<std::int32_t>(f), i});

@@ -17,7 +17,7 @@ namespace petaflow::climate {
 struct ClimateDataOptions {
   std::vector<std::string> channels;        // of a sample, by name and in this order; empty: all 16
   std::int64_t height = 768, width = 1152;  // of every frame
-  bool as_it_is = false;                    // these give way to those of the files
+  bool as_it_is = false;                    // height and width give way to those of the files (inspect)
   FrameFileOptions file;
   std::string from, to;  // days, both included; empty: all
   Normalise normalise = Normalise::kZScore;
@@ -27,6 +27,7 @@ struct ClimateDataOptions {
                                          // 0: not clipped
   bool map = true, boxes = false;        // targets
   std::int64_t most_boxes = 15;          // of a frame
+  bool own_labels_too = false;           // where no frame has labels in file.labels those in the files are taken
   bool targets_optional = false;         // a frame without has zeros, or no known boxes, and weight 0
   bool boxes_optional = false;           // a frame whose boxes are not known has weight 1 all the same
   double labelled_fraction = 1;          // of the frames: those of the others are not looked at
@@ -43,6 +44,7 @@ struct ClimateIndex {
   std::vector<std::int64_t> frames;  // of each file
   Grid grid;                         // of the first file
   ChannelScaling scaling;
+  bool own_labels = false;         // not those in file.labels
   std::vector<std::string> notes;  // what is not plain about it
 };
 
@@ -50,7 +52,7 @@ struct ClimateIndex {
 template <class Bytes>
 void exchange(Bytes& bytes, ClimateIndex& index) {
   bytes(index.format, index.files, index.frames, index.grid.latitude, index.grid.longitude, index.scaling.offsets,
-        index.scaling.factors, index.notes);
+        index.scaling.factors, index.own_labels, index.notes);
 }
 
 /// Looks into the first file, and into all where files hold several frames; the others must be alike, which is checked

@@ -45,11 +45,20 @@ inline void declare_boxes(Schema& schema, FrameDataOptions& data) {
   schema.add_use({"data.labelled_seed"}, "data.labelled_fraction");
 }
 
+/// How files are to be read whose labels nobody looks at.
+inline FrameFileOptions without_labels(const FrameDataOptions& data) {
+  FrameFileOptions file = data.frames.file;
+  file.labels.clear();
+  return file;
+}
+
 /// How a set is to be read.
 inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole role) {
   ClimateDataOptions frames = data.frames;
   frames.targets_optional = role == DataRole::kPredict || role == DataRole::kInspect;
   frames.as_it_is = role == DataRole::kInspect;
+  frames.own_labels_too = role == DataRole::kEvaluate;  // experts', of a network that learnt from heuristics
+  if (role == DataRole::kPredict) frames.file = without_labels(data);
   if (frames.targets_optional) frames.cache.clear();  // read once
   frames.cache_bytes = static_cast<std::int64_t>(data.cache_gb * (std::int64_t{1} << 30));
   return frames;

@@ -83,7 +83,7 @@ std::vector<std::uint8_t> labels_of(const Frame& frame, const LabelRules& rules)
 }
 
 void label_file(const std::string& path, const std::string& to, const FrameDataOptions& data, const LabelRules& rules) {
-  const auto file = open_frames(path, data.frames.file);
+  const auto file = open_frames(path, without_labels(data));
   const std::vector<int> fields = fields_needed(rules);
   file->require(fields, "label.rivers and label.cyclones say which rules are followed: \"none\" needs none");
   make_parent(to);
@@ -137,7 +137,7 @@ void stats(const CommandLine& line, const FrameDataOptions& data, Communicator& 
   agree(comm, [&] {
     if (comm.rank() == 0) check_new_output(line.output, line.overwrite);
   });
-  const Statistics statistics = compute_statistics(comm, files, data.frames.file);
+  const Statistics statistics = compute_statistics(comm, files, without_labels(data));
   std::vector<int> fields;
   for (int f = 0; f < kFieldCount; ++f) {
     if (statistics[f].count > 0) fields.push_back(f);

@@ -66,7 +66,14 @@ void FrameFile::take_labels(const std::string& path) {
     return fmt::format("{} of {} x {} pixels", format_count(frames, "frame"), grid.height(), grid.width());
   };
   const std::string theirs = size_text(labels->frames(), labels->grid()), ours = size_text(frames(), grid_);
-  if (theirs != ours) user_error("{} has {}, but {}, whose labels it holds, has {}", path, theirs, path_, ours);
+  if (theirs != ours)
+    user_error("{} has {}, but {} has {}: these are labels of another file", path, theirs, path_, ours);
+  for (std::int64_t i = 0; i < frames(); ++i) {  // files of two folders may have one name
+    const std::string of_labels = labels->time(i), own = time(i);
+    if (of_labels.empty() || own.empty() || of_labels == own) continue;
+    user_error("{}: frame {} is of {}, but that of {} is of {}: these are labels of another file", path, i, of_labels,
+               path_, own);
+  }
   given_labels_ = std::move(labels);
 }
 
@@ -93,7 +100,7 @@ std::unique_ptr<FrameFile> open_layout(const std::string& path, const FrameFileO
 std::unique_ptr<FrameFile> open_frames(const std::string& path, const FrameFileOptions& options) {
   auto file = open_layout(path, options);
   const auto labels = std::filesystem::path(options.labels) / label_name(path);
-  if (!options.labels.empty() && std::filesystem::exists(labels)) file->take_labels(labels.string());
+  if (!options.labels.empty()) file->take_labels(labels.string());
   return file;
 }
 

@@ -23,7 +23,7 @@ namespace petaflow::climate {
 
 struct FrameFileOptions {
   std::int64_t label_set = 0;  // which labels of a frame, where a file has several: labels_0, labels_1, ...
-  std::string labels = {};     // folder of files that `label` wrote, which are taken before the labels in the files
+  std::string labels = {};     // folder of files that `label` wrote, one for each file; empty: labels are in the files
   std::vector<std::string> variable_names = {};  // netCDF: "TMQ=IWV" where a variable has another name in the files
   std::vector<std::string> box_columns = {"ymin", "xmin", "ymax", "xmax", "class"};  // ExtremeWeather: of `boxes`
 };

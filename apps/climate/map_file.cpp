@@ -4,12 +4,13 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
-#include "io/atomic_file.hpp"
 #include "io/hdf5.hpp"
 
 namespace petaflow::climate {
@@ -48,8 +49,13 @@ MapFile::~MapFile() {
 
 void MapFile::check(int status) const {
   if (status == NC_NOERR) return;
+  // HDF5 does not say why a write fails.
+  constexpr std::uintmax_t kFull = 1 << 20;
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::absolute(path_).parent_path();
+  const std::uintmax_t free = std::filesystem::space(folder, ignored).available;
   user_error("{} cannot be written (netCDF: {}){}", path_, nc_strerror(status),
-             room_for(path_, static_cast<std::size_t>(grid_.height() * grid_.width())));
+             free < kFull ? fmt::format("; {} bytes are free in {}", free, folder.string()) : "");
 }
 
 void MapFile::describe(int variable, const Texts& attributes) const {

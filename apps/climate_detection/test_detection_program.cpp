@@ -220,7 +220,7 @@ TEST_F(DetectionProgram, GoesFromFramesToBoxesAndAReport) {
     EXPECT_NE(report.find(words), std::string::npos) << words;
   }
   EXPECT_EQ(run("report runs/a -o again.html").code, 0);
-  EXPECT_EQ(run("inspect 'data/climate_detection/test/*' data.height=48 data.width=72 data.most_boxes=40").code, 0);
+  EXPECT_EQ(run("inspect 'data/climate_detection/test/*' data.most_boxes=40").code, 0);
   EXPECT_EQ(run("bench --steps 1 " + small()).code, 0);
   EXPECT_EQ(run("stats 'data/climate_detection/train/*' -o stats.h5").code, 0);
   const Outcome summary = run("summary " + input_.string() + " data.height=768 data.width=768 model.kind=sc17");

@@ -45,6 +45,7 @@ inline void declare(Schema& schema, Options& options) {
   climate::declare_data(schema, options.data);
   schema.add("data.labels", options.data.frames.file.labels);
   schema.add("data.label_set", options.data.frames.file.label_set, in_range(0, 100));
+  schema.add_use({"data.label_set"}, "data.labels", {""});
 
   schema.add("model.kind", options.model.kind, one_of(model_kinds()));
   schema.add("model.filters", options.model.filters, in_range(1, 65536));

@@ -15,6 +15,7 @@
 #include "io/checkpoint.hpp"
 #include "io/hdf5.hpp"
 #include "program.hpp"
+#include "scratch_folder.hpp"
 
 namespace petaflow {
 namespace {
@@ -105,7 +106,7 @@ TEST_F(SegmentationProgram, GoesFromFramesToMapsAndAReport) {
   }
   EXPECT_EQ(run("report runs/a -o again.html").code, 0);
   EXPECT_EQ(run("summary " + small()).code, 0);
-  EXPECT_EQ(run("inspect 'data/climate_small/test/*' data.height=48 data.width=72").code, 0);
+  EXPECT_EQ(run("inspect 'data/climate_small/test/*'").code, 0);
   EXPECT_EQ(run("bench --steps 1 " + small()).code, 0);
 }
 
@@ -208,11 +209,15 @@ TEST_F(SegmentationProgram, LabelsFramesAndMakesStatistics) {
             ->read_labels(0);
     EXPECT_TRUE(std::ranges::equal(found, expected));
   }
-  const std::string bare =
-      "train " + small() + "'data.train=bare/*' 'data.validation=bare/*' 'data.test=bare/*' loss.weights=none --check ";
-  const Outcome checked = run(bare + "data.labels=labels1");
+  const std::string bare = "train " + small() + "'data.train=bare/*' loss.weights=none --check ",
+                    others = "'data.validation=bare/*' 'data.test=bare/*' ";
+  const Outcome checked = run(bare + others + "data.labels=labels1");
   EXPECT_EQ(checked.code, 0) << checked.err;
-  expect_refused(bare, "has no labels, nor is there data-");
+  const Outcome own = run(bare + "data.labels=labels1");  // the other sets have labels of their own
+  EXPECT_EQ(own.code, 0) << own.err;
+  EXPECT_HOLDS(own.out, " are those in the files: labels1 (data.labels) has none for them");
+  expect_refused(bare + others, "(deepcam) has no labels; `label` makes them");
+  expect_refused(bare + others + "data.labels=lables", " is not in lables (data.labels)");
   ASSERT_EQ(run("stats 'data/climate_small/train/*' -o stats.h5").code, 0);
   EXPECT_EQ(climate::read_statistics((folder_ / "stats.h5").string()).frames, 6);
   expect_refused("stats 'data/climate_small/train/*' -o stats.h5", "stats.h5 exists");

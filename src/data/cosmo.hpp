@@ -33,7 +33,8 @@ struct CosmoDataOptions {
   std::vector<std::int64_t> parameters;  // positions in the files' labels of what is to be predicted
   std::vector<LabelRange> ranges;        // of the files' labels, in order; none: not checked
   bool labels_optional = false;          // a file without has targets NaN and weight 0
-  bool as_it_is = false;                 // edge and channels that the files do not fit give way to the files'
+  bool as_it_is = false;  // edge and channels that the files do not fit give way to the files', and labels to be scaled
+                          // otherwise are a note
 };
 
 /// Facts about the files before they are read.

@@ -34,7 +34,8 @@ std::string table_of_runs(const std::vector<RunRecord>& all, const std::string& 
       for (const auto& [name, value] : found->items()) metrics.insert(name);
     }
   }
-  const std::string head = runs.size() < all.size() ? fmt::format("run of {}", application) : "run";
+  const bool named = runs.size() < all.size() && !application.empty();
+  const std::string head = named ? fmt::format("run of {}", application) : "run";
   std::vector<std::vector<std::string>> rows = {{head, "steps", "training loss"}};
   rows[0].insert(rows[0].end(), metrics.begin(), metrics.end());
   rows[0].emplace_back("samples/s");

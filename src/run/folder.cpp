@@ -39,6 +39,12 @@ std::error_code make_folders(const fs::path& folder) {
   return status;
 }
 
+void remove_file(const fs::path& file) {
+  std::error_code status;
+  fs::remove(file, status);
+  if (status) user_error("cannot remove {}: {}", file.string(), status.message());
+}
+
 /// Makes a folder beside `folder` and those above it that are missing, and removes them again.
 void try_to_make(const fs::path& folder) {
   std::vector<fs::path> missing;
@@ -143,22 +149,19 @@ std::unique_ptr<MetricsLog> open_run_folder(Communicator& comm, const std::strin
     if (comm.rank() != 0) return;
     const fs::path folder = name;
     const std::string log = (folder / kMetricsFile).string();
-    std::error_code status;
     if (resumed_step) {
       // What an earlier end of the run left behind is none of the end to come.
-      for (const char* file : {kEvaluationFile, kReportFile}) fs::remove(folder / file, status);
+      for (const char* file : {kEvaluationFile, kReportFile}) remove_file(folder / file);
       put_in_order(folder.string(), *resumed_step);
       cut_metrics(log, *resumed_step);
     } else {
       remove_checkpoints(folder.string());
       for (const char* file : {kMetricsFile, kConfigFile, kManifestFile, kPerformanceFile, kEvaluationFile, kTraceFile,
                                kReportFile, kTuningFile, kMllogFile}) {
-        fs::remove(folder / file, status);
-        if (status) user_error("cannot remove {}: {}", (folder / file).string(), status.message());
+        remove_file(folder / file);
       }
       for (const fs::path& events : event_files(folder)) {
-        fs::remove(events, status);
-        if (status) user_error("cannot remove {}: {}", events.string(), status.message());
+        remove_file(events);
       }
     }
     write_file_atomically((folder / kConfigFile).string(), config);
