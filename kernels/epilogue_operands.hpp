@@ -1,12 +1,12 @@
 // The epilogue of blocks of channels: plain data and functions for host and devices, internal to epilogue.cpp.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
 #include "base/context.hpp"
+#include "kernels/channel_blocks.hpp"
 #include "kernels/dropout_draws.hpp"
 #include "kernels/epilogue.hpp"
 #include "kernels/exact_sum.hpp"
@@ -14,6 +14,9 @@
 
 namespace petaflow::epilogue {
 
+using channel_blocks::bytes_of_bits;
+using channel_blocks::read_channels;
+using channel_blocks::write_channels;
 using lanes::Floats;
 using lanes::Ints;
 using lanes::Mask;
@@ -120,7 +123,7 @@ struct Operands {
   /// forward() at the pixels of a row from at.w to before `last`, where pointwise(); on the host.  What does not change
   /// from pixel to pixel is outside the loop, and the numbers are those of forward().
   template <int kVectors, bool kWhole, bool kMapped>
-  void forward_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
+  KOKKOS_INLINE_FUNCTION void forward_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
     Floats multiply[kVectors], add[kVectors] = {};
     if (bias != nullptr) read_channels<kWhole>(bias + c0, count, add);
     if constexpr (kMapped) read_scale<kWhole, 1>(c0, count, multiply);
@@ -151,7 +154,7 @@ struct Operands {
 
   /// scatter() at the pixels of a row from at.w to before `last`, where pointwise(); on the host.
   template <int kVectors, bool kWhole>
-  void scatter_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
+  KOKKOS_INLINE_FUNCTION void scatter_row(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
     const std::int64_t row = y_index({at.sample, at.d, at.h, 0});
     const T* const from = y_pixel({at.sample, at.d, at.h, 0}) + c0;
     V* const to = v_row(at.sample, at.d, at.h) + c0;
@@ -230,36 +233,6 @@ struct Operands {
     return reinterpret_cast<Code*>(saved + sample * saved_per_sample) + y_pixel * desc.y.c + c0;
   }
 
-  /// The real channels of register r of a block.
-  KOKKOS_INLINE_FUNCTION static int channels_of(int r, int count) {
-    const int left = count - r * lanes::kLanes;
-    return left < 0 ? 0 : left < lanes::kLanes ? left : lanes::kLanes;
-  }
-  // Where register r of a block begins, pixels being `step` elements apart.
-  template <int kVectors, int kPixels>
-  KOKKOS_INLINE_FUNCTION static std::int64_t begin_of(int r, std::int64_t step) {
-    constexpr int kOfPixel = kVectors / kPixels;
-    return r / kOfPixel * step + r % kOfPixel * lanes::kLanes;
-  }
-  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class Register>
-  KOKKOS_INLINE_FUNCTION static void read_channels(const Element* from, int count, Register (&to)[kVectors],
-                                                   std::int64_t step = kVectors / kPixels * lanes::kLanes) {
-    unrolled<kVectors>([&](auto r) {
-      const Element* at = from + begin_of<kVectors, kPixels>(r, step);
-      if constexpr (kWhole) {
-        lanes::load(at, to[r]);
-      } else {
-        lanes::load_part(at, channels_of(r, count), to[r]);
-      }
-    });
-  }
-  template <bool kWhole, int kPixels = 1, int kVectors, class Element, class Register>
-  KOKKOS_INLINE_FUNCTION static void write_channels(Element* to, int count, const Register (&from)[kVectors],
-                                                    std::int64_t step = kVectors / kPixels * lanes::kLanes) {
-    unrolled<kVectors>([&](auto r) {
-      lanes::store(to + begin_of<kVectors, kPixels>(r, step), kWhole ? lanes::kLanes : channels_of(r, count), from[r]);
-    });
-  }
   // Between the windows of neighbouring pixels of y.
   KOKKOS_INLINE_FUNCTION std::int64_t v_step() const { return desc.pool.stride.w * v_stride; }
 
@@ -408,11 +381,6 @@ struct Operands {
   KOKKOS_INLINE_FUNCTION void for_signs(const F& f) const {
     constexpr int kBits = kVectors / kPixels * lanes::kLanes;
     unrolled<kPixels>([&](auto p) { f(p * desc.pool.stride.w * (kBits / 8), p * kBits); });
-  }
-  template <int kVectors, bool kWhole>
-  KOKKOS_INLINE_FUNCTION static std::size_t bytes_of_bits(int count) {
-    static_assert(kVectors * lanes::kLanes <= 64 && std::endian::native == std::endian::little);
-    return kWhole ? kVectors * lanes::kLanes / 8 : static_cast<std::size_t>(count + 7) / 8;
   }
 
   // Average pooling: what reaches each pixel of the window of a pixel of y.

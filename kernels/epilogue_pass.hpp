@@ -55,12 +55,18 @@ struct RangePass {
   // average, is off by as many half units in the last place.
   static constexpr std::int64_t kInF32 = 32;
 
+  // Pixels of a row, from at.w to before `last`.
+  struct Row {
+    Pixel at;
+    std::int64_t last;
+  };
+
   // Takes the pixels of a row from at.w to `last`.
   void neighbours(const RandomStream& random, Pixel at, std::int64_t last) const {
     while (at.w < last) {
       const std::int64_t end = at.w + kInF32 < last ? at.w + kInF32 : last;
       if (kWork != Work::kGather && operands.pointwise()) {
-        row<kWidest>(at, end, 0);
+        widths<kWidest>(random, Row{at, end}, 0, operands.desc.y.c);
         at.w = end;
       } else {
         side_by_side<4>(random, at, end);
@@ -68,27 +74,6 @@ struct RangePass {
         for (; at.w < end; ++at.w) channels(random, at, 0, operands.desc.y.c);
       }
       if constexpr (kWork == Work::kScatter || kWork == Work::kGather) operands.flush_bias_gradient();
-    }
-  }
-
-  // The pixels of a row from at.w to `last`, channels from c0 on, by blocks as in widths().
-  template <int kVectors>
-  void row(const Pixel& at, std::int64_t last, std::int64_t c0) const {
-    constexpr int kWidth = kVectors * lanes::kLanes;
-    const std::int64_t channels = operands.desc.y.c;
-    for (; c0 + kWidth <= channels; c0 += kWidth) row_block<kVectors, true>(at, last, c0, kWidth);
-    if constexpr (kVectors > kUnit) {
-      row<kVectors / 2>(at, last, c0);
-    } else if (c0 < channels) {
-      row_block<kVectors, false>(at, last, c0, static_cast<int>(channels - c0));
-    }
-  }
-  template <int kVectors, bool kWhole>
-  void row_block(const Pixel& at, std::int64_t last, std::int64_t c0, int count) const {
-    if constexpr (kWork == Work::kForward || kWork == Work::kForwardMapped) {
-      operands.template forward_row<kVectors, kWhole, kWork == Work::kForwardMapped>(at, last, c0, count);
-    } else if constexpr (kWork == Work::kScatter) {
-      operands.template scatter_row<kVectors, kWhole>(at, last, c0, count);
     }
   }
 
@@ -106,9 +91,9 @@ struct RangePass {
     const std::int64_t c = operands.desc.y.c, end = begin + count < c ? begin + count : c;
     widths<kWidest>(random, at, begin, end);
   }
-  // Blocks of kVectors registers as long as they fit, then narrower ones, then the rest of a unit.
-  template <int kVectors>
-  KOKKOS_INLINE_FUNCTION void widths(const RandomStream& random, const Pixel& at, std::int64_t c0,
+  // Blocks of kVectors registers as long as they fit, then narrower ones, then the rest of a unit; of a Pixel or a Row.
+  template <int kVectors, class Place>
+  KOKKOS_INLINE_FUNCTION void widths(const RandomStream& random, const Place& at, std::int64_t c0,
                                      std::int64_t end) const {
     constexpr int kWidth = kVectors * lanes::kLanes;
     for (; c0 + kWidth <= end; c0 += kWidth) block<kVectors, true>(random, at, c0, kWidth);
@@ -126,6 +111,14 @@ struct RangePass {
       operands.template scatter<kVectors, kWhole, kPixels>(random, at, c0, count);
     } else {
       operands.template gather<kVectors, kWhole>(random, at, c0, count);
+    }
+  }
+  template <int kVectors, bool kWhole>
+  KOKKOS_INLINE_FUNCTION void block(const RandomStream& /*random*/, const Row& row, std::int64_t c0, int count) const {
+    if constexpr (kWork == Work::kForward || kWork == Work::kForwardMapped) {
+      operands.template forward_row<kVectors, kWhole, kWork == Work::kForwardMapped>(row.at, row.last, c0, count);
+    } else if constexpr (kWork == Work::kScatter) {
+      operands.template scatter_row<kVectors, kWhole>(row.at, row.last, c0, count);
     }
   }
 };

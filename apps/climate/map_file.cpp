@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "climate/frame_file.hpp"
 #include "io/hdf5.hpp"
 
 namespace petaflow::climate {
@@ -97,7 +98,7 @@ void MapFile::define(bool has_time) {
     meanings += (c == 0 ? "" : " ") + std::string(kTagMeanings[c]);
     values.push_back(static_cast<signed char>(c));
   }
-  tag_ = define_maps("tag", NC_BYTE, {{"long_name", "class of the pixel"}, {"flag_meanings", meanings}});
+  tag_ = define_maps(kLabelTags, NC_BYTE, {{"long_name", "class of the pixel"}, {"flag_meanings", meanings}});
   check(nc_put_att_schar(file_, tag_, "flag_values", NC_BYTE, values.size(), values.data()));
   for (std::size_t c = 1; c < kTagNames.size() && probabilities_; ++c) {
     probability_[c] = define_maps("probability_" + std::string(kTagNames[c]), NC_FLOAT,
