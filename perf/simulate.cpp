@@ -99,6 +99,8 @@ int main(int argc, char** argv) {
   run->add_option("--average-every", given.scheme.average_every,
                   "groups average weights and states after so many steps of each; 0: never")
       ->check(CLI::NonNegativeNumber);
+  run->add_option("--average-late", given.scheme.average_late, "averages of weights are used so many steps later")
+      ->check(CLI::NonNegativeNumber);
   run->add_option("--averaged-arrays", given.scheme.averaged_arrays, "weights and states of the optimizer: 3 with Adam")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

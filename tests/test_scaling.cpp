@@ -173,6 +173,16 @@ TEST(Network, MessagesShareAnInterface) {
   EXPECT_NEAR(together[2], message_s(5 * kBytes, true), 5e-6);
   EXPECT_NEAR(together[3], message_s(64, true), 1e-12);  // within the gap: it need not share
   EXPECT_NEAR(together[4], message_s(kBytes, true), 1e-12);
+  // Together they get half of it: 64 bytes need not share.
+  LogGpOptions half = network_of(true);
+  half.shared_efficiency = 0.5;
+  LogGpNetwork narrow(8, half);
+  const std::vector<double> slow =
+      arrivals_of(narrow, {{0, 1, 0, kBytes}, {0, 2, 0, 2 * kBytes}, {0, 3, 0, 64}, {1, 4, 0, kBytes}});
+  EXPECT_NEAR(slow[0], message_s(4 * kBytes, true), 5e-6);
+  EXPECT_NEAR(slow[1], message_s(5 * kBytes, true), 5e-6);
+  EXPECT_NEAR(slow[2], message_s(64, true), 1e-12);
+  EXPECT_NEAR(slow[3], 1 + message_s(kBytes, true), 1e-9);
   // The second one comes when the first is half through.
   LogGpNetwork other(8, network_of(true));
   const std::vector<double> later = arrivals_of(other, {{0, 1, 0, kBytes}, {kBytes / 2 * kByte, 2, 0, kBytes}});
@@ -193,6 +203,22 @@ TEST(Network, MessagesOfAConnectionFollowEachOther) {
   EXPECT_NEAR(arrivals[1], message_s(2 * kBytes, true), 2 * kOverhead);
   EXPECT_NEAR(arrivals[2], message_s(3 * kBytes, true), 3 * kOverhead);
   EXPECT_NEAR(arrivals[3], 1 + message_s(kBytes, true), 1e-9);
+}
+
+// A link that is limited to a rate lets some bytes pass at once after a pause.
+TEST(Network, AnInterfaceThatWasIdleTakesABurst) {
+  constexpr std::size_t kBytes = 1'000'000, kBurst = 250'000;
+  LogGpOptions options = network_of(true);
+  options.burst_bytes = kBurst;
+  LogGpNetwork network(3, options);
+  // A long pause before the first; half of the burst is saved before the second, nothing before the third.
+  const double second_s = 1 + (kBytes - kBurst) * kByte + kBurst / 2 * kByte;
+  const double third_s = second_s + (kBytes - kBurst / 2) * kByte;
+  const std::vector<double> arrivals =
+      arrivals_of(network, {{1, 0, 1, kBytes}, {second_s, 0, 1, kBytes}, {third_s, 0, 1, kBytes}});
+  EXPECT_NEAR(arrivals[0], 1 + message_s(kBytes - kBurst, true), 1e-9);
+  EXPECT_NEAR(arrivals[1], second_s + message_s(kBytes - kBurst / 2, true), 1e-9);
+  EXPECT_NEAR(arrivals[2], third_s + message_s(kBytes, true), 1e-9);
 }
 
 // ---- Steps ----
@@ -298,7 +324,8 @@ TEST(Steps, WithShardedStateTakeTheSumOfTheirParts) {
 }
 
 // Four ranks in two groups: sums of gradients within each, and after every third step those of weights and one state
-// between them, which are two more sums of two ranks.
+// between them, which are two more sums of two ranks.  Late ones are of the weights alone, and take what they add; the
+// last one is as without.
 TEST(Steps, WithAveragesTakeTheSumOfTheirParts) {
   constexpr std::int64_t kElements = 1'000'000;
   constexpr double kHalf = 2.0 * kElements, kCompute = 5e-3;
@@ -307,11 +334,17 @@ TEST(Steps, WithAveragesTakeTheSumOfTheirParts) {
   scheme.average_every = 3;
   scheme.averaged_arrays = 2;
   scheme.reduction = "halving";
-  scheme.steps = 2 * 31;  // of which the first of each group does not count
-  const double sum = 2 * message_s(kHalf, true) + kHalf * kAdded;
-  const double expected = kCompute + sum + 2 * sum / 3;
-  const double simulated = simulate(4, machine_of(1 << 30), workload_of(1, kElements, kCompute), scheme).step_s;
-  EXPECT_NEAR(simulated, expected, 0.01 * expected);
+  scheme.steps = 2 * 30;  // of which the first of each group does not count
+  const Workload workload = workload_of(1, kElements, kCompute);
+  const double added = kHalf * kAdded, sum = 2 * message_s(kHalf, true) + added;
+  const double expected = kCompute + sum + 10 * 2 * sum / 29;
+  EXPECT_NEAR(simulate(4, machine_of(1 << 30), workload, scheme).step_s, expected, 0.01 * expected);
+  scheme.average_late = 1;
+  scheme.poll_s = 0.1e-3;
+  const double late = kCompute + sum + (9 * added + 2 * sum) / 29;
+  EXPECT_NEAR(simulate(4, machine_of(1 << 30), workload, scheme).step_s, late, 0.01 * late);
+  scheme.average_late = 4;
+  EXPECT_THROW(simulate(4, machine_of(1 << 30), workload, scheme), Error);
 }
 
 // ---- Queues ----

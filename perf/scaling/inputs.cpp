@@ -75,6 +75,8 @@ Machine read_machine(const std::string& path) {
       {"latency_us", to(net.latency_s, 1e-6)},
       {"gap_us", to(net.gap_s, 1e-6)},
       {"nic_gb_s", rate(net.byte_s)},
+      {"burst_bytes", to(net.burst_bytes, 1)},
+      {"shared_efficiency", to(net.shared_efficiency, 1)},
       {"nics", count(net.nics)},
       {"node_latency_us", to(net.node_latency_s, 1e-6)},
       {"node_gb_s", rate(net.node_byte_s)},

@@ -4,7 +4,8 @@
 
 trains the network by each scheme in turn, for some steps, and prints milliseconds per step, how much of them
 communication was exposed (mean over ranks), and, of schemes that the simulator knows, what it says to the same network:
-times of stages are those of the run with a lag, which waits least, links those of a file in machines/.
+times of stages are those of the plain run, in which all ranks compute at the same time, links those of a file in
+machines/.
 """
 import argparse
 import json
@@ -31,7 +32,8 @@ def schemes(ranks, reduction):
     yield "sharded", ["update.sharded=true"], ["--sharded"]
     local, groups = [f"update.groups={ranks}", "update.average_every=8"], ["--groups", str(ranks)]
     yield "local SGD, every 8 steps", local, [*groups, "--average-every", "8"]
-    yield "late averages, 4 of 8 steps later", [*local, "update.average_late=4"], None
+    yield "late averages, 4 of 8 steps later", [*local, "update.average_late=4"], \
+        [*groups, "--average-every", "8", "--average-late", "4"]
     yield f"{ranks} groups, a server inside a worker", \
         ["update.servers=1", "update.colocate_servers=true", f"update.groups={ranks}"], \
         ["--servers", "1", "--colocate-servers", *groups]
@@ -62,7 +64,7 @@ def main():
     parser.add_argument("options", nargs="*")
     given = parser.parse_args()
     results = {}
-    chosen = [s for s in schemes(given.ranks, given.reduction) if not given.only or given.only in s[0] or s[0] in ("plain", "lag 1")]
+    chosen = [s for s in schemes(given.ranks, given.reduction) if not given.only or given.only in s[0] or s[0] == "plain"]
     for _ in range(given.rounds):
         for name, options, _ in chosen:
             # Those on ranks of their own.
@@ -76,10 +78,11 @@ def main():
                 raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
             with open(f"runs/{run}/performance.json") as file:
                 performance = json.load(file)
-            own = performance["own_steps"]
+            # Groups make as many steps as they can, that of a server's worker more than others: of all together.
+            ms = 1e3 * groups_of(options) / performance["steps"]
             results.setdefault(name, []).append(
-                (1e3 * performance["seconds"] / own,
-                 1e3 * sum(t["seconds"] for t in performance["time"] if t["part"] == "communication") / own))
+                (ms * performance["seconds"],
+                 ms * sum(t["seconds"] for t in performance["time"] if t["part"] == "communication")))
     print(f"{'scheme':<34} {'ms a step':>10} {'exposed':>9} {'of plain':>9} {'simulated':>10}")
     plain = statistics.median(exposed for _, exposed in results["plain"])
     for name, options, simulated in chosen:
@@ -87,8 +90,8 @@ def main():
         line = f"{name:<34} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
         if simulated:
             out = subprocess.run([f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
-                                  "--performance", "runs/link_lag_1/performance.json", "--ranks", str(given.ranks),
-                                  "--steps", str(200 * groups_of(options)), *simulated], check=True, capture_output=True, text=True).stdout
+                                  "--performance", "runs/link_plain/performance.json", "--ranks", str(given.ranks),
+                                  "--steps", str(given.steps * groups_of(options)), *simulated], check=True, capture_output=True, text=True).stdout
             ms = float(next(l for l in out.splitlines() if "ms a step" in l).split("groups")[1].split()[0])
             line += f" {ms:>10.2f} ({100 * (ms / step - 1):+.1f} %)"
         print(line, flush=True)

@@ -54,6 +54,10 @@ Outcome simulate(int ranks, const Machine& machine, const Workload& workload, co
   if (scheme.groups > 1 && scheme.servers == 0 && scheme.average_every == 0) {
     user_error("{} groups have neither servers nor averages; set --servers, or --average-every", scheme.groups);
   }
+  if (scheme.average_late > scheme.average_every) {
+    user_error("--average-late is {}, but the next average begins after --average-every {}; set it to {} or less",
+               scheme.average_late, scheme.average_every, scheme.average_every);
+  }
   if (scheme.sharded && scheme.reduction != "auto" && scheme.reduction != "halving" && scheme.reduction != "tree") {
     user_error("--sharded sums along a tree; set --reduction to auto, halving or tree");
   }

@@ -35,16 +35,88 @@ class TimedLayer final : public LayerStore {
   std::function<double(std::int64_t)> seconds_;
 };
 
+/// Trainer::train_between_averages(), and LateAverage.
+class Averages {
+ public:
+  Averages(Communicator& all, const Scheme& scheme, std::int64_t elements)
+      : all_(all),
+        across_(all.split(all.rank() % layout_of(all.size(), scheme).members())),
+        scheme_(scheme),
+        sum_(across_->transport(), plan_of(*across_, elements), across_->new_tag()),
+        flags_(static_cast<std::size_t>((scheme.average_every + 1) * across_->size())),
+        flag_sum_(across_->make_sum(std::ssize(flags_))) {}
+
+  /// After so many steps of every group.
+  void after(std::int64_t steps) {
+    if (scheme_.average_late > 0 && steps < own_steps()) {
+      if (under_way_ && steps % scheme_.average_every == scheme_.average_late % scheme_.average_every) finish();
+      const bool is_due = steps % scheme_.average_every == 0;
+      if (is_due && steps + scheme_.average_late < own_steps()) start();
+    } else if (steps % scheme_.average_every == 0 || steps == own_steps()) {
+      average();
+    }
+  }
+  /// Lets a late average move on.
+  void progress() {
+    if (under_way_) is_over();
+  }
+
+ private:
+  static ReductionPlan plan_of(const Communicator& comm, std::int64_t elements) {
+    std::vector<ShardRange> shards;
+    for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
+    return tree_plan(comm.rank(), shards, elements);
+  }
+  std::int64_t own_steps() const { return scheme_.steps / scheme_.groups; }
+
+  void start() {
+    under_way_ = true;
+    sum_.start(std::array<float*, 1>{nullptr});
+    flag_sum_->start(std::array{flags_.data()});
+  }
+  bool is_over() {
+    const bool all_flags = flag_sum_->advance();
+    return sum_.advance() && all_flags;
+  }
+  void finish() {
+    across_->transport().wait([this] { return is_over(); }, "averaging");
+    under_way_ = false;
+  }
+  void average() {
+    if (under_way_) finish();
+    std::vector<double> met(static_cast<std::size_t>(across_->size()));
+    across_->all_reduce_sum(std::span(met));
+    all_.barrier();  // whether a group failed
+    std::vector<double> losses(met.size() * static_cast<std::size_t>(scheme_.average_every));
+    all_.all_reduce_sum(std::span(losses));
+    all_.barrier();  // whether one is to stop
+    for (int array = 0; array < scheme_.averaged_arrays; ++array) {
+      sum_.start(std::array<float*, 1>{nullptr});
+      across_->transport().wait([this] { return sum_.advance(); }, "averaging");
+    }
+  }
+
+  Communicator& all_;
+  std::unique_ptr<Communicator> across_;
+  const Scheme& scheme_;
+  Reduction<float> sum_;
+  std::vector<double> flags_;
+  std::unique_ptr<Reduction<double>> flag_sum_;
+  bool under_way_ = false;  // a late average
+};
+
 /// The step of TrainStep::run(), whose order of calls this is.
 class Step {
  public:
-  /// @param clock    by which time passes
-  /// @param servers  null: updates are this rank's own
-  Step(Transport& clock, Communicator& group, ServerSession* servers, const Workload& workload, const Scheme& scheme,
-       const Noise& noise, RandomSequence random)
+  /// @param clock     by which time passes
+  /// @param servers   null: updates are this rank's own
+  /// @param averages  over groups; null: there are none
+  Step(Transport& clock, Communicator& group, ServerSession* servers, Averages* averages, const Workload& workload,
+       const Scheme& scheme, const Noise& noise, RandomSequence random)
       : clock_(clock),
         group_(group),
         servers_(servers),
+        averages_(averages),
         workload_(workload),
         scheme_(scheme),
         noise_(noise),
@@ -158,9 +230,10 @@ class Step {
   void progress() {
     for (Flight& flight : flights_) flight.sum->advance();
     if (servers_ != nullptr) servers_->serve(Server::Progress::kMessagesAndUpdates);
+    if (averages_ != nullptr) averages_->progress();
   }
   void progress_between_stages() {
-    if (flights_.size() > 1 || scheme_.colocate_servers) progress();
+    if (flights_.size() > 1 || scheme_.colocate_servers || scheme_.average_late > 0) progress();
   }
   /// Computes, and looks after the sums at the beginning and at every multiple of poll_s.  Nothing moves between two
   /// messages: multiples without one before them are left out, which are nearly all (27,360 ranks: 600 million).
@@ -199,6 +272,7 @@ class Step {
   Transport& clock_;
   Communicator& group_;
   ServerSession* servers_;
+  Averages* averages_;
   const Workload& workload_;
   const Scheme& scheme_;
   const Noise& noise_;
@@ -209,42 +283,6 @@ class Step {
   std::unique_ptr<Reduction<double>> failures_;  // ServedUpdater's
   double failed_ = 0;
   std::int64_t step_ = 0;
-};
-
-/// Trainer::train_between_averages().
-class Averages {
- public:
-  Averages(Communicator& all, const Scheme& scheme, std::int64_t elements)
-      : all_(all),
-        across_(all.split(all.rank() % layout_of(all.size(), scheme).members())),
-        scheme_(scheme),
-        sum_(across_->transport(), plan_of(*across_, elements), Communicator::kWaitingTag) {}
-
-  /// After all steps of a group between two averages.
-  void average() {
-    std::vector<double> met(static_cast<std::size_t>(across_->size()));
-    across_->all_reduce_sum(std::span(met));
-    all_.barrier();  // whether a group failed
-    std::vector<double> losses(met.size() * static_cast<std::size_t>(scheme_.average_every));
-    all_.all_reduce_sum(std::span(losses));
-    all_.barrier();  // whether one is to stop
-    for (int array = 0; array < scheme_.averaged_arrays; ++array) {
-      sum_.start(std::array<float*, 1>{nullptr});
-      across_->transport().wait([this] { return sum_.advance(); }, "averaging");
-    }
-  }
-
- private:
-  static ReductionPlan plan_of(const Communicator& comm, std::int64_t elements) {
-    std::vector<ShardRange> shards;
-    for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
-    return tree_plan(comm.rank(), shards, elements);
-  }
-
-  Communicator& all_;
-  std::unique_ptr<Communicator> across_;
-  const Scheme& scheme_;
-  Reduction<float> sum_;
 };
 
 /// Trainer::train_with_servers().
@@ -315,12 +353,13 @@ RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& sc
         averages ? all.split(all.rank() / layout_of(all.size(), scheme).members()) : nullptr;
     std::optional<Averages> average;
     if (averages) average.emplace(all, scheme, workload.elements());
-    Step step(all.transport(), averages ? *own : all, nullptr, workload, scheme, noise, random);
+    Step step(all.transport(), averages ? *own : all, nullptr, average ? &*average : nullptr, workload, scheme, noise,
+              random);
     all.barrier();
     times.start_s = all.transport().now_s();
     for (std::int64_t s = 0; s < scheme.steps / scheme.groups; ++s) {
       step.run(s);
-      if (averages && (s + 1) % scheme.average_every == 0) average->average();
+      if (average) average->after(s + 1);
       times.end_s.push_back(all.transport().now_s());
       times.compute_s.push_back(step.computed_s());
     }
@@ -333,7 +372,7 @@ RankTimes run_rank(Communicator& all, const Workload& workload, const Scheme& sc
     rank.serve();
     return times;
   }
-  Step step(all.transport(), rank.group(), &rank.session(), workload, scheme, noise, random);
+  Step step(all.transport(), rank.group(), &rank.session(), nullptr, workload, scheme, noise, random);
   run_with_servers(rank.workers(), rank.session(), scheme, step, times);
   return times;
 }

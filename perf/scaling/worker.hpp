@@ -50,7 +50,8 @@ struct Scheme {
   bool sharded = false;  // likewise: update.sharded
   /// Without servers: groups train by themselves and average weights and states after so many steps of each.
   std::int64_t average_every = 0;
-  int averaged_arrays = 3;  // as long as the weights: these, and two states of Adam
+  std::int64_t average_late = 0;  // of weights alone, used so many steps later; the last one is of all, and waited for
+  int averaged_arrays = 3;        // as long as the weights: these, and two states of Adam
   double bucket_mb = 1;
   std::string reduction = "auto";
   Wire wire = Wire::kF32;

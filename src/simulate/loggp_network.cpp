@@ -26,7 +26,8 @@ LogGpNetwork::LogGpNetwork(int ranks, const LogGpOptions& options) : options_(op
   receives_s_.resize(static_cast<std::size_t>(ranks));
   out_s_.resize(nics_);
   in_s_.resize(nics_);
-  resources_.resize(2 * nics_ + 2 * groups_ + (options.pair_byte_s > 0 ? groups_ * groups_ : 0));
+  resources_.resize(2 * nics_ + 2 * groups_ + (options.pair_byte_s > 0 ? groups_ * groups_ : 0),
+                    Resource{SharedResource(options.shared_efficiency)});
 }
 
 int LogGpNetwork::nic_of(int rank) const {
@@ -136,7 +137,8 @@ void LogGpNetwork::pass(double now_s, Number message) {
 void LogGpNetwork::enter(double now_s, Number message, std::size_t resource, double byte_s) {
   if (byte_s <= 0) return;
   flows_[message].resources += 1;
-  resources_[resource].shared.add(now_s, flows_[message].bytes * byte_s, message);
+  const double burst_s = resource < 2 * nics_ ? options_.burst_bytes * byte_s : 0;
+  resources_[resource].shared.add(now_s, flows_[message].bytes * byte_s, message, burst_s);
   expect(resource);
 }
 

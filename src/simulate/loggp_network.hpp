@@ -23,11 +23,15 @@ namespace petaflow {
 /// Seconds, and seconds for each byte.
 struct LogGpOptions {
   int ranks_per_node = 1;
-  double overhead_s = 0;  // o: of a processor, for every message that it sends and for every one that it receives
-  double latency_s = 0;   // L: from one network interface to another
-  double gap_s = 0;       // g: between the beginnings of two short messages at an interface, at least
-  double byte_s = 0;      // G: of an interface
-  int nics = 1;           // of a node; ranks take turns
+  double overhead_s = 0;   // o: of a processor, for every message that it sends and for every one that it receives
+  double latency_s = 0;    // L: from one network interface to another
+  double gap_s = 0;        // g: between the beginnings of two short messages at an interface, at least
+  double byte_s = 0;       // G: of an interface
+  double burst_bytes = 0;  // that pass an interface at once after a pause as long as they would take
+  // What messages that share an interface or cables get of it together; connections that control congestion by
+  // themselves do not fill it.
+  double shared_efficiency = 1;
+  int nics = 1;  // of a node; ranks take turns
   // Within a node: every rank copies by itself.
   double node_latency_s = 0, node_byte_s = 0;
   // Nodes in groups; 0: all in one.  What leaves or enters a group shares its cables.

@@ -15,8 +15,20 @@ namespace petaflow {
 
 class SharedResource {
  public:
+  /// @param shared_efficiency  which part of the resource several flows get together
+  explicit SharedResource(double shared_efficiency = 1) : shared_efficiency_(shared_efficiency) {}
+
   /// A flow comes that takes so many seconds where it is alone.  Times of calls never fall.
-  void add(double now_s, double seconds, std::uint32_t flow) {
+  /// @param burst_s  seconds without flows that the resource saves at most, and gives to the next flow at once: the
+  ///     bucket of tokens by which links are limited to a rate (Turner, "New Directions in Communications (or Which
+  ///     Way to the Information Age?)", IEEE Communications Magazine 24 (10), 1986)
+  void add(double now_s, double seconds, std::uint32_t flow, double burst_s = 0) {
+    if (flows_.empty()) {
+      saved_s_ = std::min(burst_s, saved_s_ + now_s - now_s_);
+      const double at_once_s = std::min(saved_s_, seconds);
+      saved_s_ -= at_once_s;
+      seconds -= at_once_s;
+    }
     pass(now_s);
     flows_.emplace_back(given_s_ + seconds, flow);
     std::ranges::push_heap(flows_, std::greater<>());
@@ -25,7 +37,7 @@ class SharedResource {
   /// When the next flow is through; infinity: there is none.
   double next_s() const {
     if (flows_.empty()) return std::numeric_limits<double>::infinity();
-    return now_s_ + (flows_.front().first - given_s_) * static_cast<double>(flows_.size());
+    return now_s_ + (flows_.front().first - given_s_) * flows();
   }
 
   /// Takes a flow that is through at next_s(), which has come.
@@ -39,17 +51,21 @@ class SharedResource {
   }
 
  private:
+  /// How much longer each takes than alone.
+  double flows() const { return flows_.size() > 1 ? static_cast<double>(flows_.size()) / shared_efficiency_ : 1.0; }
   void pass(double now_s) {
     if (flows_.empty()) {
       given_s_ = 0;
     } else {
-      const double part_s = (now_s - now_s_) / static_cast<double>(flows_.size());
+      const double part_s = (now_s - now_s_) / flows();
       given_s_ = std::min(given_s_ + part_s, flows_.front().first);
     }
     now_s_ = now_s;
   }
 
+  double shared_efficiency_;
   double now_s_ = 0, given_s_ = 0;                       // given to each flow that has been here all the time
+  double saved_s_ = 0;                                   // at now_s_, of seconds without flows
   std::vector<std::pair<double, std::uint32_t>> flows_;  // with what is given then: a heap, the first through in front
 };
 
