@@ -190,7 +190,25 @@ TEST(Network, MessagesShareAnInterface) {
   EXPECT_NEAR(later[1], message_s(2 * kBytes, true), 1e-9);
 }
 
-// Against what is left of every flow, all of which are looked at for each event.
+// Events are due at the times that they were given, whatever these are rounded to.
+TEST(Network, AllMessagesArrive) {
+  LogGpOptions options = network_of(true);
+  options.byte_s = 1 / 0.024e9;
+  options.shared_efficiency = 0.8;
+  options.burst_bytes = 250'000;
+  options.in_order = true;
+  LogGpNetwork network(4, options);
+  RandomSequence random(random_stream(7, RandomPurpose::kGenerate), 0);
+  std::vector<Sent> sent;
+  for (double now_s = 0; sent.size() < 10'000;) {
+    now_s += 0.05 * random.exponential();
+    const int from = static_cast<int>(sent.size() % 4);
+    sent.push_back({now_s, from, (from + 1 + static_cast<int>(sent.size() / 4 % 3)) % 4,
+                    static_cast<std::size_t>(2e6 * random.exponential())});
+  }
+  for (const double arrival_s : arrivals_of(network, sent)) EXPECT_LT(arrival_s, INFINITY);
+}
+
 TEST(Network, MessagesOfAConnectionFollowEachOther) {
   constexpr std::size_t kBytes = 1'000'000;
   LogGpOptions options = network_of(true);

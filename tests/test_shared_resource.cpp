@@ -11,7 +11,9 @@
 namespace petaflow {
 namespace {
 
-TEST(SharedResource, GivesEachFlowItsPart) {
+class SharedResourceTest : public testing::TestWithParam<double> {};
+
+TEST_P(SharedResourceTest, GivesEachFlowItsPart) {
   RandomSequence random(random_stream(5, RandomPurpose::kGenerate), 0);
   constexpr std::size_t kFlows = 500;
   std::vector<double> comes_s(kFlows), left_s(kFlows), expected_s(kFlows);
@@ -21,7 +23,7 @@ TEST(SharedResource, GivesEachFlowItsPart) {
     comes_s[flow] = time_s;
     left_s[flow] = 1.1 * random.exponential();
   }
-  SharedResource resource;
+  SharedResource resource(GetParam());
   std::vector<double> through_s(kFlows);
   for (std::size_t next = 0; next < kFlows || resource.next_s() < INFINITY;) {
     if (next < kFlows && comes_s[next] < resource.next_s()) {
@@ -39,7 +41,7 @@ TEST(SharedResource, GivesEachFlowItsPart) {
     for (std::size_t i = 1; i < here.size(); ++i) {
       if (left_s[here[i]] < left_s[here[first]]) first = i;
     }
-    const auto flows = static_cast<double>(here.size());
+    const double flows = here.size() > 1 ? static_cast<double>(here.size()) / GetParam() : 1;
     const double end_s = here.empty() ? INFINITY : now_s + left_s[here[first]] * flows;
     const bool comes = next < kFlows && comes_s[next] < end_s;
     const double until_s = comes ? comes_s[next] : end_s;
@@ -54,6 +56,8 @@ TEST(SharedResource, GivesEachFlowItsPart) {
   }
   for (std::size_t flow = 0; flow < kFlows; ++flow) EXPECT_NEAR(through_s[flow], expected_s[flow], 1e-9) << flow;
 }
+
+INSTANTIATE_TEST_SUITE_P(Efficiencies, SharedResourceTest, testing::Values(1.0, 0.8));
 
 }  // namespace
 }  // namespace petaflow

@@ -32,27 +32,32 @@ class SharedResource {
     pass(now_s);
     flows_.emplace_back(given_s_ + seconds, flow);
     std::ranges::push_heap(flows_, std::greater<>());
+    expect();
   }
 
   /// When the next flow is through; infinity: there is none.
-  double next_s() const {
-    if (flows_.empty()) return std::numeric_limits<double>::infinity();
-    return now_s_ + (flows_.front().first - given_s_) * flows();
-  }
+  double next_s() const { return next_s_; }
 
   /// Takes a flow that is through at next_s(), which has come.
   std::uint32_t take() {
-    now_s_ = next_s();
+    now_s_ = next_s_;
     given_s_ = flows_.front().first;
     const std::uint32_t flow = flows_.front().second;
     std::ranges::pop_heap(flows_, std::greater<>());
     flows_.pop_back();
+    expect();
     return flow;
   }
 
  private:
   /// How much longer each takes than alone.
   double flows() const { return flows_.size() > 1 ? static_cast<double>(flows_.size()) / shared_efficiency_ : 1.0; }
+  /// Computed once for each change: rounded in another way, the time of an event would not be the one that it is due
+  /// at.
+  void expect() {
+    next_s_ =
+        flows_.empty() ? std::numeric_limits<double>::infinity() : now_s_ + (flows_.front().first - given_s_) * flows();
+  }
   void pass(double now_s) {
     if (flows_.empty()) {
       given_s_ = 0;
@@ -64,7 +69,8 @@ class SharedResource {
   }
 
   double shared_efficiency_;
-  double now_s_ = 0, given_s_ = 0;                       // given to each flow that has been here all the time
+  double now_s_ = 0, given_s_ = 0;  // given to each flow that has been here all the time
+  double next_s_ = std::numeric_limits<double>::infinity();
   double saved_s_ = 0;                                   // at now_s_, of seconds without flows
   std::vector<std::pair<double, std::uint32_t>> flows_;  // with what is given then: a heap, the first through in front
 };
