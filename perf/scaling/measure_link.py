@@ -4,8 +4,8 @@
 
 trains the network by each scheme in turn, for some steps, and prints milliseconds per step, how much of them
 communication was exposed (mean over ranks), and, of schemes that the simulator knows, what it says to the same network:
-times of stages are those of the plain run, in which all ranks compute at the same time, links those of a file in
-machines/.
+times of stages are those of the run itself, as ranks that share cores compute faster while others wait, links those of
+a file in machines/.
 """
 import argparse
 import json
@@ -48,6 +48,10 @@ def groups_of(options):
     return next((int(option.split("=")[1]) for option in options if option.startswith("update.groups=")), 1)
 
 
+def run_of(name):
+    return "link_" + "".join(c if c.isalnum() else "_" for c in name)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launch", default="mpirun -n 2", help="what stands before the command on the hosts")
@@ -69,7 +73,7 @@ def main():
         for name, options, _ in chosen:
             # Those on ranks of their own.
             servers = 1 if "update.servers=1" in options and "update.colocate_servers=true" not in options else 0
-            run = "link_" + "".join(c if c.isalnum() else "_" for c in name)
+            run = run_of(name)
             command = given.launch.split() + [
                 os.path.abspath(f"{given.build}/hep"), "train", given.input, *given.options, *options, f"run.name={run}",
                 f"train.batch={given.per_rank * (given.ranks - servers)}", f"train.steps={given.steps * groups_of(options)}", "--overwrite"]
@@ -90,7 +94,7 @@ def main():
         line = f"{name:<34} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
         if simulated:
             out = subprocess.run([f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
-                                  "--performance", "runs/link_plain/performance.json", "--ranks", str(given.ranks),
+                                  "--performance", f"runs/{run_of(name)}/performance.json", "--ranks", str(given.ranks),
                                   "--steps", str(given.steps * groups_of(options)), *simulated], check=True, capture_output=True, text=True).stdout
             ms = float(next(l for l in out.splitlines() if "ms a step" in l).split("groups")[1].split()[0])
             line += f" {ms:>10.2f} ({100 * (ms / step - 1):+.1f} %)"
