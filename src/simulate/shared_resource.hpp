@@ -51,18 +51,18 @@ class SharedResource {
 
  private:
   /// How much longer each takes than alone.
-  double flows() const { return flows_.size() > 1 ? static_cast<double>(flows_.size()) / shared_efficiency_ : 1.0; }
+  double slowdown() const { return flows_.size() > 1 ? static_cast<double>(flows_.size()) / shared_efficiency_ : 1.0; }
   /// Computed once for each change: rounded in another way, the time of an event would not be the one that it is due
   /// at.
   void expect() {
-    next_s_ =
-        flows_.empty() ? std::numeric_limits<double>::infinity() : now_s_ + (flows_.front().first - given_s_) * flows();
+    next_s_ = flows_.empty() ? std::numeric_limits<double>::infinity()
+                             : now_s_ + (flows_.front().first - given_s_) * slowdown();
   }
   void pass(double now_s) {
     if (flows_.empty()) {
       given_s_ = 0;
     } else {
-      const double part_s = (now_s - now_s_) / flows();
+      const double part_s = (now_s - now_s_) / slowdown();
       given_s_ = std::min(given_s_ + part_s, flows_.front().first);
     }
     now_s_ = now_s;
