@@ -16,7 +16,8 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// The error of an exception: Error as it is, anything else a failure.
+/// The exception as an Error: an Error as it is; what the file system says and exhausted memory as user errors;
+/// anything else as a failure.
 Error to_error(const std::exception_ptr& exception);
 
 /// All ranks come here, each with its exception or none.  Where any has one, all throw the AgreedError of the lowest

@@ -35,12 +35,14 @@ const ReductionImpl& choose_reduction(const std::string& name, Communicator& com
     }
     return *impl;
   }
-  // Vendors' libraries know networks that petaflow does not.  On a node Open MPI 4.1 takes 1.3 times as long from 256
-  // kB on, and 3.6 times for 66 MB (two ranks of a Zen 5, perf/README.md).
+  // Vendors' libraries know networks that petaflow does not.  On a node Open MPI 4.1 takes 1.3 to 4.9 times as
+  // long from 256 kB on (two ranks of a Zen 5; perf/README.md, Sums over ranks).
   const bool one_node = comm.node_size() == comm.size();
   const ReductionImpl& mpi = *find_reduction("mpi");
   if (!one_node && mpi.why_not(comm.transport(), wire).empty()) return mpi;
-  constexpr std::int64_t kShort = 4096;  // below, the number of messages decides, not their size
+  // Elements below which the number of messages decides, not their size: 16 kB, where `doubling` is as fast as MPI's
+  // own sum and from where on it is slower than the others (same table; not measured between 16 and 64 kB).
+  constexpr std::int64_t kShort = 4096;
   if (elements < kShort) return *find_reduction("doubling");
   return *find_reduction(one_node ? "two_level" : "halving");
 }

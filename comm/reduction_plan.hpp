@@ -25,7 +25,8 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-/// Shards dealt in order and as evenly as possible: shard s belongs to rank floor(s ranks / shards) or so.
+/// Shards dealt in order and as evenly as possible: rank r has [floor(r shards / ranks), floor((r + 1) shards /
+/// ranks)).
 ShardRange shards_of(int rank, int ranks, int shards);
 
 /// One message or addition of one rank.  A rank holds the vector once or several times (pieces).
@@ -52,7 +53,7 @@ using ReductionPlan = std::vector<Step>;
 /// 2 (P - 1) rounds of 1 / P of the vector, the least traffic.
 ReductionPlan ring_plan(int rank, int ranks, std::int64_t elements);
 
-/// log2 P rounds of the whole vector, the fewest messages.
+/// floor(log2 P) rounds of the whole vector, and two more where P is no power of 2: the fewest messages.
 ReductionPlan doubling_plan(int rank, int ranks, std::int64_t elements);
 
 /// The sum of numbered shards in one fixed order, whoever holds which: the same bits on any number of ranks.
@@ -75,9 +76,10 @@ struct OwnerPlans {
   ReductionPlan spread;    // of piece 0 from the owners to all
   std::vector<Slice> own;  // of this rank, rising
 };
-/// @param cuts   where slices may begin, rising; empty: anywhere
-/// @param owner  a rank with shards that owns the whole vector; kSlices: every rank its slices
-inline constexpr int kSlices = -1;
+inline constexpr int kSlices = -1;  // every rank owns its slices
+/// @param elements  of the vector
+/// @param cuts      elements at which slices may begin, rising; empty: anywhere
+/// @param owner     a rank with shards that owns the whole vector, or kSlices
 OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
                        std::span<const std::int64_t> cuts, int owner = kSlices);
 

@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
   perf::Sizes sizes;
   CLI::App program("Times sums over ranks by every reduction of the list, beside MPI's own.");
   program.add_option("--from", sizes.from, "smallest vector, bytes")->capture_default_str();
-  program.add_option("--to", sizes.to, "largest vector, bytes; sizes grow by 4")->capture_default_str();
+  program.add_option("--to", sizes.to, "largest vector at most, bytes; sizes grow by 4")->capture_default_str();
   program.add_option("--time", sizes.seconds, "seconds for each figure, at least three sums")->capture_default_str();
   CLI11_PARSE(program, argc, argv);
   try {

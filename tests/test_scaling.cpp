@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -310,9 +311,41 @@ TEST(Inputs, SayWhatIsWrong) {
     }
     return "";
   };
-  EXPECT_EQ(message_of("latency_us = [1.3, \"measured\", \"here\"]\n"), "");
-  EXPECT_NE(message_of("latency_us = 1.3\n").find("latency_us is no list"), std::string::npos);
-  EXPECT_NE(message_of("latency = [1.3, \"measured\", \"here\"]\n").find("latency is not known"), std::string::npos);
+  const std::string nic = "nic_gb_s = [1, \"measured\", \"here\"]\n";
+  EXPECT_EQ(message_of(nic + "latency_us = [1.3, \"measured\", \"here\"]\n"), "");
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {nic + "latency_us = 1.3\n", ":2: latency_us is no list"},
+           {nic + "latency = [1.3, \"measured\", \"here\"]\n", ":2: latency is not known"},
+           {nic + "latency_us = [-1, \"measured\", \"here\"]\n", ":2: latency_us is -1; set it to 0 or more"},
+           {nic + "nics = [0, \"measured\", \"here\"]\n", ":2: nics is 0; set it to 1 to "},
+           {nic + "shared_efficiency = [2, \"measured\", \"here\"]\n", "shared_efficiency is 2; set it to 0.001 to 1"},
+           {"latency_us = [1.3, \"measured\", \"here\"]\n", "nic_gb_s is missing"},
+       }) {
+    EXPECT_NE(message_of(text).find(message), std::string::npos) << message_of(text);
+  }
+}
+
+// Schemes that so many ranks cannot train by are refused before anything is sent.
+TEST(Inputs, RefuseSchemes) {
+  const Machine machine = machine_of(1 << 30);
+  const Workload workload = workload_of(2, 1000, 1e-3);
+  const auto message_of = [&](int ranks, const Scheme& scheme) -> std::string {
+    try {
+      simulate(ranks, machine, workload, scheme);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message_of(4, {.groups = 8, .average_every = 2}).find("set --ranks to 8"), std::string::npos);
+  EXPECT_NE(message_of(4, {.average_late = 2}).find("set --average-every"), std::string::npos);
+  EXPECT_NE(message_of(4, {.groups = 2}).find("set --servers, or --average-every"), std::string::npos);
+  try {
+    simulate_case(5, machine, {.what = "servers", .groups = 2});
+    FAIL() << "three workers in two groups";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("set --ranks to 4"), std::string::npos) << error.what();
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -26,7 +27,12 @@ std::string text_of(const Scalar& scalar, const std::string& path, const Entry& 
 
 std::string file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-using Takers = std::map<std::string, std::function<void(double)>>;
+/// Of a number of a file: from `least` to `most`.
+struct Taker {
+  std::function<void(double)> take;
+  double least = 0, most = std::numeric_limits<double>::max();
+};
+using Takers = std::map<std::string, Taker>;
 
 /// Gives every number to who takes it; a list of numbers, the stages of a workload, goes to `rest`.
 /// @param rest  (key, numbers); false: it knows no such key
@@ -44,7 +50,12 @@ std::vector<Input> read(const std::string& path, const Takers& takers,
                       text_of(list->back(), path, entry)});
     const auto taker = takers.find(entry.key);
     if (taker != takers.end() && numbers.size() == 1) {
-      taker->second(numbers[0]);
+      const auto& [take, least, most] = taker->second;
+      if (!(numbers[0] >= least && numbers[0] <= most)) {
+        user_error("{}:{}: {} is {}; set it to {}{}", path, entry.line, entry.key, numbers[0], least,
+                   most < std::numeric_limits<double>::max() ? fmt::format(" to {}", most) : " or more");
+      }
+      take(numbers[0]);
     } else if (!rest(entry.key, numbers)) {
       user_error("{}:{}: {} is not known here with {} numbers", path, entry.line, entry.key, numbers.size());
     }
@@ -65,27 +76,33 @@ void print_inputs(const std::vector<Input>& inputs) {
 Machine read_machine(const std::string& path) {
   Machine machine;
   LogGpOptions& net = machine.network;
-  const auto to = [](double& field, double unit) { return [&field, unit](double value) { field = unit * value; }; };
-  const auto count = [](int& field) { return [&field](double value) { field = static_cast<int>(value); }; };
+  const auto to = [](double& field, double unit) {
+    return Taker{[&field, unit](double value) { field = unit * value; }};
+  };
+  const auto count = [](int& field, int least) {
+    return Taker{[&field](double value) { field = static_cast<int>(value); }, static_cast<double>(least), 1e9};
+  };
   // GB/s: seconds of a byte.
-  const auto rate = [](double& field) { return [&field](double value) { field = value > 0 ? 1e-9 / value : 0; }; };
+  const auto rate = [](double& field) {
+    return Taker{[&field](double value) { field = value > 0 ? 1e-9 / value : 0; }};
+  };
   const Takers takers = {
-      {"ranks_per_node", count(net.ranks_per_node)},
+      {"ranks_per_node", count(net.ranks_per_node, 1)},
       {"overhead_us", to(net.overhead_s, 1e-6)},
       {"latency_us", to(net.latency_s, 1e-6)},
       {"gap_us", to(net.gap_s, 1e-6)},
       {"nic_gb_s", rate(net.byte_s)},
       {"burst_bytes", to(net.burst_bytes, 1)},
-      {"shared_efficiency", to(net.shared_efficiency, 1)},
-      {"nics", count(net.nics)},
+      {"shared_efficiency", Taker{[&](double value) { net.shared_efficiency = value; }, 1e-3, 1}},
+      {"nics", count(net.nics, 1)},
       {"node_latency_us", to(net.node_latency_s, 1e-6)},
       {"node_gb_s", rate(net.node_byte_s)},
-      {"nodes_per_group", count(net.nodes_per_group)},
+      {"nodes_per_group", count(net.nodes_per_group, 0)},
       {"group_latency_us", to(net.group_latency_s, 1e-6)},
       {"group_gb_s", rate(net.group_byte_s)},
       {"pair_gb_s", rate(net.pair_byte_s)},
-      {"in_order", [&](double value) { net.in_order = value > 0; }},
-      {"eager_bytes", [&](double value) { net.eager_bytes = static_cast<std::size_t>(value); }},
+      {"in_order", Taker{[&](double value) { net.in_order = value > 0; }, 0, 1}},
+      {"eager_bytes", Taker{[&](double value) { net.eager_bytes = static_cast<std::size_t>(value); }, 0, 1e15}},
       {"handshake_us", to(net.handshake_s, 1e-6)},
       {"added_gb_s", rate(machine.byte_added_s)},
       {"noise.rank_sigma", to(machine.noise.rank_sigma, 1)},
@@ -94,6 +111,7 @@ Machine read_machine(const std::string& path) {
       {"noise.pauses", to(machine.noise.pauses, 1)},
   };
   machine.inputs = read(path, takers, [](const std::string&, const std::vector<double>&) { return false; });
+  if (net.byte_s == 0) user_error("{}: nic_gb_s is missing or 0; write nic_gb_s = [GB/s, \"trust\", \"source\"]", path);
   return machine;
 }
 
@@ -102,13 +120,13 @@ TrustedWorkload read_workload(const std::string& path) {
   Workload& workload = read_here.workload;
   double step_ms = 0, stages_ms = 0, server_update_ms = 0;
   const Takers takers = {
-      {"step_ms", [&](double value) { step_ms = value; }},
-      {"published.bucket_mb", [&](double value) { read_here.bucket_mb = value; }},
-      {"published.poll_ms", [&](double value) { read_here.poll_s = 1e-3 * value; }},
-      {"samples", [&](double value) { read_here.samples = value; }},
-      {"other_ms", [&](double value) { workload.other_s = 1e-3 * value; }},
-      {"optimizer_ms", [&](double value) { workload.optimizer_s = 1e-3 * value; }},
-      {"server_update_ms", [&](double value) { server_update_ms = value; }},
+      {"step_ms", {[&](double value) { step_ms = value; }}},
+      {"published.bucket_mb", {[&](double value) { read_here.bucket_mb = value; }}},
+      {"published.poll_ms", {[&](double value) { read_here.poll_s = 1e-3 * value; }}},
+      {"samples", {[&](double value) { read_here.samples = value; }}},
+      {"other_ms", {[&](double value) { workload.other_s = 1e-3 * value; }}},
+      {"optimizer_ms", {[&](double value) { workload.optimizer_s = 1e-3 * value; }}},
+      {"server_update_ms", {[&](double value) { server_update_ms = value; }}},
   };
   read_here.inputs = read(path, takers, [&](const std::string& key, const std::vector<double>& numbers) {
     if (!key.starts_with("stages.") || numbers.size() != 3) return false;

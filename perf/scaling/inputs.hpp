@@ -36,12 +36,16 @@ struct TrustedWorkload {
 /// A table of them on standard output.
 void print_inputs(const std::vector<Input>& inputs);
 
-/// Throw a user error that names file and key where a key is unknown, missing, or no such list.
+/// Throw a user error that names file, line and key where a key is unknown or no such list, or its number is out of
+/// range.  What a machine's file does not say costs nothing and limits nothing; it must have nic_gb_s.
 Machine read_machine(const std::string& path);
 TrustedWorkload read_workload(const std::string& path);
 
-/// Times of stages from a performance.json of a run of the same network: of those that begin with the name of a stage.
-/// Throws a user error where a stage is missing there.
-void take_times(TrustedWorkload& workload, const std::string& performance_path);
+/// Times from runs of the same network: of the stages whose names begin as those of the workload, and of the optimizer.
+/// @param stages_path     a performance.json
+/// @param optimizer_path  another one, of a run in which every rank updates all parameters: neither with servers nor
+///                        with sharded state
+/// Throws a user error where a file is of no training or a stage is missing there.
+void take_times(TrustedWorkload& workload, const std::string& stages_path, const std::string& optimizer_path);
 
 }  // namespace petaflow::scaling

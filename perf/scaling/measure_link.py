@@ -1,11 +1,13 @@
 """measure_link.py: steps of every update scheme on the links of real hosts, beside the simulator's.
 
-    perf/scaling/measure_link.py --launch "mpirun -n 2 -hostfile hosts" --ranks 2 --machine tcp_400mbit inputs/hep_quick.toml "model.filters=[128,128,128,128,128]"
+    perf/scaling/measure_link.py --launch "mpirun -n 2 -hostfile hosts" --ranks 2 --machine tcp_400mbit \\
+        inputs/hep_quick.toml "model.filters=[128,128,128,128,128]"
 
 trains the network by each scheme in turn, for some steps, and prints milliseconds per step, how much of them
-communication was exposed (mean over ranks), and, of schemes that the simulator knows, what it says to the same network:
-times of stages are those of the run itself, as ranks that share cores compute faster while others wait, links those of
-a file in machines/.
+communication was exposed (mean over ranks), and, of schemes that the simulator knows, what it says to the same network,
+all as medians of the rounds: times of stages are those of the run itself, as ranks that share cores compute faster
+while others wait, that of the optimizer is of the plain run, as not every scheme has each rank update all parameters,
+links are those of a file in machines/.
 """
 import argparse
 import json
@@ -13,7 +15,6 @@ import os
 import statistics
 import subprocess
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 WHOLE = "comm.overlap=false"
 
 
@@ -21,7 +22,8 @@ def schemes(ranks, reduction):
     """Name, options of the run, options of the simulator (None: it does not know the scheme)."""
     sums, simulated = f"comm.reduction={reduction}", ["--reduction", reduction]
     # Rings round a sum once for each rank, so narrow numbers go by halves.
-    narrow, simulated_narrow = ["comm.reduction=halving", "comm.wire=bf16"], ["--reduction", "halving", "--wire", "bf16"]
+    narrow = ["comm.reduction=halving", "comm.wire=bf16"]
+    simulated_narrow = ["--reduction", "halving", "--wire", "bf16"]
     yield "plain", [WHOLE, sums], [*simulated, "--no-overlap"]
     yield "overlap", [sums], simulated
     yield "overlap, two_level", ["comm.reduction=two_level"], ["--reduction", "two_level"]
@@ -52,6 +54,36 @@ def run_of(name):
     return "link_" + "".join(c if c.isalnum() else "_" for c in name)
 
 
+def train(given, name, options):
+    """Milliseconds per step of one run, and those that communication was exposed."""
+    # Those on ranks of their own.
+    servers = 1 if "update.servers=1" in options and "update.colocate_servers=true" not in options else 0
+    command = given.launch.split() + [
+        os.path.abspath(f"{given.build}/hep"), "train", given.input, *given.options, *options,
+        f"run.name={run_of(name)}", f"train.batch={given.per_rank * (given.ranks - servers)}",
+        f"train.steps={given.steps * groups_of(options)}", "--overwrite"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    with open(f"runs/{run_of(name)}/performance.json") as file:
+        performance = json.load(file)
+    # Groups take steps at different rates, that of a server's worker the most: time per step of one group = groups x
+    # seconds / all steps.
+    ms = 1e3 * groups_of(options) / performance["steps"]
+    exposed_s = sum(part["seconds"] for part in performance["time"] if part["part"] == "communication")
+    return ms * performance["seconds"], ms * exposed_s
+
+
+def simulate(given, name, options, simulated):
+    """Milliseconds per step that the simulator finds, with the times of the run before."""
+    command = [f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
+               "--performance", f"runs/{run_of(name)}/performance.json",
+               "--optimizer-performance", f"runs/{run_of('plain')}/performance.json",
+               "--ranks", str(given.ranks), "--steps", str(given.steps * groups_of(options)), *simulated]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return float(next(line for line in out.splitlines() if "ms a step" in line).split("group")[1].removeprefix("s").split()[0])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--launch", default="mpirun -n 2", help="what stands before the command on the hosts")
@@ -68,36 +100,20 @@ def main():
     parser.add_argument("options", nargs="*")
     given = parser.parse_args()
     results = {}
-    chosen = [s for s in schemes(given.ranks, given.reduction) if not given.only or given.only in s[0] or s[0] == "plain"]
+    chosen = [scheme for scheme in schemes(given.ranks, given.reduction)
+              if not given.only or given.only in scheme[0] or scheme[0] == "plain"]
     for _ in range(given.rounds):
-        for name, options, _ in chosen:
-            # Those on ranks of their own.
-            servers = 1 if "update.servers=1" in options and "update.colocate_servers=true" not in options else 0
-            run = run_of(name)
-            command = given.launch.split() + [
-                os.path.abspath(f"{given.build}/hep"), "train", given.input, *given.options, *options, f"run.name={run}",
-                f"train.batch={given.per_rank * (given.ranks - servers)}", f"train.steps={given.steps * groups_of(options)}", "--overwrite"]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise SystemExit(f"{name}: exit code {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
-            with open(f"runs/{run}/performance.json") as file:
-                performance = json.load(file)
-            # Groups make as many steps as they can, that of a server's worker more than others: of all together.
-            ms = 1e3 * groups_of(options) / performance["steps"]
+        for name, options, simulated in chosen:
+            step, exposed = train(given, name, options)
             results.setdefault(name, []).append(
-                (ms * performance["seconds"],
-                 ms * sum(t["seconds"] for t in performance["time"] if t["part"] == "communication")))
+                (step, exposed, simulate(given, name, options, simulated) if simulated else 0))
     print(f"{'scheme':<34} {'ms a step':>10} {'exposed':>9} {'of plain':>9} {'simulated':>10}")
-    plain = statistics.median(exposed for _, exposed in results["plain"])
-    for name, options, simulated in chosen:
-        step, exposed = (statistics.median(column) for column in zip(*results[name]))
+    plain = statistics.median(exposed for _, exposed, _ in results["plain"])
+    for name, _, simulated in chosen:
+        step, exposed, simulated_step = (statistics.median(column) for column in zip(*results[name]))
         line = f"{name:<34} {step:>10.2f} {exposed:>9.2f} {100 * exposed / plain:>7.0f} %"
         if simulated:
-            out = subprocess.run([f"{given.build}/simulate", "run", "--machine", given.machine, "--workload", given.workload,
-                                  "--performance", f"runs/{run_of(name)}/performance.json", "--ranks", str(given.ranks),
-                                  "--steps", str(given.steps * groups_of(options)), *simulated], check=True, capture_output=True, text=True).stdout
-            ms = float(next(l for l in out.splitlines() if "ms a step" in l).split("groups")[1].split()[0])
-            line += f" {ms:>10.2f} ({100 * (ms / step - 1):+.1f} %)"
+            line += f" {simulated_step:>10.2f} ({100 * (simulated_step / step - 1):+.1f} %)"
         print(line, flush=True)
 
 

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "comm/reduction.hpp"
-#include "scaling/worker.hpp"
 
 namespace petaflow::scaling {
 namespace {
@@ -35,17 +34,17 @@ double time_of_steps(Communicator& all, const RefereeCase& given) {
     workload.stages.push_back({"layer", given.elements * share / 20, 0, 2e-3});
   }
   workload.server_element_s = 1e-10;
-  Scheme scheme;
-  scheme.groups = given.groups;
-  scheme.servers = 2;
-  constexpr std::int64_t kStepsOfAGroup = 100;
-  scheme.steps = kStepsOfAGroup * given.groups;
-  const RankTimes times = run_rank(all, workload, scheme, {.step_sigma = 0.3}, 1);
+  const RankTimes times = run_rank(all, workload, scheme_of(given), {.step_sigma = 0.3}, 1);
   if (times.end_s.empty()) return 0;  // a server
   return (times.end_s.back() - times.start_s) / static_cast<double>(times.end_s.size());
 }
 
 }  // namespace
+
+Scheme scheme_of(const RefereeCase& given) {
+  constexpr std::int64_t kStepsOfAGroup = 100;
+  return {.steps = kStepsOfAGroup * given.groups, .groups = given.groups, .servers = 2};
+}
 
 double time_of(Communicator& all, const RefereeCase& given) {
   double time_s = given.what == "servers" ? time_of_steps(all, given) : time_of_sums(all, given);

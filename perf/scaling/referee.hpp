@@ -5,6 +5,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "scaling/worker.hpp"
 
 namespace petaflow::scaling {
 
@@ -13,6 +14,9 @@ struct RefereeCase {
   std::int64_t elements = 1 << 20;
   int groups = 4;
 };
+
+/// The scheme of "servers".
+Scheme scheme_of(const RefereeCase& given);
 
 /// Seconds of a sum over ranks of a vector without content, or of a step; the same on all ranks.  Collective.
 double time_of(Communicator& all, const RefereeCase& given);

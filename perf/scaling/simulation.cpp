@@ -23,9 +23,39 @@ VirtualOptions options_of(const Machine& machine, std::uint64_t seed) {
   return options;
 }
 
+/// Throws a user error where so many ranks cannot train by this scheme.
+void check(int ranks, const Scheme& scheme) {
+  const int workers = layout_of(ranks, scheme).workers;
+  if (workers < scheme.groups || workers % scheme.groups != 0) {
+    user_error("{} workers cannot be divided into {} groups of the same size; set --ranks to {}", workers,
+               scheme.groups, std::max(1, workers / scheme.groups) * scheme.groups + ranks - workers);
+  }
+  if (scheme.colocate_servers && (scheme.servers == 0 || scheme.servers > workers)) {
+    user_error("{} servers are to be inside {} workers, one in each; set --servers to 1 to {}", scheme.servers, workers,
+               workers);
+  }
+  if (scheme.servers > 0 && (scheme.sharded || scheme.average_every > 0 || scheme.lag > 0)) {
+    user_error("--sharded, --average-every and --lag are of runs without servers; set --servers to 0");
+  }
+  if (scheme.groups > 1 && scheme.servers == 0 && scheme.average_every == 0) {
+    user_error("{} groups have neither servers nor averages; set --servers, or --average-every", scheme.groups);
+  }
+  if (scheme.average_late > 0 && scheme.average_every == 0) {
+    user_error("--average-late is {}, but there are no averages; set --average-every", scheme.average_late);
+  }
+  if (scheme.average_late > scheme.average_every) {
+    user_error("--average-late is {}, but the next average begins after --average-every {}; set it to {} or less",
+               scheme.average_late, scheme.average_every, scheme.average_every);
+  }
+  if (scheme.sharded && scheme.reduction != "auto" && scheme.reduction != "halving" && scheme.reduction != "tree") {
+    user_error("--sharded sums along a tree; set --reduction to auto, halving or tree");
+  }
+}
+
 }  // namespace
 
 double simulate_case(int ranks, const Machine& machine, const RefereeCase& given) {
+  if (given.what == "servers") check(ranks, scheme_of(given));
   LogGpNetwork network(ranks, machine.network);
   VirtualWorld world(ranks, network, options_of(machine, 1));
   double time_s = 0;
@@ -39,28 +69,8 @@ double simulate_case(int ranks, const Machine& machine, const RefereeCase& given
 
 Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme, std::uint64_t seed,
                  std::int64_t skip) {
+  check(ranks, scheme);
   const int workers = layout_of(ranks, scheme).workers;
-  if (workers < scheme.groups || workers % scheme.groups != 0) {
-    user_error("{} workers cannot be divided into {} groups of the same size; set --ranks to {}", workers,
-               scheme.groups, workers / scheme.groups * scheme.groups + ranks - workers);
-  }
-  if (scheme.colocate_servers && (scheme.servers == 0 || scheme.servers > workers)) {
-    user_error("{} servers are to be inside {} workers, one in each; set --servers to 1 to {}", scheme.servers, workers,
-               workers);
-  }
-  if (scheme.servers > 0 && (scheme.sharded || scheme.average_every > 0 || scheme.lag > 0)) {
-    user_error("--sharded, --average-every and --lag are of runs without servers; set --servers to 0");
-  }
-  if (scheme.groups > 1 && scheme.servers == 0 && scheme.average_every == 0) {
-    user_error("{} groups have neither servers nor averages; set --servers, or --average-every", scheme.groups);
-  }
-  if (scheme.average_late > scheme.average_every) {
-    user_error("--average-late is {}, but the next average begins after --average-every {}; set it to {} or less",
-               scheme.average_late, scheme.average_every, scheme.average_every);
-  }
-  if (scheme.sharded && scheme.reduction != "auto" && scheme.reduction != "halving" && scheme.reduction != "tree") {
-    user_error("--sharded sums along a tree; set --reduction to auto, halving or tree");
-  }
   const auto start = std::chrono::steady_clock::now();
   LogGpNetwork network(ranks, machine.network);
   VirtualWorld world(ranks, network, options_of(machine, seed));

@@ -35,7 +35,7 @@ class TimedLayer final : public LayerStore {
   std::function<double(std::int64_t)> seconds_;
 };
 
-/// Trainer::train_between_averages(), and LateAverage.
+/// The messages of local SGD and of late averages, in the order of Trainer::train_between_averages().
 class Averages {
  public:
   Averages(Communicator& all, const Scheme& scheme, std::int64_t elements)

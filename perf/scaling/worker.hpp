@@ -42,7 +42,7 @@ struct Noise {
 };
 
 struct Scheme {
-  std::int64_t steps = 10;  // of all groups together, beside groups of `settle`
+  std::int64_t steps = 10;  // of all groups together
   int groups = 1, servers = 0;
   bool colocate_servers = false;  // inside ranks that train, instead of on ranks of their own
   UpdateOrder order = UpdateOrder::kArrival;

@@ -47,8 +47,8 @@ void check_servers(const CommonOptions& options) {
   const bool averages = update.average_every > 0;
   if (update.servers == 0 && !averages && update.groups > 1) {
     user_error(
-        "update.groups = {} groups share their weights by servers or by averages: set "
-        "update.servers or update.average_every to 1 or more, or update.groups to 1",
+        "update.groups = {} needs servers or averages, by which groups share their weights: set update.servers or "
+        "update.average_every to 1 or more, or update.groups to 1",
         update.groups);
   }
   if (averages && update.servers > 0) {
@@ -68,7 +68,7 @@ void check_servers(const CommonOptions& options) {
   }
   if (update.lag > 0 && (averages || update.servers > 0)) {
     user_error(
-        "update.lag = {} is for steps of all ranks together; set it to 0, or update.servers and "
+        "update.lag = {} cannot be combined with servers or averages; set it to 0, or update.servers and "
         "update.average_every to 0",
         update.lag);
   }

@@ -93,7 +93,7 @@ std::optional<NetworkModel::Number> LogGpNetwork::advance() {
 
 void LogGpNetwork::reach(double time_s, Number message, Stage stage) {
   flows_[message].stage = stage;
-  events_.push({time_s, message, false});
+  events_.push({time_s, message, false, events_made_++});
 }
 
 /// The message is at its interfaces and cables, or behind those of its connection.
@@ -149,7 +149,7 @@ void LogGpNetwork::expect(std::size_t resource) {
   const double time_s = expected.shared.next_s();
   if (time_s >= expected.event_s) return;
   expected.event_s = time_s;
-  events_.push({time_s, static_cast<std::uint32_t>(resource), true});
+  events_.push({time_s, static_cast<std::uint32_t>(resource), true, events_made_++});
 }
 
 /// All of it is there at time_s, for the receiver's processor.

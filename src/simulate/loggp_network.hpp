@@ -12,6 +12,7 @@
 #include <map>
 #include <optional>
 #include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,9 +28,9 @@ struct LogGpOptions {
   double latency_s = 0;    // L: from one network interface to another
   double gap_s = 0;        // g: between the beginnings of two short messages at an interface, at least
   double byte_s = 0;       // G: of an interface
-  double burst_bytes = 0;  // that pass an interface at once after a pause as long as they would take
-  // What messages that share an interface or cables get of it together; connections that control congestion by
-  // themselves do not fill it.
+  double burst_bytes = 0;  // of an interface's token bucket: after t idle seconds min(burst_bytes, t / G) pass at once
+  // Share of an interface or of cables that messages get together where there are several: connections that control
+  // congestion by themselves do not fill it.
   double shared_efficiency = 1;
   int nics = 1;  // of a node; ranks take turns
   // Within a node: every rank copies by itself.
@@ -69,12 +70,14 @@ class LogGpNetwork final : public NetworkModel {
     SharedResource shared;
     double event_s = std::numeric_limits<double>::infinity();  // the event that is pending
   };
-  /// A message reaches its stage, or a resource lets one through; not where another event of it is pending.
+  /// A message reaches its stage, or a resource lets one through; not where another event of it is pending.  Those of
+  /// the same time follow each other as they were made.
   struct Event {
     double time_s;
     std::uint32_t number;
     bool of_resource;
-    bool operator>(const Event& o) const { return time_s > o.time_s; }
+    std::uint64_t count;
+    bool operator>(const Event& o) const { return std::tie(time_s, count) > std::tie(o.time_s, o.count); }
   };
   int nic_of(int rank) const;
   int group_of(int rank) const;
@@ -96,6 +99,7 @@ class LogGpNetwork final : public NetworkModel {
   std::map<std::pair<int, int>, std::deque<Number>>
       connections_;  // with in_order: the message under way and later ones
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::uint64_t events_made_ = 0;
 };
 
 }  // namespace petaflow

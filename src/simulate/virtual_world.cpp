@@ -195,7 +195,8 @@ struct VirtualWorld::State {
   std::int64_t messages = 0, messages_left = 0;
   std::size_t most_unexpected_bytes = 0;
   std::exception_ptr error;
-  bool over = false;  // the run has failed
+  bool over = false;  // the run has failed, and its fibers end
+  bool failed = false;
 };
 
 /// The view of one rank, of all ranks or of a part.
@@ -328,6 +329,7 @@ VirtualWorld::~VirtualWorld() = default;
 
 void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& rank_main) {
   State& world = *state_;
+  PETAFLOW_REQUIRE(!world.failed, "a world whose run failed has messages left and cannot run again");
   while (world.groups.size() > 1) world.groups.pop_back();
   world.groups.front().splits.clear();
   std::vector<int> all;
@@ -388,6 +390,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
   world.over = false;
   Activity::current() = activity;
   while (!world.events.empty()) world.events.pop();
+  world.failed = world.error != nullptr || !waiting.empty();
   if (world.error) std::rethrow_exception(std::exchange(world.error, nullptr));
   if (!waiting.empty()) failure("all wait for messages that nobody sends: {}", waiting);
 }

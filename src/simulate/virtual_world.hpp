@@ -29,7 +29,7 @@ class VirtualWorld {
   VirtualWorld& operator=(const VirtualWorld&) = delete;
 
   /// Calls rank_main on each rank, until all have returned.  Throws the first exception of any of them, or a failure
-  /// that names who waits where all wait for messages that nobody sends.
+  /// that names who waits where all wait for messages that nobody sends; the world cannot run again then.
   void run(const std::function<void(std::unique_ptr<Transport>)>& rank_main);
 
   double now_s() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
 #include "kernels/gradient_factors.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/sum_of_squares.hpp"
@@ -196,6 +197,8 @@ void YellowFin::tune(const Context& context, const float* gradient, const float*
 void YellowFin::follow(const Context& context, const float* gradient, const float* clip, const float* before,
                        const float* at, const float* after) {
   if (own_parts_ == 0) return;
+  PETAFLOW_REQUIRE(2 * own_parts_ == static_cast<std::int64_t>(squares_.size()),
+                   "the closed loop follows whole tensors, not slices");
   launch_teams(context, "petaflow::yellowfin::steps[kokkos]"_label, own_parts_, kSquaresTeam,
                FollowPart{parts_.data(), gradient, clip, before, at, after, tuned_.data(), squares_.data()});
   launch(context, "petaflow::yellowfin::follow[kokkos]"_label, 1,

@@ -45,6 +45,7 @@ class YellowFin {
   ///   after - at = m (at - before) - rate gradient,
   /// by least squares over elements and the last 1 / (1 - kFollowDecay) steps; the paper takes the median over the
   /// elements of one step, which noise of the gradient biases.
+  /// All parts must be of this rank.
   /// @param gradient           of tune()
   /// @param before, at, after  weights of three versions, one after the other, the gradient being that of `at`
   void follow(const Context& context, const float* gradient, const float* clip, const float* before, const float* at,
