@@ -182,13 +182,17 @@ TEST(Asynchrony, IsMadeUpForByTheClosedLoop) {
   OptimizerOptions options;
   options.name = "yellowfin";
   const std::vector<float> start(NoisyQuadratic::kElements, 1);
-  for (const double noise : {0.05, 0.1}) {
+  struct Case {
+    double noise;
+    std::uint64_t seed;
+  };
+  for (const auto& [noise, seed] : {Case{0.02, 3}, Case{0.02, 4}, Case{0.05, 3}, Case{0.1, 4}}) {
     NoisyQuadratic problem{.noise = noise};
     testing_support::YellowFinReplay tuner(std::vector<double>(start.size()), std::vector<char>(start.size(), 1));
     TotalMomentum total;
     double target = 0, rate = 0;
     std::int64_t step = 0;
-    Workers(options, start, kGroups, 3)
+    Workers(options, start, kGroups, seed)
         .run(
             kSteps, 1,
             [&](std::vector<float>& w) {
@@ -201,14 +205,14 @@ TEST(Asynchrony, IsMadeUpForByTheClosedLoop) {
             [&](const std::vector<float>& w) {
               if (step > kSettled) total.add(w, tuner.rate);
             });
-    EXPECT_NEAR(total.value(), target, 0.05) << noise;
+    EXPECT_NEAR(total.value(), target, 0.05) << noise << ", seed " << seed;
 
     OptimizerOptions sgd;
     sgd.name = "sgd";
     sgd.momentum = target;
     TotalMomentum open;
     step = 0;
-    Workers(sgd, start, kGroups, 3)
+    Workers(sgd, start, kGroups, seed)
         .run(
             kSteps, static_cast<float>(rate), [&](std::vector<float>& w) { problem.gradient(w); },
             [&](const std::vector<float>& w) {

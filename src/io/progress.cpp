@@ -35,6 +35,14 @@ std::string format_count(std::int64_t count, const std::string& noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
+std::string format_divisors(std::int64_t number) {
+  std::string all;
+  for (std::int64_t i = 1; i <= number; ++i) {
+    if (number % i == 0) all += fmt::format("{}{}", all.empty() ? "" : ", ", i);
+  }
+  return all;
+}
+
 std::string format_rate(double per_second) {
   if (per_second >= 999999.5) return fmt::format("{:.3g}", per_second);
   return per_second >= 99.95 ? fmt::format("{:.0f}", per_second) : fmt::format("{:#.3g}", per_second);

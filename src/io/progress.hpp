@@ -29,6 +29,9 @@ std::string format_duration(double seconds);
 /// "1 sample", "1234 samples": of a noun with a regular plural.
 std::string format_count(std::int64_t count, const std::string& noun);
 
+/// "1, 2, 3, 6": what divides a number, for messages that name valid values.
+std::string format_divisors(std::int64_t number);
+
 /// "3.21", "45.6", "1234", "5.67e6": three digits or a whole number below a million.
 std::string format_rate(double per_second);
 

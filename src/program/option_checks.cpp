@@ -167,8 +167,10 @@ void check_ranks(const CommonOptions& options, int ranks) {
         train.batch, format_count(ranks, "rank"), train.accumulate, micro_batches);
   }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
-    user_error("comm.norm_ranks is {}, which does not divide the number of ranks, {}; set it to one that does, or to 0",
-               group, ranks);
+    const bool groups = options.update.groups > 1;
+    user_error("comm.norm_ranks is {}, which does not divide the {}; set it to one of {}{}", group,
+               format_count(ranks, "rank") + (groups ? " of a group" : ""), format_divisors(ranks),
+               groups ? "" : ", or to 0");
   }
 }
 

@@ -273,9 +273,10 @@ ServerLayout server_layout(const CommonOptions& options, int ranks) {
     const int fewest = groups * std::max(1, (workers + groups - 1) / groups);
     user_error(
         "{} can form no groups of equal size: update.servers takes {}, and {} are left for update.groups = {}; start "
-        "{}, "
-        "or change one of the two",
-        format_count(ranks, "rank"), apart, std::max(workers, 0), groups, format_count(fewest + apart, "rank"));
+        "{}{}",
+        format_count(ranks, "rank"), apart, std::max(workers, 0), groups, format_count(fewest + apart, "rank"),
+        workers > 0 ? fmt::format(", or set update.groups to one of {}", format_divisors(workers))
+                    : ", or set update.servers to fewer than there are ranks");
   }
   if (colocated && servers > ranks) {
     user_error(

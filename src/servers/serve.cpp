@@ -221,17 +221,25 @@ std::string Server::describe(int rank) const {
 }
 
 // By arrival a group waits for no other one before all settle: who is lost is missed by nobody but the coordinator.  It
-// speaks a little before the limit, at which those complain who do wait, for servers that are all right.
+// speaks a little before the limit, at which those complain who do wait, for servers that are all right.  Where servers
+// are inside workers, a group may be silent because that of another one is lost.
 void Server::notice_silence() {
   const HangOptions& hangs = options_.hangs;
   if (hangs.limit_s <= 0 || reports_.empty()) return;
   const std::optional<Coordinator::Silence> silence = coordinator_.silence();
   if (!silence || watched_s_ - silence->since_s < hangs.limit_s - std::min(2.0, hangs.limit_s / 4)) return;
   const int first = silence->group * layout_.members(), last = first + layout_.members() - 1;
-  hangs.say(fmt::format("{}, which deals out steps, waits for group {} ({}{}): its last report was {:.1f} s ago, {}",
+  std::string servers;
+  for (int server = 0; layout_.colocated && server < layout_.servers; ++server) {
+    if (layout_.rank_of(server) != all_.rank())
+      servers += fmt::format("{}{}", servers.empty() ? "; or it waits for a server, in " : ", ",
+                             describe(layout_.rank_of(server)));
+  }
+  hangs.say(fmt::format("{}, which deals out steps, waits for group {} ({}{}): its last report was {:.1f} s ago, {}{}",
                         describe(all_.rank()), silence->group, describe(first),
                         first == last ? "" : " to " + describe(last), watched_s_ - silence->since_s,
-                        silence->ticket < 0 ? "it has no step" : fmt::format("it is at step {}", silence->ticket)));
+                        silence->ticket < 0 ? "it has no step" : fmt::format("it is at step {}", silence->ticket),
+                        servers));
   all_.abort(kHangExitCode);
 }
 
