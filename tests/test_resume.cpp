@@ -237,13 +237,17 @@ INSTANTIATE_TEST_SUITE_P(Precisions, ResumeInPrecision, testing::Values("f32", "
                          [](const auto& precision) { return precision.param; });
 
 TEST_F(Resume, RequestsToStopEndTheRunInOrder) {
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run(training("whole")).code, 0);
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - begin;
   for (const std::string signal : {"TERM", "USR1"}) {
     const std::string name = "stopped_" + signal;
     Outcome outcome;
     int stops = 0;
-    // In shorter strides than the steps of the run take together, so that one of the signals comes among them.
-    for (double delay_s = 0.2; delay_s < 20 && outcome.code != 0; delay_s += 0.02) {
+    // In shorter strides than the steps of the run take together, so that one of the signals comes among them; longer
+    // ones where a sanitizer makes the whole run slow.
+    const double stride_s = std::max(0.02, whole.count() / 40);
+    for (double delay_s = 0.2; delay_s < 20 && outcome.code != 0; delay_s += stride_s) {
       outcome = run(training(name) + " --resume", 1,
                     "timeout --preserve-status -s " + signal + " " + std::to_string(delay_s));
       if (outcome.code == 3) ++stops;
