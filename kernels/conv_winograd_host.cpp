@@ -20,15 +20,22 @@ namespace petaflow {
 namespace winograd {
 namespace {
 
-/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u.
+// Numbers of sources whose weights for a block of targets stay in the L1d cache, half of 32 KiB, while all rows pass.
+constexpr std::int64_t kSourcesAtOnce = 512;
+
+/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u, or += where `adds`.
 template <int kRows, int kVectors, class T>
-void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, const WeightOrder& order,
-              const Number<T>* u, float* m, std::int64_t m_stride) {
+void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, std::int64_t taps, std::int64_t sources,
+              const Number<T>* u, float* m, std::int64_t m_stride, bool adds) {
   Floats sum[kRows][kVectors] = {};
-  for (std::int64_t tap = 0; tap < order.taps; ++tap, v += v_tap) {
+  if (adds) {
+    unrolled<kRows>(
+        [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::load(m + r * m_stride + i * kLanes, sum[r][i]); }); });
+  }
+  for (std::int64_t tap = 0; tap < taps; ++tap, v += v_tap) {
     const Number<T>* row[kRows];
     unrolled<kRows>([&](auto r) { row[r] = v + r * v_stride; });
-    for (std::int64_t c = 0; c < order.sources; ++c, u += kVectors * kLanes) {
+    for (std::int64_t c = 0; c < sources; ++c, u += kVectors * kLanes) {
       lanes::Vector<Number<T>> weight[kVectors];
       unrolled<kVectors>([&](auto i) { lanes::load(u + i * kLanes, weight[i]); });
       unrolled<kRows>(
@@ -78,10 +85,16 @@ class WinogradKernel final : public ConvKernel {
   using Product = std::conditional_t<kTaps == 5, float, T>;
 
  public:
-  WinogradKernel(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of)
+  WinogradKernel(Pass pass, std::span<const ConvDesc> tiles)
       : pass_(pass),
         threads_(tiles.front().threads),
-        weights_{{}, pass == Pass::kBackwardData, of},
+        weights_{{},
+                 pass == Pass::kBackwardData,
+                 tiles.front().geometry.kernel.h,
+                 tiles.front().in_channels,
+                 has_phases(tiles.front()) ? 4 : 1,
+                 pass == Pass::kBackwardData && begins_with_zero(tiles.front().geometry.pad_begin.h),
+                 pass == Pass::kBackwardData && begins_with_zero(tiles.front().geometry.pad_begin.w)},
         shares_blocks_(pass == Pass::kBackwardWeights && threads_ > 1 && tiles.front().geometry.kernel.d == 1) {
     const Packing packing = winograd::packing<Product>(pass == Pass::kBackwardWeights);
     std::int64_t block_numbers = 0;
@@ -146,7 +159,9 @@ class WinogradKernel final : public ConvKernel {
            UnpackGradient<kTaps>{weights_, sum, dw});
   }
 
-  std::string detail() const override { return fmt::format("winograd F({0}x{0}, {1}x{1})", kPatch, kTaps); }
+  std::string detail() const override {
+    return fmt::format("winograd F({0}x{0}, {1}x{1}){2}", kPatch, kTaps, weights_.phases > 1 ? " of 4 phases" : "");
+  }
 
  private:
   // So few blocks of a part add their gradients to those of other tiles one by one: a sum apart costs a pass over all
@@ -183,13 +198,13 @@ class WinogradKernel final : public ConvKernel {
         transform_sources<kTaps, kPatches, Product>(p, blocks, block, source, v);
         transform_gradients<kTaps, kPatches, Product>(p, blocks, block, target, m);
         for (int position = 0; position < kPositions; ++position)
-          correlate_position(blocks, block, position, v, m, sum);
+          correlate_position(p, blocks, block, position, v, m, sum);
         if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
           move_sum(sum, exact, static_cast<std::size_t>(elements()));
       } else {
         auto* sums = reinterpret_cast<float*>(m);
         transform_sources<kTaps, 1, Product>(p, blocks, block, source, v);
-        multiply_positions(blocks, block, v, reinterpret_cast<const Number<Product>*>(args.weights), sums);
+        multiply_positions(p, blocks, block, v, reinterpret_cast<const Number<Product>*>(args.weights), sums);
         write_targets<kTaps>(p, blocks, block, sums, target);
       }
     }
@@ -230,7 +245,7 @@ class WinogradKernel final : public ConvKernel {
              });
       const bool moves = exact != nullptr && ((i + 1) % blocks_in_f32() == 0 || i + 1 == blocks.count());
       for_positions([&](std::int64_t position) {
-        correlate_position(blocks, block, position, v, m, args.sum);
+        correlate_position(p, blocks, block, position, v, m, args.sum);
         const std::size_t begin = static_cast<std::size_t>(position) * size;
         if (moves) move_sum(args.sum + begin, exact + begin, size);
         if (moves && i + 1 == blocks.count()) round_sum(exact + begin, args.sum + begin, size);
@@ -238,35 +253,42 @@ class WinogradKernel final : public ConvKernel {
     }
   }
 
-  void multiply_positions(const Blocks& blocks, const Block& block, const Number<Product>* v,
+  void multiply_positions(const Problem& p, const Blocks& blocks, const Block& block, const Number<Product>* v,
                           const Number<Product>* weights, float* m) const {
     const WeightOrder& order = weights_.order;
     for (int position = 0; position < kPositions; ++position) {
+      const auto [targets, sources] = channels_at(p, position);
       const Number<Product>* u = weights + position * order.position();
-      for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-        with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
-          in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
-            with_constant<lanes::kPoints>(rows, [&](auto count) {
-              multiply<count, vectors, Product>(
-                  v + position * blocks.v_position + begin * blocks.v_stride, blocks.v_stride,
-                  block.patches * blocks.v_stride, order, u + order.block(k),
-                  m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
+      const std::int64_t at_once = order.taps > 1 ? order.sources : kSourcesAtOnce;
+      in_pieces(sources.end - sources.begin, at_once, [&](std::int64_t first, std::int64_t size) {
+        const std::int64_t c = sources.begin + first;
+        for (std::int64_t k = targets.begin / kBlock * kBlock; k < targets.end; k += kBlock) {
+          with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
+            in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
+              with_constant<lanes::kPoints>(rows, [&](auto count) {
+                multiply<count, vectors, Product>(
+                    v + position * blocks.v_position + begin * blocks.v_stride + c, blocks.v_stride,
+                    block.patches * blocks.v_stride, order.taps, size, u + order.at(0, c, k),
+                    m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride, first > 0);
+              });
             });
           });
-        });
-      }
+        }
+      });
     }
   }
 
-  void correlate_position(const Blocks& blocks, const Block& block, std::int64_t position, const Number<Product>* v,
-                          const Number<Product>* d, float* sum) const {
+  void correlate_position(const Problem& p, const Blocks& blocks, const Block& block, std::int64_t position,
+                          const Number<Product>* v, const Number<Product>* d, float* sum) const {
     const WeightOrder& order = weights_.order;
+    const auto [targets, sources] = channels_at(p, position);
     for (std::int64_t tap = 0; tap < order.taps; ++tap) {
-      for (std::int64_t k = 0; k < order.targets; k += kBlock) {
-        with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
-          in_pieces(order.sources, kBlockRows<vectors>, [&](std::int64_t c, std::int64_t sources) {
-            with_constant<kBlockRows<vectors>>(sources, [&](auto count) {
-              in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
+      in_pieces(block.planes * block.rows, kRowsAtOnce, [&](std::int64_t row, std::int64_t rows) {
+        for (std::int64_t k = 0; k < targets.end; k += kBlock) {
+          with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
+            in_pieces(sources.end - sources.begin, kBlockRows<vectors>, [&](std::int64_t first, std::int64_t size) {
+              with_constant<kBlockRows<vectors>>(size, [&](auto count) {
+                const std::int64_t c = sources.begin + first;
                 correlate<count, vectors, Product>(
                     v + position * blocks.v_position + (tap * block.rows + row) * blocks.v_stride + c, blocks.v_stride,
                     d + position * blocks.m_position + row * blocks.m_stride + k, blocks.m_stride, rows,
@@ -274,9 +296,22 @@ class WinogradKernel final : public ConvKernel {
               });
             });
           });
-        });
-      }
+        }
+      });
     }
+  }
+
+  /// Numbers of targets and of sources whose product at a position is not zero.
+  struct Channels {
+    PhaseRange targets, sources;
+  };
+  Channels channels_at(const Problem& p, std::int64_t position) const {
+    const WeightOrder& order = weights_.order;
+    Channels channels{{0, order.targets}, {0, order.sources}};
+    PhaseRange& of_x = weights_.reversed ? channels.targets : channels.sources;
+    const PhaseRange phases = p.phases_at(position);
+    of_x = {of_x.end * phases.begin / weights_.phases, of_x.end * phases.end / weights_.phases};
+    return channels;
   }
 
   Pass pass_;
@@ -292,10 +327,14 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (g.kernel.h != g.kernel.w || g.kernel.h < 3 || g.kernel.h > 5) return "for 3 x 3 to 5 x 5 taps only";
-  if (g.stride != ones || g.dilation != ones || g.groups != 1) return "without stride, dilation and groups only";
+  const bool phases = has_phases(desc);
+  if (g.kernel.h != g.kernel.w || g.kernel.h < (phases ? 5 : 3) || g.kernel.h > (phases ? 10 : 5))
+    return phases ? "with stride 2 for 5 x 5 to 10 x 10 taps only" : "for 3 x 3 to 5 x 5 taps only";
+  if ((!phases && g.stride != ones) || g.dilation != ones || g.groups != 1)
+    return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
+  if (phases && std::min(desc.in.h, desc.in.w) < 2) return "without phases that have no pixel only";
   return {};
 }
 
@@ -311,11 +350,17 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
   std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
+    if (pass == Pass::kBackwardData && has_phases(desc)) {
+      const Extent &pad = desc.geometry.pad_begin, &first_pad = first.geometry.pad_begin;
+      if (begins_with_zero(pad.h) != begins_with_zero(first_pad.h)) return "tiles begin at even and at odd rows";
+      if (desc.geometry.kernel.h % 2 == 0 && (begins_with_zero(pad.h) || begins_with_zero(pad.w)))
+        return "with stride 2 an even number of taps for even padding only";
+    }
     const Problem p(desc, pass == Pass::kBackwardData);
     const std::int64_t patches = p.patches_h() * p.patches_w();
     rows = std::max(rows, p.samples * p.d.targets * patches);
     // Patches save a factor of four in multiplications (by 3 x 3 taps); from where on it is lost is not measured.
-    if (patches * p.patch() * p.patch() > 2 * p.h.targets * p.w.targets) return "most of its patches lie outside";
+    if (patches * p.patch() * p.patch() > 2 * p.target_h * p.target_w) return "most of its patches lie outside";
   }
   if (rows < fewest * first.threads)
     return fmt::format("{} patches of a tile are too few for {} thread(s), which take {} each", rows, first.threads,
@@ -330,52 +375,32 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
     }
     return why_not_neighbours(pass, phases_of_sample(tiles));
   }
-  if (!has_phases(tiles.front())) return why_not_neighbours(pass, tiles);
-  const ConvGeometry& g = tiles.front().geometry;
-  if (g.kernel.h != g.kernel.w || g.kernel.h < 5) return "with stride 2 for 5 x 5 to 10 x 10 taps only";
-  for (const ConvDesc& tile : tiles) {
-    if (std::min(tile.in.h, tile.in.w) < 2) return "without phases that have no pixel only";
-  }
-  for (int phase = 0; phase < kPhases; ++phase) {
-    std::string reason = why_not_neighbours(pass, phase_of(tiles, phase));
-    if (!reason.empty()) return reason;
-  }
-  return {};
+  return why_not_neighbours(pass, tiles);
 }
 
 template <class T>
-std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of) {
-  switch (tiles.front().geometry.kernel.h) {
+std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles) {
+  switch (Problem(tiles.front(), false).taps) {
     case 3:
-      return std::make_unique<WinogradKernel<3, T>>(pass, tiles, of);
+      return std::make_unique<WinogradKernel<3, T>>(pass, tiles);
     case 4:
-      return std::make_unique<WinogradKernel<4, T>>(pass, tiles, of);
+      return std::make_unique<WinogradKernel<4, T>>(pass, tiles);
     default:
-      return std::make_unique<WinogradKernel<5, T>>(pass, tiles, of);
+      return std::make_unique<WinogradKernel<5, T>>(pass, tiles);
   }
 }
 
-std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles, const TapsOf& of) {
-  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles, of) : make_typed<Bf16>(pass, tiles, of);
+std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
+  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
-  if (has_phases(tiles.front())) return std::make_unique<PhasesKernel>(pass, tiles, make_neighbours);
-  const TapsOf all{tiles.front().geometry.kernel.h};
-  if (is_dilated(tiles.front())) {
-    return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles), all));
-  }
-  return make_neighbours(pass, tiles, all);
+  if (!is_dilated(tiles.front())) return make_neighbours(pass, tiles);
+  return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles)));
 }
 
 TileWishes wishes(Pass pass, const ConvDesc& whole) {
   if (!why_not(pass, {&whole, 1}).empty()) return {};
-  if (has_phases(whole)) {
-    TileWishes rows = wishes(pass, phase_of(whole, 0).desc);
-    const std::int64_t of_tile = pass == Pass::kBackwardData ? 2 : 1;  // rows of x, or of y
-    rows.align *= of_tile, rows.least *= of_tile;
-    return rows;
-  }
   if (is_dilated(whole)) {
     const Problem p(phases_of_sample(whole), pass == Pass::kBackwardData);
     const std::int64_t fewest = fewest_patches(p), r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
@@ -387,7 +412,8 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
   }
   const Problem p(whole, pass == Pass::kBackwardData);
   std::int64_t fewest = fewest_patches(p);
-  const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane);
+  const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane),
+                     rows = p.patch() * (p.writes.size() > 1 ? 2 : 1);  // of a patch: those of x, or of y
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
   // many or more (not measured against other numbers), and should not cut patches.
   if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, true};
@@ -395,10 +421,10 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
     // As many as make the transforms of a tile as large as the sums that it is added to; where each thread has fewer,
     // the whole tensor, so that there is one sum.
     const std::int64_t suited = p.sources * p.targets / (p.sources + p.targets);
-    if (p.samples * of_plane < suited * whole.threads) return {p.patch(), whole.out.h, p.samples, true};
+    if (p.samples * of_plane < suited * whole.threads) return {rows, whole.out.h, p.samples, true};
     fewest = std::max(fewest, suited);
   }
-  return {p.patch(), ceil_div(fewest, p.patches_w()) * p.patch(), samples, true};
+  return {rows, ceil_div(fewest, p.patches_w()) * rows, samples, true};
 }
 
 }  // namespace

@@ -8,10 +8,14 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "kernels/conv.hpp"
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_phases.hpp"
 #include "kernels/winograd_transforms.hpp"
 
 namespace petaflow::winograd {
@@ -21,43 +25,76 @@ using lanes::kLanes;
 using lanes::Number;
 using lanes::unrolled;
 
-/// One direction: target o reads sources o - pad ... o - pad + taps - 1.
-struct Axis {
+/// Depth: target o reads sources o - pad ... o - pad + taps - 1.
+struct Depth {
   std::int64_t sources, targets, taps, pad, source_stride, target_stride;
 };
 
-/// A pass over one tile, seen as a correlation of a source with C channels that writes a target with K channels.
+/// A pass over one tile, seen as a correlation without stride of a source with C channels that writes a target with K
+/// channels, in whose planes target o reads sources o ... o + taps - 1 behind the padding.  With stride 2, x has four
+/// phases, and four times its channels.
 struct Problem {
-  Axis d, h, w;
-  std::int64_t samples, source_n, target_n;
-  std::int64_t sources, targets;  // channels
+  Depth d;
+  std::int64_t taps;                  // in each direction of the plane
+  std::int64_t target_h, target_w;    // from the first pixel of the first patch to the last one of the last
+  std::vector<Pixels> reads, writes;  // what stands side by side as channels of the source, and of the target
+  Strides source_strides, target_strides;
+  std::int64_t samples;
+  std::int64_t sources, targets;                 // channels
+  std::int64_t zero_row = -1, zero_column = -1;  // positions where phases of odd taps have no product; -1: none
 
   /// Forward: from x to y; backward data: from y to x with reversed taps.
   Problem(const ConvDesc& desc, bool backward) {
     const ConvGeometry& g = desc.geometry;
-    const Strides &xs = desc.x_strides, &ys = desc.y_strides;
-    const auto axis = [&](std::int64_t in, std::int64_t out, std::int64_t taps, std::int64_t pad, std::int64_t x_stride,
-                          std::int64_t y_stride) {
-      return backward ? Axis{out, in, taps, taps - 1 - pad, y_stride, x_stride}
-                      : Axis{in, out, taps, pad, x_stride, y_stride};
-    };
-    d = axis(desc.in.d, desc.out.d, g.kernel.d, g.pad_begin.d, xs.d, ys.d);
-    h = axis(desc.in.h, desc.out.h, g.kernel.h, g.pad_begin.h, xs.h, ys.h);
-    w = axis(desc.in.w, desc.out.w, g.kernel.w, g.pad_begin.w, xs.w, ys.w);
+    const std::int64_t stride = g.stride.h;
+    Strides xs = desc.x_strides, ys = desc.y_strides;
+    xs.h *= stride, xs.w *= stride;
+    taps = ceil_div(g.kernel.h, stride);
+    std::vector<Pixels> x = phases_of(desc);
+    Pixels y{desc.out.h, desc.out.w, 0, 0, 0};
+    const auto phases = std::ssize(x);
+    if (phases > 1 && g.kernel.h % 2 == 1) {
+      const auto zero = [&](std::int64_t pad) { return backward && !begins_with_zero(pad) ? 0 : edge() - 1; };
+      zero_row = zero(g.pad_begin.h), zero_column = zero(g.pad_begin.w);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i].zero_row = kFirstTaps[i][0] == 1 ? zero_row : -1;
+        x[i].zero_column = kFirstTaps[i][1] == 1 ? zero_column : -1;
+      }
+    }
+    target_h = y.h, target_w = y.w;
+    if (backward) {
+      const Pixels& first = x[phases > 1 ? kEvenTaps : 0];
+      y.pad_h = taps - 1 - first.pad_h, y.pad_w = taps - 1 - first.pad_w;
+      target_h = target_w = 0;
+      for (Pixels& phase : x) {
+        phase.pad_h = phase.pad_w = 0;
+        target_h = std::max(target_h, phase.h), target_w = std::max(target_w, phase.w);
+      }
+    }
+    const std::int64_t kd = g.kernel.d, pad = g.pad_begin.d;
+    d = backward ? Depth{desc.out.d, desc.in.d, kd, kd - 1 - pad, ys.d, xs.d}
+                 : Depth{desc.in.d, desc.out.d, kd, pad, xs.d, ys.d};
     samples = desc.n;
-    source_n = backward ? ys.n : xs.n;
-    target_n = backward ? xs.n : ys.n;
-    sources = backward ? desc.out_channels : desc.in_channels;
-    targets = backward ? desc.in_channels : desc.out_channels;
+    source_strides = backward ? ys : xs;
+    target_strides = backward ? xs : ys;
+    sources = backward ? desc.out_channels : phases * desc.in_channels;
+    targets = backward ? phases * desc.in_channels : desc.out_channels;
+    reads = {y}, writes = std::move(x);
+    if (!backward) std::swap(reads, writes);
   }
 
-  std::int64_t edge() const { return edge_of(h.taps); }  // of a patch
+  std::int64_t edge() const { return edge_of(taps); }  // of a patch
   std::int64_t positions() const { return edge() * edge(); }
   /// Of the weights or their gradient, transformed.
   std::int64_t transformed_bytes() const { return 4 * positions() * d.taps * sources * targets; }
-  std::int64_t patch() const { return edge() + 1 - h.taps; }  // targets of a patch in one direction
-  std::int64_t patches_h() const { return ceil_div(h.targets, patch()); }
-  std::int64_t patches_w() const { return ceil_div(w.targets, patch()); }
+  std::int64_t patch() const { return edge() + 1 - taps; }  // targets of a patch in one direction
+  std::int64_t patches_h() const { return ceil_div(target_h, patch()); }
+  std::int64_t patches_w() const { return ceil_div(target_w, patch()); }
+  /// Phases of x whose product at a position is not zero.
+  PhaseRange phases_at(std::int64_t position) const {
+    if (zero_row < 0) return {0, std::ssize(reads) * std::ssize(writes)};
+    return phases_with_taps(position / edge() == zero_row, position % edge() == zero_column);
+  }
 };
 
 /// Content of a number: one of the two is 2 in bf16.
@@ -142,20 +179,22 @@ struct Plane {
   std::int64_t h, w, h_stride, w_stride;
 };
 
-/// Plane `plane` of a run in the target, or in the source, where it may lie outside: data is null then.
+/// `pixels` of plane `plane` of a run in the target, or in the source, where the plane may lie outside: data is null
+/// then.
 template <class T>
-Plane<T> target_plane(const Problem& p, T* target, std::int64_t run, std::int64_t plane) {
+Plane<T> target_plane(const Problem& p, T* target, std::int64_t run, std::int64_t plane, const Pixels& pixels) {
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = p.d.taps > 1 ? plane : plane % p.d.targets;
-  return {target + sample * p.target_n + d * p.d.target_stride, p.h.targets, p.w.targets, p.h.target_stride,
-          p.w.target_stride};
+  const Strides& strides = p.target_strides;
+  return {target + pixels.first + sample * strides.n + d * strides.d, pixels.h, pixels.w, strides.h, strides.w};
 }
 template <class T>
-Plane<T> source_plane(const Problem& p, T* source, std::int64_t run, std::int64_t plane) {
+Plane<T> source_plane(const Problem& p, T* source, std::int64_t run, std::int64_t plane, const Pixels& pixels) {
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = (p.d.taps > 1 ? plane : plane % p.d.targets) - p.d.pad;
-  T* data = d < 0 || d >= p.d.sources ? nullptr : source + sample * p.source_n + d * p.d.source_stride;
-  return {data, p.h.sources, p.w.sources, p.h.source_stride, p.w.source_stride};
+  const Strides& strides = p.source_strides;
+  T* data = d < 0 || d >= p.d.sources ? nullptr : source + pixels.first + sample * strides.n + d * strides.d;
+  return {data, pixels.h, pixels.w, strides.h, strides.w};
 }
 
 /// Loads kCount neighbouring pixels of a row; those outside of the plane are zero.
@@ -177,78 +216,115 @@ KOKKOS_FORCEINLINE_FUNCTION void load_row(const Plane<T>& plane, std::int64_t h,
   }
 }
 
-/// Where the patches of a row begin; one that does not exist lies above the plane.
+/// Where the patches of a row begin in a plane; one that does not exist lies above it.
 template <int kPatches>
 struct Corners {
   std::int64_t h[kPatches], w[kPatches];
 
-  Corners(const Problem& p, const Block& block, std::int64_t row, std::int64_t pad_h, std::int64_t pad_w) {
+  Corners(const Problem& p, const Block& block, std::int64_t row, const Pixels& pixels) {
     const std::int64_t across = p.patches_w(), size = p.patch();
     for (int n = 0; n < kPatches; ++n) {
       const std::int64_t patch = row * kPatches + n;
-      h[n] = patch < block.patches ? (block.patch + patch) / across * size - pad_h : -p.edge();
-      w[n] = (block.patch + patch) % across * size - pad_w;
+      h[n] = patch < block.patches ? (block.patch + patch) / across * size - pixels.pad_h : -p.edge();
+      w[n] = (block.patch + patch) % across * size - pixels.pad_w;
     }
   }
 };
+
+/// Rows of V from one plane of a source, whose channels begin at `v`.
+/// @tparam kZeros  the plane is of a phase, which may have positions without products: they are left out
+template <int kTaps, int kPatches, class P, bool kZeros, class T>
+void transform_plane(const Problem& p, const Blocks& blocks, const Block& block, const Pixels& pixels,
+                     const Plane<T>& plane, Number<P>* v) {
+  constexpr int kEdge = edge_of(kTaps);
+  using Stored = std::conditional_t<kPatches == 1, P, Number<P>>;     // pairs of channels are neighbours anyway
+  constexpr int kStored = std::is_same_v<Stored, Number<P>> ? 1 : 2;  // in a number
+  const std::int64_t channels = p.sources / std::ssize(p.reads);
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const Corners<kPatches> at(p, block, r, pixels);
+    for (std::int64_t c = 0; c < channels; c += kLanes) {
+      auto* to = reinterpret_cast<Stored*>(v + r * blocks.v_stride) + c;
+      both_ways<kEdge, kEdge, kPatches>(
+          [&](int n, int row, auto& values) { load_row(plane, at.h[n] + row, at.w[n], c, values); },
+          transform_source<kEdge>,
+          [&](int column, const auto& values) {
+            if (kZeros && column == pixels.zero_column) return;
+            unrolled<kEdge>([&](auto row) {
+              if (kZeros && row == pixels.zero_row) return;
+              store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
+            });
+          });
+    }
+  }
+}
 
 /// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
 /// patches, for products in P.
 template <int kTaps, int kPatches, class P, class T>
 void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<P>* v) {
-  constexpr int kEdge = edge_of(kTaps);
-  using Stored = std::conditional_t<kPatches == 1, P, Number<P>>;     // pairs of channels are neighbours anyway
-  constexpr int kStored = std::is_same_v<Stored, Number<P>> ? 1 : 2;  // in a number
+  const std::int64_t phases = std::ssize(p.reads), numbers = p.sources / phases / packing<P>(kPatches > 1).channels;
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
-    const Plane<T> plane = source_plane(p, source, block.run, block.plane + i);
-    Number<P>* rows = v + i * block.rows * blocks.v_stride;
-    if (plane.data == nullptr) {
-      for (std::int64_t position = 0; position < blocks.positions; ++position)
-        std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<P>{});
-      continue;
-    }
-    for (std::int64_t r = 0; r < block.rows; ++r) {
-      const Corners<kPatches> at(p, block, r, p.h.pad, p.w.pad);
-      for (std::int64_t c = 0; c < p.sources; c += kLanes) {
-        auto* to = reinterpret_cast<Stored*>(rows + r * blocks.v_stride) + c;
-        both_ways<kEdge, kEdge, kPatches>(
-            [&](int n, int row, auto& pixels) { load_row(plane, at.h[n] + row, at.w[n], c, pixels); },
-            transform_source<kEdge>,
-            [&](int column, const auto& values) {
-              unrolled<kEdge>([&](auto row) {
-                store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
-              });
-            });
+    for (std::int64_t phase = 0; phase < phases; ++phase) {
+      const Pixels& pixels = p.reads[static_cast<std::size_t>(phase)];
+      const Plane<T> plane = source_plane(p, source, block.run, block.plane + i, pixels);
+      Number<P>* rows = v + i * block.rows * blocks.v_stride + phase * numbers;
+      if (plane.data == nullptr) {
+        for (std::int64_t position = 0; position < blocks.positions; ++position)
+          std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<P>{});
+      } else if (phases > 1) {
+        transform_plane<kTaps, kPatches, P, true>(p, blocks, block, pixels, plane, rows);
+      } else {
+        transform_plane<kTaps, kPatches, P, false>(p, blocks, block, pixels, plane, rows);
       }
     }
+  }
+}
+
+/// Writes the targets of a patch from its sums m (position, channel).
+/// @tparam kZeros  they are of a phase, which may have positions without products: sums there are 0
+template <int kTaps, bool kZeros, class T>
+void write_patch(const Blocks& blocks, const Pixels& pixels, const Plane<T>& plane, std::int64_t h, std::int64_t w,
+                 std::int64_t channels, const float* m) {
+  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
+  const int rows = static_cast<int>(std::min<std::int64_t>(kPatch, plane.h - h)),
+            columns = static_cast<int>(std::min<std::int64_t>(kPatch, plane.w - w));
+  for (std::int64_t c = 0; c < channels; c += kLanes) {
+    T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
+    both_ways<kEdge, kPatch, 1>(
+        [&](int, int row, auto& in) {
+          unrolled<kEdge>([&](auto column) {
+            if (kZeros && (row == pixels.zero_row || column == pixels.zero_column)) {
+              in[column] = Floats{};
+            } else {
+              lanes::load(m + (row * kEdge + column) * blocks.m_position + c, in[column]);
+            }
+          });
+        },
+        transform_result<kEdge, kPatch>,
+        [&](int column, const auto& out) {
+          if (column >= columns) return;
+          for (int row = 0; row < rows; ++row)
+            lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[0][row]);
+        });
   }
 }
 
 /// Writes the targets of a block from the sums m (position, plane, patch, channel).
 template <int kTaps, class T>
 void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
-  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
+  const std::int64_t phases = std::ssize(p.writes), channels = p.targets / phases;
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
     for (std::int64_t t = 0; t < block.patches; ++t) {
-      const Corners<1> at(p, block, t, 0, 0);
-      const std::int64_t h = at.h[0], w = at.w[0];
-      const int rows = static_cast<int>(std::min<std::int64_t>(kPatch, plane.h - h)),
-                columns = static_cast<int>(std::min<std::int64_t>(kPatch, plane.w - w));
-      for (std::int64_t c = 0; c < p.targets; c += kLanes) {
-        const float* from = m + (i * block.patches + t) * blocks.m_stride + c;
-        T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
-        both_ways<kEdge, kPatch, 1>(
-            [&](int, int row, auto& in) {
-              unrolled<kEdge>(
-                  [&](auto column) { lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]); });
-            },
-            transform_result<kEdge, kPatch>,
-            [&](int column, const auto& out) {
-              if (column >= columns) return;
-              for (int row = 0; row < rows; ++row)
-                lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[0][row]);
-            });
+      for (std::int64_t phase = 0; phase < phases; ++phase) {
+        const Pixels& pixels = p.writes[static_cast<std::size_t>(phase)];
+        const Plane<T> plane = target_plane(p, target, block.run, block.plane + i, pixels);
+        const Corners<1> at(p, block, t, pixels);
+        const float* from = m + (i * block.patches + t) * blocks.m_stride + phase * channels;
+        if (phases > 1) {
+          write_patch<kTaps, true>(blocks, pixels, plane, at.h[0], at.w[0], channels, from);
+        } else {
+          write_patch<kTaps, false>(blocks, pixels, plane, at.h[0], at.w[0], channels, from);
+        }
       }
     }
   }
@@ -258,10 +334,11 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
 template <int kTaps, int kPatches, class P, class T>
 void transform_gradients(const Problem& p, const Blocks& blocks, const Block& block, T* target, Number<P>* m) {
   constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
+  const Pixels& pixels = p.writes.front();
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    const Plane<T> plane = target_plane(p, target, block.run, block.plane + i);
+    const Plane<T> plane = target_plane(p, target, block.run, block.plane + i, pixels);
     for (std::int64_t r = 0; r < block.rows; ++r) {
-      const Corners<kPatches> at(p, block, r, 0, 0);
+      const Corners<kPatches> at(p, block, r, pixels);
       for (std::int64_t c = 0; c < p.targets; c += kLanes) {
         Number<P>* to = m + (i * block.rows + r) * blocks.m_stride + c;
         both_ways<kPatch, kEdge, kPatches>(

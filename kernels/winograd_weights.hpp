@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_phases.hpp"
 #include "kernels/winograd_transforms.hpp"
 
 namespace petaflow::winograd {
@@ -15,12 +16,6 @@ using lanes::kBlock;
 using lanes::kHeld;
 using lanes::kLanes;
 using lanes::Number;
-
-/// Which taps of a layer's weights a kernel computes with, in one direction: first, first + step, ...; those from
-/// `kernel` on are zero.
-struct TapsOf {
-  std::int64_t kernel, step = 1, first_row = 0, first_column = 0;
-};
 
 /// Where the channels [k, k + width) of the targets begin in a position of the weights, (block of targets, tap, source,
 /// target in block).
@@ -43,13 +38,17 @@ struct WeightOrder {
 };
 
 /// Weights or their gradient: kLanes targets of one tap in depth and one number of sources per item, in PyTorch's order
-/// (target, source, tap, kTaps, kTaps) outside; `reversed`: source and target change places and the taps run backwards.
+/// (target, source, tap, kernel, kernel) outside; `reversed`: source and target change places and the taps run
+/// backwards.  Channels of x are those of all its phases, each of which has its own taps.
 template <int kTaps>
 struct Weights {
   WeightOrder order;
   bool reversed;
-  TapsOf of;
-  int held = 1;  // sources of a number
+  std::int64_t kernel;                                     // taps of a direction
+  std::int64_t in_channels;                                // of x
+  int phases;                                              // 1, 4
+  bool zero_row_first = false, zero_column_first = false;  // begins_with_zero()
+  int held = 1;                                            // sources of a number
 
   std::int64_t items() const { return order.targets / kLanes * order.taps * order.sources; }
   struct Item {
@@ -63,16 +62,19 @@ struct Weights {
   }
   /// Where tap (row, column) of the plane stands for the first target; nothing: it is zero.
   std::optional<std::int64_t> outside(const Item& at, int n, int row, int column) const {
-    const std::int64_t source = at.source * held + n, h = of.first_row + of.step * (reversed ? kTaps - 1 - row : row),
-                       w = of.first_column + of.step * (reversed ? kTaps - 1 - column : column),
-                       tap = reversed ? order.taps - 1 - at.tap : at.tap;
-    if (h >= of.kernel || w >= of.kernel) return std::nullopt;
-    return source * source_stride() + at.target * target_stride() + (tap * of.kernel + h) * of.kernel + w;
+    const std::int64_t source = at.source * held + n, of_x = reversed ? at.target : source, in = of_x % in_channels,
+                       out = reversed ? source : at.target;
+    std::int64_t h = reversed ? kTaps - 1 - row : row, w = reversed ? kTaps - 1 - column : column;
+    if (phases > 1) {
+      const auto& [first_h, first_w] = kFirstTaps[static_cast<std::size_t>(of_x / in_channels)];
+      h = 2 * (h - (first_h == 1 && zero_row_first ? 1 : 0)) + first_h;
+      w = 2 * (w - (first_w == 1 && zero_column_first ? 1 : 0)) + first_w;
+    }
+    if (h < 0 || w < 0 || h >= kernel || w >= kernel) return std::nullopt;
+    const std::int64_t tap = reversed ? order.taps - 1 - at.tap : at.tap;
+    return (((out * in_channels + in) * order.taps + tap) * kernel + h) * kernel + w;
   }
-  std::int64_t source_stride() const { return (reversed ? order.targets : 1) * order.taps * of.kernel * of.kernel; }
-  std::int64_t target_stride() const {
-    return (reversed ? 1 : order.sources * held) * order.taps * of.kernel * of.kernel;
-  }
+  std::int64_t target_stride() const { return (reversed ? 1 : in_channels) * order.taps * kernel * kernel; }
 };
 
 /// To numbers of products in P.
