@@ -23,12 +23,12 @@ namespace {
 // Numbers of sources whose weights for a block of targets stay in the L1d cache, half of 32 KiB, while all rows pass.
 constexpr std::int64_t kSourcesAtOnce = 512;
 
-/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u, or += where `adds`.
-template <int kRows, int kVectors, class T>
+/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u, or += where kAdds.
+template <int kRows, int kVectors, bool kAdds, class T>
 void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, std::int64_t taps, std::int64_t sources,
-              const Number<T>* u, float* m, std::int64_t m_stride, bool adds) {
+              const Number<T>* u, float* m, std::int64_t m_stride) {
   Floats sum[kRows][kVectors] = {};
-  if (adds) {
+  if constexpr (kAdds) {
     unrolled<kRows>(
         [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::load(m + r * m_stride + i * kLanes, sum[r][i]); }); });
   }
@@ -92,7 +92,7 @@ class WinogradKernel final : public ConvKernel {
                  pass == Pass::kBackwardData,
                  tiles.front().geometry.kernel.h,
                  tiles.front().in_channels,
-                 has_phases(tiles.front()) ? 4 : 1,
+                 has_phases(tiles.front()) ? kPhases : 1,
                  pass == Pass::kBackwardData && begins_with_zero(tiles.front().geometry.pad_begin.h),
                  pass == Pass::kBackwardData && begins_with_zero(tiles.front().geometry.pad_begin.w)},
         shares_blocks_(pass == Pass::kBackwardWeights && threads_ > 1 && tiles.front().geometry.kernel.d == 1) {
@@ -195,7 +195,7 @@ class WinogradKernel final : public ConvKernel {
     for (std::int64_t i = begin; i < end; ++i) {
       const Block block = blocks[i];
       if (pass_ == Pass::kBackwardWeights) {
-        transform_sources<kTaps, kPatches, Product>(p, blocks, block, source, v);
+        transform<kPatches>(p, blocks, block, source, v);
         transform_gradients<kTaps, kPatches, Product>(p, blocks, block, target, m);
         for (int position = 0; position < kPositions; ++position)
           correlate_position(p, blocks, block, position, v, m, sum);
@@ -203,12 +203,25 @@ class WinogradKernel final : public ConvKernel {
           move_sum(sum, exact, static_cast<std::size_t>(elements()));
       } else {
         auto* sums = reinterpret_cast<float*>(m);
-        transform_sources<kTaps, 1, Product>(p, blocks, block, source, v);
+        transform<1>(p, blocks, block, source, v);
         multiply_positions(p, blocks, block, v, reinterpret_cast<const Number<Product>*>(args.weights), sums);
-        write_targets<kTaps>(p, blocks, block, sums, target);
+        if (p.writes.size() > 1) {
+          write_targets<kTaps, kPhases>(p, blocks, block, sums, target);
+        } else {
+          write_targets<kTaps, 1>(p, blocks, block, sums, target);
+        }
       }
     }
     if (exact != nullptr) round_sum(exact, sum, static_cast<std::size_t>(elements()));
+  }
+
+  template <int kPatches>
+  void transform(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<Product>* v) const {
+    if (p.reads.size() > 1) {
+      transform_sources<kTaps, kPatches, Product, kPhases>(p, blocks, block, source, v);
+    } else {
+      transform_sources<kTaps, kPatches, Product, 1>(p, blocks, block, source, v);
+    }
   }
 
   /// Backward weights: all threads share every block, transform a part of it each and then add positions of their own,
@@ -238,8 +251,7 @@ class WinogradKernel final : public ConvKernel {
                one.patch += row % block.rows * kPatches;
                one.planes = one.rows = 1;
                one.patches = std::min<std::int64_t>(kPatches, block.patches - row % block.rows * kPatches);
-               transform_sources<kTaps, kPatches, Product>(p, blocks, one, static_cast<T*>(args.x),
-                                                           v + row * blocks.v_stride);
+               transform<kPatches>(p, blocks, one, static_cast<T*>(args.x), v + row * blocks.v_stride);
                transform_gradients<kTaps, kPatches, Product>(p, blocks, one, static_cast<T*>(args.y),
                                                              m + row * blocks.m_stride);
              });
@@ -266,10 +278,17 @@ class WinogradKernel final : public ConvKernel {
           with_constant<lanes::kVectors>(order.width(k) / kLanes, [&](auto vectors) {
             in_pieces(block.planes * block.patches, lanes::kPoints, [&](std::int64_t begin, std::int64_t rows) {
               with_constant<lanes::kPoints>(rows, [&](auto count) {
-                multiply<count, vectors, Product>(
-                    v + position * blocks.v_position + begin * blocks.v_stride + c, blocks.v_stride,
-                    block.patches * blocks.v_stride, order.taps, size, u + order.at(0, c, k),
-                    m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride, first > 0);
+                const auto run = [&](auto adds) {
+                  multiply<count, vectors, adds.value, Product>(
+                      v + position * blocks.v_position + begin * blocks.v_stride + c, blocks.v_stride,
+                      block.patches * blocks.v_stride, order.taps, size, u + order.at(0, c, k),
+                      m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
+                };
+                if (first > 0) {
+                  run(std::true_type{});
+                } else {
+                  run(std::false_type{});
+                }
               });
             });
           });

@@ -231,99 +231,81 @@ struct Corners {
   }
 };
 
-/// Rows of V from one plane of a source, whose channels begin at `v`.
-/// @tparam kZeros  the plane is of a phase, which may have positions without products: they are left out
-template <int kTaps, int kPatches, class P, bool kZeros, class T>
-void transform_plane(const Problem& p, const Blocks& blocks, const Block& block, const Pixels& pixels,
-                     const Plane<T>& plane, Number<P>* v) {
+/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
+/// patches, for products in P.
+/// @tparam kPhases  of the source; where there are four, positions without products are left out
+template <int kTaps, int kPatches, class P, int kPhases, class T>
+void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<P>* v) {
   constexpr int kEdge = edge_of(kTaps);
   using Stored = std::conditional_t<kPatches == 1, P, Number<P>>;     // pairs of channels are neighbours anyway
   constexpr int kStored = std::is_same_v<Stored, Number<P>> ? 1 : 2;  // in a number
-  const std::int64_t channels = p.sources / std::ssize(p.reads);
-  for (std::int64_t r = 0; r < block.rows; ++r) {
-    const Corners<kPatches> at(p, block, r, pixels);
-    for (std::int64_t c = 0; c < channels; c += kLanes) {
-      auto* to = reinterpret_cast<Stored*>(v + r * blocks.v_stride) + c;
-      both_ways<kEdge, kEdge, kPatches>(
-          [&](int n, int row, auto& values) { load_row(plane, at.h[n] + row, at.w[n], c, values); },
-          transform_source<kEdge>,
-          [&](int column, const auto& values) {
-            if (kZeros && column == pixels.zero_column) return;
-            unrolled<kEdge>([&](auto row) {
-              if (kZeros && row == pixels.zero_row) return;
-              store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
-            });
-          });
-    }
-  }
-}
-
-/// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
-/// patches, for products in P.
-template <int kTaps, int kPatches, class P, class T>
-void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<P>* v) {
-  const std::int64_t phases = std::ssize(p.reads), numbers = p.sources / phases / packing<P>(kPatches > 1).channels;
+  const std::int64_t channels = p.sources / kPhases;
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
-    for (std::int64_t phase = 0; phase < phases; ++phase) {
-      const Pixels& pixels = p.reads[static_cast<std::size_t>(phase)];
+    Number<P>* rows = v + i * block.rows * blocks.v_stride;
+    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+      const Pixels& pixels = p.reads[phase];
       const Plane<T> plane = source_plane(p, source, block.run, block.plane + i, pixels);
-      Number<P>* rows = v + i * block.rows * blocks.v_stride + phase * numbers;
       if (plane.data == nullptr) {
         for (std::int64_t position = 0; position < blocks.positions; ++position)
           std::fill_n(rows + position * blocks.v_position, block.rows * blocks.v_stride, Number<P>{});
-      } else if (phases > 1) {
-        transform_plane<kTaps, kPatches, P, true>(p, blocks, block, pixels, plane, rows);
-      } else {
-        transform_plane<kTaps, kPatches, P, false>(p, blocks, block, pixels, plane, rows);
+        continue;
+      }
+      for (std::int64_t r = 0; r < block.rows; ++r) {
+        const Corners<kPatches> at(p, block, r, pixels);
+        for (std::int64_t c = 0; c < channels; c += kLanes) {
+          auto* to =
+              reinterpret_cast<Stored*>(rows + r * blocks.v_stride) + static_cast<std::int64_t>(phase) * channels + c;
+          both_ways<kEdge, kEdge, kPatches>(
+              [&](int n, int row, auto& values) { load_row(plane, at.h[n] + row, at.w[n], c, values); },
+              transform_source<kEdge>,
+              [&](int column, const auto& values) {
+                if (kPhases > 1 && column == pixels.zero_column) return;
+                unrolled<kEdge>([&](auto row) {
+                  if (kPhases > 1 && row == pixels.zero_row) return;
+                  store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
+                });
+              });
+        }
       }
     }
   }
 }
 
-/// Writes the targets of a patch from its sums m (position, channel).
-/// @tparam kZeros  they are of a phase, which may have positions without products: sums there are 0
-template <int kTaps, bool kZeros, class T>
-void write_patch(const Blocks& blocks, const Pixels& pixels, const Plane<T>& plane, std::int64_t h, std::int64_t w,
-                 std::int64_t channels, const float* m) {
-  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
-  const int rows = static_cast<int>(std::min<std::int64_t>(kPatch, plane.h - h)),
-            columns = static_cast<int>(std::min<std::int64_t>(kPatch, plane.w - w));
-  for (std::int64_t c = 0; c < channels; c += kLanes) {
-    T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
-    both_ways<kEdge, kPatch, 1>(
-        [&](int, int row, auto& in) {
-          unrolled<kEdge>([&](auto column) {
-            if (kZeros && (row == pixels.zero_row || column == pixels.zero_column)) {
-              in[column] = Floats{};
-            } else {
-              lanes::load(m + (row * kEdge + column) * blocks.m_position + c, in[column]);
-            }
-          });
-        },
-        transform_result<kEdge, kPatch>,
-        [&](int column, const auto& out) {
-          if (column >= columns) return;
-          for (int row = 0; row < rows; ++row)
-            lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[0][row]);
-        });
-  }
-}
-
 /// Writes the targets of a block from the sums m (position, plane, patch, channel).
-template <int kTaps, class T>
+/// @tparam kPhases  of the target; where there are four, sums at positions without products are 0
+template <int kTaps, int kPhases, class T>
 void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
-  const std::int64_t phases = std::ssize(p.writes), channels = p.targets / phases;
+  constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
+  const std::int64_t channels = p.targets / kPhases;
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    for (std::int64_t t = 0; t < block.patches; ++t) {
-      for (std::int64_t phase = 0; phase < phases; ++phase) {
-        const Pixels& pixels = p.writes[static_cast<std::size_t>(phase)];
-        const Plane<T> plane = target_plane(p, target, block.run, block.plane + i, pixels);
+    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+      const Pixels& pixels = p.writes[phase];
+      const Plane<T> plane = target_plane(p, target, block.run, block.plane + i, pixels);
+      for (std::int64_t t = 0; t < block.patches; ++t) {
         const Corners<1> at(p, block, t, pixels);
-        const float* from = m + (i * block.patches + t) * blocks.m_stride + phase * channels;
-        if (phases > 1) {
-          write_patch<kTaps, true>(blocks, pixels, plane, at.h[0], at.w[0], channels, from);
-        } else {
-          write_patch<kTaps, false>(blocks, pixels, plane, at.h[0], at.w[0], channels, from);
+        const std::int64_t h = at.h[0], w = at.w[0];
+        const int rows = static_cast<int>(std::min<std::int64_t>(kPatch, plane.h - h)),
+                  columns = static_cast<int>(std::min<std::int64_t>(kPatch, plane.w - w));
+        for (std::int64_t c = 0; c < channels; c += kLanes) {
+          const float* from =
+              m + (i * block.patches + t) * blocks.m_stride + static_cast<std::int64_t>(phase) * channels + c;
+          T* to = plane.data + h * plane.h_stride + w * plane.w_stride + c;
+          both_ways<kEdge, kPatch, 1>(
+              [&](int, int row, auto& in) {
+                unrolled<kEdge>([&](auto column) {
+                  if (kPhases > 1 && (row == pixels.zero_row || column == pixels.zero_column)) {
+                    in[column] = Floats{};
+                  } else {
+                    lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]);
+                  }
+                });
+              },
+              transform_result<kEdge, kPatch>,
+              [&](int column, const auto& out) {
+                if (column >= columns) return;
+                for (int row = 0; row < rows; ++row)
+                  lanes::store(to + row * plane.h_stride + column * plane.w_stride, kLanes, out[0][row]);
+              });
         }
       }
     }
