@@ -20,7 +20,8 @@ namespace petaflow {
 namespace winograd {
 namespace {
 
-// Numbers of sources whose weights for a block of targets stay in the L1d cache, half of 32 KiB, while all rows pass.
+// Numbers of sources that are multiplied at once, with all rows and targets, so that what they read stays in the L2
+// cache (256 to 512 channels, 5 x 5 taps, stride 2, Zen 5, tiles: all at once 98 ms forward, 256 89, 512 81).
 constexpr std::int64_t kSourcesAtOnce = 512;
 
 /// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u, or += where kAdds.

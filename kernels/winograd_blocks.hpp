@@ -233,16 +233,16 @@ struct Corners {
 
 /// V of the planes that a block reads: those of its targets and, with taps in depth, d.taps - 1 more; rows of kPatches
 /// patches, for products in P.
-/// @tparam kPhases  of the source; where there are four, positions without products are left out
-template <int kTaps, int kPatches, class P, int kPhases, class T>
+/// @tparam kParts  phases of the source; where there are four, positions without products are left out
+template <int kTaps, int kPatches, class P, int kParts, class T>
 void transform_sources(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<P>* v) {
   constexpr int kEdge = edge_of(kTaps);
   using Stored = std::conditional_t<kPatches == 1, P, Number<P>>;     // pairs of channels are neighbours anyway
   constexpr int kStored = std::is_same_v<Stored, Number<P>> ? 1 : 2;  // in a number
-  const std::int64_t channels = p.sources / kPhases;
+  const std::int64_t channels = p.sources / kParts;
   for (std::int64_t i = 0; i < block.planes + p.d.taps - 1; ++i) {
     Number<P>* rows = v + i * block.rows * blocks.v_stride;
-    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    for (std::size_t phase = 0; phase < kParts; ++phase) {
       const Pixels& pixels = p.reads[phase];
       const Plane<T> plane = source_plane(p, source, block.run, block.plane + i, pixels);
       if (plane.data == nullptr) {
@@ -259,9 +259,9 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
               [&](int n, int row, auto& values) { load_row(plane, at.h[n] + row, at.w[n], c, values); },
               transform_source<kEdge>,
               [&](int column, const auto& values) {
-                if (kPhases > 1 && column == pixels.zero_column) return;
+                if (kParts > 1 && column == pixels.zero_column) return;
                 unrolled<kEdge>([&](auto row) {
-                  if (kPhases > 1 && row == pixels.zero_row) return;
+                  if (kParts > 1 && row == pixels.zero_row) return;
                   store_number(to + (row * kEdge + column) * blocks.v_position * kStored, values, row);
                 });
               });
@@ -272,13 +272,13 @@ void transform_sources(const Problem& p, const Blocks& blocks, const Block& bloc
 }
 
 /// Writes the targets of a block from the sums m (position, plane, patch, channel).
-/// @tparam kPhases  of the target; where there are four, sums at positions without products are 0
-template <int kTaps, int kPhases, class T>
+/// @tparam kParts  phases of the target; where there are four, sums at positions without products are 0
+template <int kTaps, int kParts, class T>
 void write_targets(const Problem& p, const Blocks& blocks, const Block& block, const float* m, T* target) {
   constexpr int kEdge = edge_of(kTaps), kPatch = kEdge + 1 - kTaps;
-  const std::int64_t channels = p.targets / kPhases;
+  const std::int64_t channels = p.targets / kParts;
   for (std::int64_t i = 0; i < block.planes; ++i) {
-    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+    for (std::size_t phase = 0; phase < kParts; ++phase) {
       const Pixels& pixels = p.writes[phase];
       const Plane<T> plane = target_plane(p, target, block.run, block.plane + i, pixels);
       for (std::int64_t t = 0; t < block.patches; ++t) {
@@ -293,7 +293,7 @@ void write_targets(const Problem& p, const Blocks& blocks, const Block& block, c
           both_ways<kEdge, kPatch, 1>(
               [&](int, int row, auto& in) {
                 unrolled<kEdge>([&](auto column) {
-                  if (kPhases > 1 && (row == pixels.zero_row || column == pixels.zero_column)) {
+                  if (kParts > 1 && (row == pixels.zero_row || column == pixels.zero_column)) {
                     in[column] = Floats{};
                   } else {
                     lanes::load(from + (row * kEdge + column) * blocks.m_position, in[column]);

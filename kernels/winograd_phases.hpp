@@ -28,9 +28,9 @@ inline bool has_phases(const ConvDesc& desc) {
   return g.stride == Extent{1, 2, 2} && g.kernel.d == 1 && desc.in.d == 1 && desc.out.d == 1;
 }
 
+inline constexpr int kPhases = 4;
 /// First taps (row, column) of the phases, in such an order that those whose last row or column of taps is not zero
 /// follow each other.
-inline constexpr int kPhases = 4;
 inline constexpr std::array<std::array<int, 2>, kPhases> kFirstTaps = {{{1, 0}, {0, 0}, {0, 1}, {1, 1}}};
 
 inline constexpr std::size_t kEvenTaps = 1;  // the phase of taps 0, 2, ... of both directions
