@@ -45,6 +45,9 @@ std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t st
                            std::int64_t pad_begin, std::int64_t pad_end);
 Extent window_output(const Extent& in, const ConvGeometry& geometry);
 
+/// How an implementation by transforms (Winograd's) takes a layer.
+enum class Transforms { kNot, kInTiles, kWhole };
+
 /// One convolution on one tile: cross-correlation
 ///   y(n, k, o) = sum_{c, t} x(n, g C/G + c, o stride + t dilation - pad_begin) w(k, c, t),  x = 0 outside,
 /// with x (n, in_channels, in), w (out_channels, in_channels / groups, kernel), y (n, out_channels, out).
@@ -59,8 +62,8 @@ struct ConvDesc {
   bool widens = false;       // bf16: what forward and backward data write is f32
   bool split = false;        // f32: products may be taken from sums of bf16 numbers ("split3")
   int threads = 1;           // 1: called from inside a parallel region; otherwise the kernel is parallel itself
-  /// Whether Winograd's transforms suit, where that was decided for the whole layer, so that its tiles agree with it.
-  std::optional<bool> transforms = std::nullopt;
+  /// How transforms suit, where that was decided for the whole layer, so that its tiles agree with it.
+  std::optional<Transforms> transforms = std::nullopt;
 
   std::int64_t weight_elements() const {
     return out_channels * (in_channels / geometry.groups) * geometry.kernel.volume();
@@ -79,26 +82,30 @@ inline bool same_tile(const ConvDesc& a, const ConvDesc& b) {
 /// `samples` at a time or more; 1 where the implementation does not take the whole layer.
 struct TileWishes {
   std::int64_t align = 1, least = 1, samples = 1;
-  bool fit = false;  // whether the implementation takes the layer
+  /// kNot: the implementation does not take the layer; kWhole: it is not to be cut.
+  Transforms transforms = Transforms::kNot;
+  bool fit() const { return transforms != Transforms::kNot; }
 };
 
 /// Operands of one call; which are read and written depends on the pass:
 ///   forward           y = conv(x, packed weights)
 ///   backward data     x = conv^T(y, packed weights)            (x is dx, y is dy)
 ///   backward weights  sum += dw(x, y) in the kernel's own order  (y is dy)
+/// Kernels without an order of their own, for whole tensors only, take weights, and write dw, in PyTorch's order:
+///   backward weights  sum = dw(x, y)
 struct ConvArgs {
   void* x = nullptr;
   void* y = nullptr;
-  float* sum = nullptr;                // gradient_elements() of them
+  float* sum = nullptr;                // gradient_elements() of them; where these are 0, dw itself
   std::byte* scratch = nullptr;        // scratch_bytes(), 64-byte aligned, not shared with a concurrent call
-  const std::byte* weights = nullptr;  // packed_bytes(), as pack() left them
+  const std::byte* weights = nullptr;  // packed_bytes(), as pack() left them; where these are 0, the f32 weights
 };
 
 /// A convolution ready to run on each of the tiles that it was made for, in one pass.
 class ConvKernel {
  public:
   virtual ~ConvKernel() = default;
-  /// Forward and backward data: bytes of the weights in the kernel's own order.
+  /// Forward and backward data: bytes of the weights in the kernel's own order; 0: it takes PyTorch's.
   virtual std::size_t packed_bytes() const { return 0; }
   /// Only of forward and backward data: brings the weights (out_channels, in_channels / groups, kernel) from PyTorch's
   /// order into the kernel's own.
@@ -107,7 +114,8 @@ class ConvKernel {
   /// Runs on the tile tiles[tile] given to make.
   virtual void run(const Context& context, std::size_t tile, const ConvArgs& args) = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
-  /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order.
+  /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order; 0: it has
+  /// none.
   virtual std::int64_t gradient_elements() const { return 0; }
   virtual void unpack_gradient(const Context&, const float* /*sum*/, float* /*dw*/) {}
   /// Name of the code that runs, for the log: "onednn brgconv:avx512_core".

@@ -14,6 +14,8 @@
 #include "kernels/winograd_blocks.hpp"
 #include "kernels/winograd_dilation.hpp"
 #include "kernels/winograd_phases.hpp"
+#include "kernels/winograd_products.hpp"
+#include "kernels/winograd_streamed.hpp"
 #include "kernels/winograd_weights.hpp"
 
 namespace petaflow {
@@ -23,61 +25,6 @@ namespace {
 // Numbers of sources that are multiplied at once, with all rows and targets, so that what they read stays in the L2
 // cache (256 to 512 channels, 5 x 5 taps, stride 2, Zen 5, tiles: all at once 98 ms forward, 256 89, 512 81).
 constexpr std::int64_t kSourcesAtOnce = 512;
-
-/// kRows rows of m, kVectors registers wide = the sum over taps and sources of v times u, or += where kAdds.
-template <int kRows, int kVectors, bool kAdds, class T>
-void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, std::int64_t taps, std::int64_t sources,
-              const Number<T>* u, float* m, std::int64_t m_stride) {
-  Floats sum[kRows][kVectors] = {};
-  if constexpr (kAdds) {
-    unrolled<kRows>(
-        [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::load(m + r * m_stride + i * kLanes, sum[r][i]); }); });
-  }
-  for (std::int64_t tap = 0; tap < taps; ++tap, v += v_tap) {
-    const Number<T>* row[kRows];
-    unrolled<kRows>([&](auto r) { row[r] = v + r * v_stride; });
-    for (std::int64_t c = 0; c < sources; ++c, u += kVectors * kLanes) {
-      lanes::Vector<Number<T>> weight[kVectors];
-      unrolled<kVectors>([&](auto i) { lanes::load(u + i * kLanes, weight[i]); });
-      unrolled<kRows>(
-          [&](auto r) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[r][i], row[r][c], weight[i]); }); });
-    }
-  }
-  unrolled<kRows>([&](auto r) {
-    unrolled<kVectors>([&](auto i) { lanes::store(m + r * m_stride + i * kLanes, kLanes, sum[r][i]); });
-  });
-}
-
-// The way back from positions to taps magnifies the error of sums four to five times in six points, so they have
-// levels: rows whose products are summed in registers, and rows whose sums are added beside them before they go to
-// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp); what they cost is not
-// measured.
-constexpr std::int64_t kRowsInRegisters = 16, kRowsAtOnce = 128;
-
-/// kSources x kVectors registers of s += the sum over rows of v times d.
-template <int kSources, int kVectors, class T>
-void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, std::int64_t d_stride, std::int64_t rows,
-               float* s) {
-  Floats total[kSources][kVectors] = {};
-  in_pieces(rows, kRowsInRegisters, [&](std::int64_t, std::int64_t size) {
-    Floats sum[kSources][kVectors] = {};
-    for (std::int64_t r = 0; r < size; ++r, v += v_stride, d += d_stride) {
-      lanes::Vector<Number<T>> gradient[kVectors];
-      unrolled<kVectors>([&](auto i) { lanes::load(d + i * kLanes, gradient[i]); });
-      unrolled<kSources>(
-          [&](auto c) { unrolled<kVectors>([&](auto i) { lanes::multiply_add(sum[c][i], v[c], gradient[i]); }); });
-    }
-    unrolled<kSources>([&](auto c) { unrolled<kVectors>([&](auto i) { total[c][i] += sum[c][i]; }); });
-  });
-  unrolled<kSources>([&](auto c) {
-    unrolled<kVectors>([&](auto i) {
-      float* to = s + (c * kVectors + i) * kLanes;
-      Floats before;
-      lanes::load(to, before);
-      lanes::store(to, kLanes, before + total[c][i]);
-    });
-  });
-}
 
 template <int kTaps, class T>
 class WinogradKernel final : public ConvKernel {
@@ -282,7 +229,7 @@ class WinogradKernel final : public ConvKernel {
                 const auto run = [&](auto adds) {
                   multiply<count, vectors, adds.value, Product>(
                       v + position * blocks.v_position + begin * blocks.v_stride + c, blocks.v_stride,
-                      block.patches * blocks.v_stride, order.taps, size, u + order.at(0, c, k),
+                      block.patches * blocks.v_stride, order.taps, size, u + order.at(0, c, k), vectors * kLanes,
                       m + position * blocks.m_position + begin * blocks.m_stride + k, blocks.m_stride);
                 };
                 if (first > 0) {
@@ -363,29 +310,64 @@ std::string why_not_layer(const ConvDesc& desc) {
 // threads.  Not measured against other numbers.
 std::int64_t fewest_patches(const Problem& p) { return p.edge() == 8 ? 24 : 48; }
 
+// Patches whose transforms, of source and target, take as much room as the transformed weights.
+std::int64_t suited_patches(const Problem& p) { return p.sources * p.targets / (p.sources + p.targets); }
+
+// Patches save a factor of four in multiplications (by 3 x 3 taps); from where on it is lost is not measured.
+bool mostly_outside(const Problem& p) {
+  return p.patches_h() * p.patches_w() * p.patch() * p.patch() > 2 * p.target_h * p.target_w;
+}
+
+// Gradients of x whose phases of an even number of taps would begin at different pixels.
+bool phases_differ(Pass pass, const ConvDesc& desc) {
+  const ConvGeometry& g = desc.geometry;
+  return pass == Pass::kBackwardData && has_phases(desc) && g.kernel.h % 2 == 0 &&
+         (begins_with_zero(g.pad_begin.h) || begins_with_zero(g.pad_begin.w));
+}
+
 std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const ConvDesc& first = tiles.front();
   if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
-  if (first.transforms) return *first.transforms ? "" : "the layer has too few patches, or most of them lie outside";
+  if (first.transforms) {
+    return *first.transforms == Transforms::kInTiles ? ""
+                                                     : "the layer has too few patches, or most of them lie outside";
+  }
   const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
   std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
     if (pass == Pass::kBackwardData && has_phases(desc)) {
       const Extent &pad = desc.geometry.pad_begin, &first_pad = first.geometry.pad_begin;
       if (begins_with_zero(pad.h) != begins_with_zero(first_pad.h)) return "tiles begin at even and at odd rows";
-      if (desc.geometry.kernel.h % 2 == 0 && (begins_with_zero(pad.h) || begins_with_zero(pad.w)))
-        return "with stride 2 an even number of taps for even padding only";
     }
+    if (phases_differ(pass, desc)) return "with stride 2 an even number of taps for even padding only";
     const Problem p(desc, pass == Pass::kBackwardData);
-    const std::int64_t patches = p.patches_h() * p.patches_w();
-    rows = std::max(rows, p.samples * p.d.targets * patches);
-    // Patches save a factor of four in multiplications (by 3 x 3 taps); from where on it is lost is not measured.
-    if (patches * p.patch() * p.patch() > 2 * p.target_h * p.target_w) return "most of its patches lie outside";
+    rows = std::max(rows, p.samples * p.d.targets * p.patches_h() * p.patches_w());
+    if (mostly_outside(p)) return "most of its patches lie outside";
   }
   if (rows < fewest * first.threads)
     return fmt::format("{} patches of a tile are too few for {} thread(s), which take {} each", rows, first.threads,
                        fewest);
   return {};
+}
+
+// Layers of fewer patches than tiles want, whose weights are transformed a piece at a time: from so many patches, or
+// from transformed weights that exceed the L1 caches (Emerald Rapids, two threads, tiles or whole by sums of products
+// against this: 512 channels on 9 patches 1.82 to 1.71 ms forward, 128 on 49 0.64 to 0.41, 256 on 36 1.92 to 1.08,
+// 1,024 to 1,280 44 to 20; where tiles suit, they are up to 1.4 times as fast).
+constexpr std::int64_t kFewestStreamed = 16, kLeastStreamed = std::int64_t{1} << 20;
+
+// Whether these are such a layer, whole, with a block of targets for each thread.
+bool is_streamed(Pass pass, std::span<const ConvDesc> tiles) {
+  const ConvDesc& first = tiles.front();
+  const bool planar = first.in.d == 1 && first.geometry.kernel.d == 1 && first.geometry.pad_begin.d == 0;
+  if (tiles.size() > 1 || !planar || is_dilated(first) || !why_not_layer(first).empty() || phases_differ(pass, first))
+    return false;
+  if (first.transforms) return *first.transforms == Transforms::kWhole;
+  const Problem p(first, pass == Pass::kBackwardData);
+  const std::int64_t patches = p.samples * p.patches_h() * p.patches_w(),
+                     most = std::min(fewest_patches(p) * first.threads, suited_patches(p));
+  return p.transformed_bytes() >= kLeastStreamed && p.targets >= lanes::kBlock * first.threads &&
+         patches >= kFewestStreamed && patches < most && !mostly_outside(p);
 }
 
 std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
@@ -395,7 +377,7 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
     }
     return why_not_neighbours(pass, phases_of_sample(tiles));
   }
-  return why_not_neighbours(pass, tiles);
+  return is_streamed(pass, tiles) ? "" : why_not_neighbours(pass, tiles);
 }
 
 template <class T>
@@ -415,6 +397,7 @@ std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc>
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
+  if (is_streamed(pass, tiles)) return make_streamed(pass, tiles.front());
   if (!is_dilated(tiles.front())) return make_neighbours(pass, tiles);
   return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles)));
 }
@@ -428,23 +411,24 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
     // Few patches: the whole plane, over whose blocks the threads divide themselves (eight times the fewest: not
     // measured against other numbers).
     const bool few = across * p.patches_h() < 8 * fewest * whole.threads;
-    return {r * p.patch(), few ? rows : ceil_div(fewest, across) * r * p.patch(), 1, true};
+    return {r * p.patch(), few ? rows : ceil_div(fewest, across) * r * p.patch(), 1, Transforms::kInTiles};
   }
   const Problem p(whole, pass == Pass::kBackwardData);
+  if (is_streamed(pass, {&whole, 1})) return {1, 1, 1, Transforms::kWhole};
   std::int64_t fewest = fewest_patches(p);
   const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane),
                      rows = p.patch() * (p.writes.size() > 1 ? 2 : 1);  // of a patch: those of x, or of y
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
   // many or more (not measured against other numbers), and should not cut patches.
-  if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, true};
+  if (whole.out.d > 1)
+    return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, Transforms::kInTiles};
   if (pass == Pass::kBackwardWeights && p.transformed_bytes() > kBlockBytes) {
-    // As many as make the transforms of a tile as large as the sums that it is added to; where each thread has fewer,
-    // the whole tensor, so that there is one sum.
-    const std::int64_t suited = p.sources * p.targets / (p.sources + p.targets);
-    if (p.samples * of_plane < suited * whole.threads) return {rows, whole.out.h, p.samples, true};
+    // Where each thread has fewer, the whole tensor, so that there is one sum.
+    const std::int64_t suited = suited_patches(p);
+    if (p.samples * of_plane < suited * whole.threads) return {rows, whole.out.h, p.samples, Transforms::kInTiles};
     fewest = std::max(fewest, suited);
   }
-  return {rows, ceil_div(fewest, p.patches_w()) * rows, samples, true};
+  return {rows, ceil_div(fewest, p.patches_w()) * rows, samples, Transforms::kInTiles};
 }
 
 }  // namespace

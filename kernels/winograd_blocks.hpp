@@ -109,6 +109,9 @@ constexpr Packing packing(bool of_patches) {
 /// Numbers between the rows of matrices: no multiple of 256 bytes, which share few places of the L1d cache.
 inline std::int64_t row_stride(std::int64_t numbers) { return numbers * 4 % 256 == 0 ? numbers + kLanes : numbers; }
 
+/// Positions lie apart by no multiple of a page, so that their lines do not compete for the same places of a cache.
+inline std::int64_t off_page(std::int64_t numbers) { return ceil_div(numbers, 1024) * 1024 + 2 * kLanes; }
+
 /// Planes [plane, plane + planes) of run `run`, patches [patch, patch + patches) of each of them, in `rows` rows of
 /// numbers.
 struct Block {
@@ -129,35 +132,42 @@ struct Blocks {
 
   /// @param threads  that divide the blocks among themselves
   Blocks(const Problem& p, const Packing& packing, std::int64_t threads)
+      : Blocks(p, packing, threads, rows_of(p, packing)) {}
+
+  /// @param rows  (plane, patch) of a block, about
+  Blocks(const Problem& p, const Packing& packing, std::int64_t threads, std::int64_t rows)
       : positions(p.positions()),
         v_stride(row_stride(p.sources / packing.channels)),
         m_stride(row_stride(p.targets)),
         row_patches(packing.patches) {
-    // What is multiplied with a block, or added to, is read again for each of them: a block is as large, up to a limit,
-    // where that exceeds the caches (512 to 768 channels, 5 x 5 taps, stride 2, 48 x 48 pixels: gradient of weights 333
-    // to 209 ms, forward 132 to 117; the limit: 16 MB to 64 took 2 % off DeepLab).  Not measured with taps in depth.
-    constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
-    const bool planar = p.d.taps == 1;
-    const std::int64_t bytes = planar ? std::clamp(p.transformed_bytes(), kBlockBytes, kMostBytes) : kBlockBytes;
     const bool deep = p.d.taps > 1;
     runs = deep ? p.samples : 1;
     run_planes = deep ? p.d.targets : p.samples * p.d.targets;
     plane_patches = p.patches_h() * p.patches_w();
-    const std::int64_t rows =
-        std::max<std::int64_t>(lanes::kPoints, bytes * row_patches / (positions * 4 * (v_stride + m_stride)));
     planes = std::min(run_planes, std::max<std::int64_t>(deep ? 8 : 1, rows / plane_patches));
     planes = ceil_div(run_planes, ceil_div(run_planes, planes));
-    if (bytes > kBlockBytes) {  // few blocks: as many for each thread
+    if (bytes_of(p) > kBlockBytes) {  // few blocks: as many for each thread
       const std::int64_t blocks = ceil_div(ceil_div(run_planes, planes), threads) * threads;
       planes = ceil_div(run_planes, std::min(blocks, run_planes));
     }
     patches = std::clamp<std::int64_t>(rows / planes, 1, plane_patches);
     patches = ceil_div(plane_patches, ceil_div(plane_patches, patches));
     patches = std::min(plane_patches, ceil_div(patches, row_patches) * row_patches);
-    // Positions lie apart by no multiple of a page, so that their lines do not compete for the same places.
-    const auto off_page = [](std::int64_t numbers) { return ceil_div(numbers, 1024) * 1024 + 2 * kLanes; };
     v_position = off_page((planes + p.d.taps - 1) * ceil_div(patches, row_patches) * v_stride);
     m_position = off_page(planes * ceil_div(patches, row_patches) * m_stride);
+  }
+
+  /// Of V and of the target's patches of a block.  What is multiplied with a block, or added to, is read again for each
+  /// of them: a block is as large, up to a limit, where that exceeds the caches (512 to 768 channels, 5 x 5 taps,
+  /// stride 2, 48 x 48 pixels: gradient of weights 333 to 209 ms, forward 132 to 117; the limit: 16 MB to 64 took 2 %
+  /// off DeepLab).  Not measured with taps in depth.
+  static std::int64_t bytes_of(const Problem& p) {
+    constexpr std::int64_t kMostBytes = std::int64_t{64} << 20;
+    return p.d.taps == 1 ? std::clamp(p.transformed_bytes(), kBlockBytes, kMostBytes) : kBlockBytes;
+  }
+  static std::int64_t rows_of(const Problem& p, const Packing& packing) {
+    const std::int64_t row = row_stride(p.sources / packing.channels) + row_stride(p.targets);
+    return std::max<std::int64_t>(lanes::kPoints, bytes_of(p) * packing.patches / (p.positions() * 4 * row));
   }
 
   /// Where the target's patches begin, behind V, and the size of both.

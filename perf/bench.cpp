@@ -124,18 +124,20 @@ class Bench {
     work.bytes = static_cast<double>(element * (x_elements + (tiling.whole() ? y_elements : 0)) +
                                      std::int64_t{sizeof(float)} * conv.weight_elements());
     const Array x(type_, conv.n * conv.x_strides.n), weights(DType::kF32, conv.weight_elements());
+    const bool packs = kernel->packed_bytes() > 0, sums_apart = kernel->gradient_elements() > 0;
     const Buffers packed(DType::kF32, 1, kernel->packed_bytes());
-    if (pass != Pass::kBackwardWeights) kernel->pack(context_, weights.floats(), packed[0]);
+    if (packs) kernel->pack(context_, weights.floats(), packed[0]);
+    const std::byte* const operand = packs ? packed[0] : reinterpret_cast<const std::byte*>(weights.floats());
     const int parts = tiling.whole() ? 1 : context_.threads;
     const Buffers sums(DType::kF32, parts, static_cast<std::size_t>(kernel->gradient_elements()) * sizeof(float)),
         scratch(DType::kF32, parts, kernel->scratch_bytes());
-    const auto sum = [&](int part) { return reinterpret_cast<float*>(sums[part]); };
+    const auto sum = [&](int part) { return sums_apart ? reinterpret_cast<float*>(sums[part]) : weights.floats(); };
     if (tiling.whole()) {
       const Array y(type_, conv.n * conv.y_strides.n);
       const Division division(context_, false);
       table_.measure(work, [&] {
         division.run_whole("petaflow::bench",
-                           [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0], packed[0]}); });
+                           [&] { kernel->run(context_, 0, {x.data(), y.data(), sum(0), scratch[0], operand}); });
       });
       return;
     }
@@ -145,7 +147,7 @@ class Bench {
       for_tiles(tiling, parts, pass == Pass::kBackwardWeights, [&](int part, std::size_t index) {
         const Tile& tile = tiling.tiles[index];
         std::byte* from = x.data() + offset_of(tile.x, conv.x_strides) * element;
-        kernel->run(context_, tile.shape, {from, y[part], sum(part), scratch[part], packed[0]});
+        kernel->run(context_, tile.shape, {from, y[part], sum(part), scratch[part], operand});
       });
     });
   }

@@ -204,23 +204,22 @@ Epilogue ConvStage::epilogue() const {
           {options_.norm ? norm.scale[0] : nullptr, options_.residual ? buffers.x[1] : Tensor{}}};
 }
 
-void ConvStage::pack(const Context& context, const PassPlan& plan, std::byte* packed) const {
-  const float* weights = buffers.weights + options_.weight.offset;
-  if (options_.gain != 1) {
-    launch(context, "petaflow::conv::scale[kokkos]"_label, options_.conv.weight_elements(),
-           Scale{options_.gain, weights, scaled_.data()});
-    weights = scaled_.data();
-  }
-  plan.choice.kernel->pack(context, weights, packed);
+const float* ConvStage::weights(const Context& context) const {
+  const float* const weights = buffers.weights + options_.weight.offset;
+  if (options_.gain == 1) return weights;
+  launch(context, "petaflow::conv::scale[kokkos]"_label, options_.conv.weight_elements(),
+         Scale{options_.gain, weights, scaled_.data()});
+  return scaled_.data();
 }
 
 void ConvStage::refresh(const Context& context, const PassPlan& plan) const {
-  if (plan.scratch.shared == 0) pack(context, plan, plan.packed.data());
+  if (plan.packed.size() > 0) plan.choice.kernel->pack(context, weights(context), plan.packed.data());
 }
 
 const std::byte* ConvStage::packed_weights(const Context& context, const PassPlan& plan, std::byte* scratch) const {
-  if (plan.scratch.shared == 0) return plan.packed.data();
-  pack(context, plan, scratch);
+  if (plan.packed.size() > 0) return plan.packed.data();
+  if (plan.scratch.shared == 0) return reinterpret_cast<const std::byte*>(weights(context));
+  plan.choice.kernel->pack(context, weights(context), scratch);
   return scratch;
 }
 
@@ -309,9 +308,9 @@ std::byte* ConvStage::memory_of(int part) const {
   return buffers.backward_scratch + static_cast<std::size_t>(part) * weights_.scratch.bytes;
 }
 
-void ConvStage::correlate(const Context& context, const Tile& tile, std::byte* dv, int part) const {
-  weights_.choice.kernel->run(
-      context, tile.shape, args(weights_, begin_of(buffers.x[0], tile.x), dv, memory_of(part), nullptr, sum_of(part)));
+void ConvStage::correlate(const Context& context, const Tile& tile, std::byte* dv, int part, float* sum) const {
+  weights_.choice.kernel->run(context, tile.shape,
+                              args(weights_, begin_of(buffers.x[0], tile.x), dv, memory_of(part), nullptr, sum));
 }
 
 void ConvStage::sum_bias(const Context& context, const std::byte* dv) const {
@@ -327,10 +326,12 @@ void ConvStage::give_residual(const Context& context, int threads, const Tile& t
 
 void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Region region(weights_.region);
-  weights_.tiling.whole() ? sum_whole(context) : sum_tiles(context);
   float* dw = gradient + options_.weight.offset;
-  zero(context, dw, options_.conv.weight_elements());
-  weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
+  weights_.tiling.whole() ? sum_whole(context, dw) : sum_tiles(context);
+  if (sum_elements() > 0) {
+    zero(context, dw, options_.conv.weight_elements());
+    weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
+  }
   if (options_.gain != 1) {
     launch(context, "petaflow::conv::scale_gradient[kokkos]"_label, options_.conv.weight_elements(),
            Scale{options_.gain, dw, dw});
@@ -341,7 +342,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   }
 }
 
-void ConvStage::sum_whole(const Context& context) {
+void ConvStage::sum_whole(const Context& context, float* dw) {
   const PassPlan& plan = weights_;
   const Tile& tile = plan.tiling.tiles.front();
   std::byte* const dv = v_of(plan, tile, buffers.dy[0], memory_of(0));
@@ -349,7 +350,7 @@ void ConvStage::sum_whole(const Context& context) {
   if (!plan.in_y) epilogue().backward_all(context, plan.label, dv);
   give_residual(context, context.threads, tile, dv);
   if (options_.bias) sum_bias(context, dv);
-  division_.run_whole(plan.label, [&] { correlate(context, tile, dv, 0); });
+  division_.run_whole(plan.label, [&] { correlate(context, tile, dv, 0, sum_elements() > 0 ? sum_of(0) : dw); });
 }
 
 // Each part adds its tiles, always the same ones, to its own sum; the sums are then added in the order of the parts, so
@@ -376,7 +377,7 @@ void ConvStage::sum_tiles(const Context& context) {
         restore.backward(context, tile.v, dv, sums ? BiasSum{sum + elements, exact + kept} : BiasSum{});
       }
       give_residual(context, 1, tile, dv);
-      correlate(context, tile, dv, part);
+      correlate(context, tile, dv, part, sum);
       if ((i + 1 - first) % sums_in_f32(elements) == 0 || i + 1 == last) move_sum(sum, exact, kept);
       poll();
     }

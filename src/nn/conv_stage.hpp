@@ -105,15 +105,17 @@ class ConvStage final : public Stage {
     return which ? buffers.weights + which->offset : nullptr;
   }
   std::size_t scratch_bytes(const PassPlan& plan) const;
-  /// Packs the weights times the gain for a pass' kernel.
-  void pack(const Context& context, const PassPlan& plan, std::byte* packed) const;
+  /// The weights times the gain, in PyTorch's order.
+  const float* weights(const Context& context) const;
   /// Renews a pass' packed weights where they are kept.
   void refresh(const Context& context, const PassPlan& plan) const;
-  /// The packed weights of a pass: those that are kept, or made now in its scratch.
+  /// The packed weights of a pass: those that are kept, or made now in its scratch; PyTorch's, where its kernel takes
+  /// these.
   const std::byte* packed_weights(const Context& context, const PassPlan& plan, std::byte* scratch) const;
   void backward_weights(const Context& context, float* gradient);
-  /// Leave the gradient of the weights, and of the bias behind it, in sum_of(0).
-  void sum_whole(const Context& context);
+  /// Leave the gradient of the weights, and of the bias behind it, in sum_of(0), or that of the weights in dw where
+  /// its kernel has no order of its own.
+  void sum_whole(const Context& context, float* dw);
   void sum_tiles(const Context& context);
   void backward_data(const Context& context);
 
@@ -123,7 +125,7 @@ class ConvStage final : public Stage {
   std::size_t sum_elements() const { return static_cast<std::size_t>(weights_.choice.kernel->gradient_elements()); }
   std::size_t v_channels() const { return static_cast<std::size_t>(options_.epilogue.v.c); }
   /// Adds the products of a tile's x and dv to the sum of a part.
-  void correlate(const Context& context, const Tile& tile, std::byte* dv, int part) const;
+  void correlate(const Context& context, const Tile& tile, std::byte* dv, int part, float* sum) const;
   /// Sets the bias' part of sum_of(0) to the sum of a whole dv over its pixels.
   void sum_bias(const Context& context, const std::byte* dv) const;
   /// A tile of dv is that of the residual's gradient.

@@ -104,9 +104,9 @@ TileCutter::TileSize TileCutter::size_of_tiles(const TileWishes& wished, const C
   // Tiles below which threads idle at the end: four for each part (not measured against other numbers).  Heights that
   // an implementation wishes are worth more than that (Winograd's transforms of shared planes: SC18 3.0 to 7.0
   // samples/s together with the transforms).
-  const std::int64_t enough = wished.fit ? parts_ : 4 * parts_;
+  const std::int64_t enough = wished.fit() ? parts_ : 4 * parts_;
   if (conv_.n * ceil_div(outer.rows, height) < enough) {
-    const std::int64_t least = wished.fit ? std::min(outer.least, outer.rows) : 1;
+    const std::int64_t least = wished.fit() ? std::min(outer.least, outer.rows) : 1;
     height = std::max(least, ceil_div(outer.rows, ceil_div(enough, conv_.n)));
   }
   height = even(outer, height);
@@ -121,7 +121,7 @@ TileCutter::TileSize TileCutter::size_of_tiles(const TileWishes& wished, const C
     if (conv_.n * ceil_div(outer.rows, height) % parts_ != 0) height = of_tiles(count / parts_ * parts_);
   }
   const std::int64_t inner_height =
-      wished.fit ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
+      wished.fit() ? inner.rows : even(inner, fitting(inner, static_cast<double>(height) * inner_bytes));
   if (height < outer.rows || inner_height < inner.rows) return {height, inner_height, 1};
   const auto whole = static_cast<std::int64_t>(budget_bytes_ / (outer_bytes * static_cast<double>(outer.rows)));
   return {height, inner_height,
@@ -132,13 +132,14 @@ TileCutter::TileSize TileCutter::size_of_tiles(const TileWishes& wished, const C
 // the threads of its kernel busy.
 template <class MakeTile>
 Tiling TileCutter::cut(const Wishes& wishes, const Cut& planes, const Cut& rows, MakeTile&& make_tile) const {
+  if (wishes && wishes->transforms == Transforms::kWhole) return whole(wishes);
   const Cut &outer = deep_ ? planes : rows, &inner = deep_ ? rows : planes;
   const TileSize size = size_of_tiles(wishes.value_or(TileWishes{}), outer, inner);
   const std::int64_t samples = conv_.n;
   Tiling tiling;
   const auto add = [&](const Tile& tile) {
     ConvDesc desc = describe(tile);
-    if (wishes) desc.transforms = wishes->fit;
+    if (wishes) desc.transforms = wishes->transforms;
     const auto found = std::ranges::find_if(tiling.shapes, [&](const ConvDesc& d) { return same_tile(d, desc); });
     tiling.tiles.push_back(tile);
     tiling.tiles.back().shape = static_cast<std::size_t>(found - tiling.shapes.begin());
@@ -174,7 +175,7 @@ Tiling TileCutter::whole(const Wishes& wishes) const {
   Tiling tiling;
   tiling.tiles.push_back({{{0, conv_.n}, {0, x_rows(d_)}, {0, x_rows(h_)}}, whole_range(e.v), whole_range(e.y), 0});
   tiling.shapes.push_back(conv_);
-  if (wishes) tiling.shapes.back().transforms = wishes->fit;
+  if (wishes) tiling.shapes.back().transforms = wishes->transforms;
   return tiling;
 }
 
@@ -214,7 +215,7 @@ Tiling TileCutter::forward() const {
 Tiling TileCutter::backward_weights(bool of_x) const {
   const Extent& stride = epilogue_.desc().pool.stride;
   const Wishes suits = wishes(Pass::kBackwardWeights);
-  if (sums_exceed_caches() && !(suits && suits->fit)) return whole(suits);
+  if (sums_exceed_caches() && !(suits && suits->fit())) return whole(suits);
   if (of_x) return cut_x(suits);
   const auto direction = [&](const Direction& axis, std::int64_t pool_stride, const TileWishes& wished) {
     if (!transposed()) return Cut{axis.out, std::lcm(wished.align, pool_stride), wished.least, 1};

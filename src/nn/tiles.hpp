@@ -61,7 +61,7 @@ class TileCutter {
   ///                 threads are those of the kernel of a whole tensor: with 1, tiles are always better
   /// @param epilogue what follows it
   /// @param parts    partial sums of a pass: as many tiles or more are tried for where the implementation has wishes
-  ///                 (TileWishes::fit), four times as many elsewhere
+  ///                 (TileWishes::fit()), four times as many elsewhere
   /// @param options  without tiles: one per pass; `conv` says whose wishes count, `cache_share` how large tiles may be
   /// @param role     what the convolution is to the stage
   TileCutter(const ConvDesc& conv, const Epilogue& epilogue, int parts, const ConvPassOptions& options,
