@@ -27,13 +27,6 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-/// Fetches the part of a stack that a rank reads when it goes on, while another one runs: of thousands of ranks none is
-/// in the caches any more.
-void prefetch(const void* frame) {
-  constexpr std::ptrdiff_t kBytes = 2048, kLine = 64;
-  for (std::ptrdiff_t at = 0; at < kBytes; at += kLine) __builtin_prefetch(static_cast<const char*>(frame) + at);
-}
-
 }  // namespace
 
 struct VirtualWorld::State {
@@ -57,7 +50,6 @@ struct VirtualWorld::State {
     const char* waits_in = nullptr;  // null: it does not wait
     bool for_messages = false;       // it waits for them, too
     bool finished = false;
-    const void* frame = nullptr;  // of its stack, where it waits
     Activity::Current activity;
   };
   struct Group;
@@ -181,7 +173,6 @@ struct VirtualWorld::State {
     me.waits_in = call;
     me.for_messages = for_messages;
     me.activity = Activity::current();
-    me.frame = __builtin_frame_address(0);
     me.scheduler = std::move(me.scheduler).resume();
     Activity::current() = me.activity;
     me.waits_in = nullptr;
@@ -377,7 +368,6 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
     }
     const State::Event event = world.events.top();
     world.events.pop();
-    if (!world.events.empty()) prefetch(world.at(world.events.top().rank).frame);
     State::Rank& rank = world.at(event.rank);
     if (rank.finished || rank.turn != event.turn) continue;
     world.now_s = event.time_s;
