@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "base/scratch.hpp"
+#include "kernels/lane_transpose.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/winograd_blocks.hpp"
 #include "kernels/winograd_products.hpp"

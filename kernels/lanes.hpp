@@ -279,41 +279,6 @@ KOKKOS_INLINE_FUNCTION void load_part(const T* from, int count, V& to) {
   load(part, to);
 }
 
-#if PETAFLOW_NATIVE_LANES
-/// Exchanges blocks of kDistance lanes of two rows: those of a that lie behind with those of b that lie before.
-template <int kDistance, int... kLane>
-KOKKOS_FORCEINLINE_FUNCTION void exchange(Floats& a, Floats& b, std::integer_sequence<int, kLane...>) {
-  const Floats first =
-      __builtin_shufflevector(a, b, ((kLane & kDistance) == 0 ? kLane : kLanes + kLane - kDistance)...);
-  b = __builtin_shufflevector(a, b, ((kLane & kDistance) == 0 ? kLane + kDistance : kLanes + kLane)...);
-  a = first;
-}
-#endif
-
-/// square[i][j] <-> square[j][i].
-KOKKOS_FORCEINLINE_FUNCTION void transpose(Floats (&square)[kLanes]) {
-#if PETAFLOW_NATIVE_LANES
-  const auto exchange_all = [&](auto distance) {
-    unrolled<kLanes>([&](auto row) {
-      if constexpr ((row & distance) == 0 && distance < kLanes)
-        exchange<distance>(square[row], square[row + distance], std::make_integer_sequence<int, kLanes>{});
-    });
-  };
-  exchange_all(std::integral_constant<int, 1>{});
-  exchange_all(std::integral_constant<int, 2>{});
-  exchange_all(std::integral_constant<int, 4>{});
-  exchange_all(std::integral_constant<int, 8>{});
-#else
-  for (int i = 0; i < kLanes; ++i) {
-    for (int j = 0; j < i; ++j) {
-      const float value = square[i][j];
-      square[i][j] = square[j][i];
-      square[j][i] = value;
-    }
-  }
-#endif
-}
-
 /// sum += scale * value in every lane.
 KOKKOS_INLINE_FUNCTION void multiply_add(Floats& sum, float scale, const Floats& value) {
 #if PETAFLOW_NATIVE_LANES

@@ -124,7 +124,7 @@ class ConvStage final : public Stage {
   float* sum_of(int part) const { return reinterpret_cast<float*>(memory_of(part) + weights_.scratch.sum); }
   std::size_t sum_elements() const { return static_cast<std::size_t>(weights_.choice.kernel->gradient_elements()); }
   std::size_t v_channels() const { return static_cast<std::size_t>(options_.epilogue.v.c); }
-  /// Adds the products of a tile's x and dv to the sum of a part.
+  /// Adds the products of a tile's x and dv to the sum of a part, or sets dw, where that is `sum`, to them.
   void correlate(const Context& context, const Tile& tile, std::byte* dv, int part, float* sum) const;
   /// Sets the bias' part of sum_of(0) to the sum of a whole dv over its pixels.
   void sum_bias(const Context& context, const std::byte* dv) const;
