@@ -63,6 +63,8 @@ class StreamedKernel final : public ConvKernel {
         block_channels_(reversed() && phases_ > 1 ? kLanes : lanes::kBlock),
         piece_channels_(kPieceWeights / (block_channels_ * phases_)),
         of_piece_(of_channels(piece_channels_, block_channels_)),
+        of_last_(of_channels(channels_of(pieces() - 1, piece_channels_, source_channels()),
+                             channels_of(target_blocks() - 1, block_channels_, target_channels()))),
         blocks_(of_piece_, winograd::packing<Product>(of_weights()), 1, rows_of_block()) {
     // Weights of one channel of x and of y tell where their taps stand.
     const auto begins = [&](std::int64_t pad) { return reversed() && begins_with_zero(pad); };
@@ -106,9 +108,8 @@ class StreamedKernel final : public ConvKernel {
     auto* const target = static_cast<T*>(reversed() ? args.x : args.y);
     launch(context, threads_, "petaflow::conv::transforms[winograd]"_label, pieces() * blocks_.count(),
            [&](std::int64_t i) {
-             const std::int64_t piece = i / blocks_.count(),
-                                channels = channels_of(piece, piece_channels_, source_channels());
-             const Problem part = of_channels(channels, block_channels_);
+             const std::int64_t piece = i / blocks_.count();
+             const Problem& part = part_of(piece, pieces());
              const Block block = blocks_[i % blocks_.count()];
              T* const from = source + piece * piece_channels_;
              of_weights() ? transform<kPatches>(part, block, from, v + i * v_block())
@@ -117,9 +118,8 @@ class StreamedKernel final : public ConvKernel {
     if (of_weights()) {
       launch(context, threads_, "petaflow::conv::transforms[winograd]"_label, target_blocks() * blocks_.count(),
              [&](std::int64_t i) {
-               const std::int64_t item = i / blocks_.count(),
-                                  channels = channels_of(item, block_channels_, target_channels());
-               transform_gradients<kTaps, kPatches, Product>(of_channels(piece_channels_, channels), blocks_,
+               const std::int64_t item = i / blocks_.count();
+               transform_gradients<kTaps, kPatches, Product>(part_of(item, target_blocks()), blocks_,
                                                              blocks_[i % blocks_.count()],
                                                              target + item * block_channels_, d + i * d_block());
              });
@@ -182,6 +182,8 @@ class StreamedKernel final : public ConvKernel {
     part.targets = targets * std::ssize(p_.writes);
     return part;
   }
+  /// That of one of `count` pieces, or of blocks of targets; a run asks for no memory, so these are made before.
+  const Problem& part_of(std::int64_t i, std::int64_t count) const { return i + 1 < count ? of_piece_ : of_last_; }
   /// Rows (plane, patch) of a block: so many that the sums of an item fill kSumBytes; of gradients of weights all.
   std::int64_t rows_of_block() const {
     if (of_weights()) return p_.samples * p_.patches_h() * p_.patches_w();
@@ -207,7 +209,7 @@ class StreamedKernel final : public ConvKernel {
     }
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t item = first + i;
-      const Problem part = of_channels(piece_channels_, channels_of(item, block_channels_, target_channels()));
+      const Problem& part = part_of(item, target_blocks());
       T* const to = target + item * block_channels_;
       if (part.writes.size() > 1) {
         write_targets<kTaps, kPhases>(part, blocks_, blocks_[b], own.m + i * d_block(), to);
@@ -353,7 +355,7 @@ class StreamedKernel final : public ConvKernel {
   int tap_[kPhases][kTaps][kTaps] = {};             // where it stands in a kernel; -1: it is zero
   Problem p_;
   std::int64_t block_channels_, piece_channels_;  // of the targets of an item and of a piece of sources, of one phase
-  Problem of_piece_;
+  Problem of_piece_, of_last_;      // of a piece and a block of targets; of the last ones, which may be smaller
   Blocks blocks_;                   // of a piece and an item
   std::int64_t items_at_once_ = 1;  // whose sums fill kSumBytes, and which share a piece of the source
   std::int64_t u_position_ = 0;
