@@ -24,8 +24,8 @@ void for_each_message(std::span<T> bytes, const F& call) {
 Communicator::Communicator(std::unique_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
 int Communicator::node_size() const {
-  const std::span<const int> nodes = transport_->nodes();
-  return static_cast<int>(std::ranges::count(nodes, nodes[static_cast<std::size_t>(rank())]));
+  const Nodes& nodes = transport_->nodes();
+  return static_cast<int>(nodes.ranks(nodes.of(rank())).size());
 }
 
 Tag Communicator::new_tag() {

@@ -39,7 +39,7 @@ class DelayedTransport final : public Transport {
   std::string name() const override { return inner_->name() + ", delayed"; }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  std::span<const int> nodes() const override { return inner_->nodes(); }
+  const Nodes& nodes() const override { return inner_->nodes(); }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     const DelayOptions& options = link_->options;
@@ -137,8 +137,7 @@ class DelayedTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_delayed_transport(std::unique_ptr<Transport> inner, const DelayOptions& options) {
-  const std::span<const int> nodes = inner->nodes();
-  if (std::ranges::any_of(nodes, [&](int node) { return node != nodes[0]; })) {
+  if (inner->nodes().count() > 1) {
     user_error("[inject] delays messages by the clock of one machine; run on one, or set all of [inject] to 0");
   }
   const auto link = std::make_shared<Link>(options, inner->rank());

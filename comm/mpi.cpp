@@ -58,7 +58,7 @@ class MpiTransport final : public Transport {
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::span<const int> nodes() const override { return nodes_; }
+  const Nodes& nodes() const override { return nodes_; }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     return begin("MPI_Isend", [&](MPI_Request* request) {
@@ -122,12 +122,13 @@ class MpiTransport final : public Transport {
     check_mpi(MPI_Bcast(&first, 1, MPI_INT, 0, node.get()), "MPI_Bcast");
     std::vector<int> firsts(static_cast<std::size_t>(size_));
     check_mpi(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, comm_.get()), "MPI_Allgather");
-    std::vector<int> number(firsts.size());
+    std::vector<int> number(firsts.size()), of_ranks;
     int count = 0;
     for (std::size_t r = 0; r < firsts.size(); ++r) {
       if (firsts[r] == static_cast<int>(r)) number[r] = count++;
-      nodes_.push_back(number[static_cast<std::size_t>(firsts[r])]);
+      of_ranks.push_back(number[static_cast<std::size_t>(firsts[r])]);
     }
+    nodes_ = Nodes(std::move(of_ranks));
   }
 
   template <class Start>
@@ -139,7 +140,7 @@ class MpiTransport final : public Transport {
 
   MpiComm comm_;
   int rank_ = 0, size_ = 1;
-  std::vector<int> nodes_;
+  Nodes nodes_{std::vector<int>()};
   Numbered<MPI_Request> requests_;  // of message number + 1
   std::unique_ptr<HangWatch> watch_;
 };

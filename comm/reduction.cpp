@@ -82,13 +82,12 @@ const ReductionImpl kDoubling = {"doubling", always, doubling};
 const ReductionImpl kHalving = {"halving", always, halving};
 const ReductionImpl kTwoLevel = {"two_level",
                                  [](const Transport& transport, Wire) -> std::string {
-                                   std::vector<int> counts;
-                                   for (const int node : transport.nodes()) {
-                                     const auto n = static_cast<std::size_t>(node);
-                                     counts.resize(std::max(counts.size(), n + 1));
-                                     counts[n] += 1;
+                                   const Nodes& nodes = transport.nodes();
+                                   std::size_t least = nodes.ranks(0).size(), most = least;
+                                   for (int node = 1; node < nodes.count(); ++node) {
+                                     least = std::min(least, nodes.ranks(node).size());
+                                     most = std::max(most, nodes.ranks(node).size());
                                    }
-                                   const auto [least, most] = std::ranges::minmax(counts);
                                    if (least == most) return "";
                                    return fmt::format("nodes have {} to {} ranks", least, most);
                                  },
@@ -169,6 +168,7 @@ void Reduction<T>::start(std::span<T* const> pieces) {
                                                 std::is_same_v<T, float> ? Element::kF32 : Element::kF64, operation_),
                           0, 0});
     }
+    open_ = pending_.size();
     return;
   }
   advance();
@@ -206,6 +206,9 @@ void Reduction<T>::post_round() {
     }
     if (sends) pending_.push_back({transport_.send({bytes, wire_bytes(step)}, step.peer, tag_), i, 0});
   }
+  open_ = pending_.size();
+  // From here on the last is asked for alone, and its end is all that is news to a wait.
+  for (Pending& pending : pending_) transport_.done(pending.message);
 }
 
 // The additions and copies of a round without content.
@@ -271,10 +274,8 @@ template <class T>
 bool Reduction<T>::advance() {
   if (!running_) return true;
   while (true) {
-    bool all = true;
-    for (Pending& pending : pending_)
-      all = (pending.message == Transport::kNone || transport_.done(pending.message)) && all;
-    if (!all) return false;
+    while (open_ > 0 && transport_.done(pending_[open_ - 1].message)) --open_;
+    if (open_ > 0) return false;
     if (native_) break;
     if (posted_) finish_round();
     if (end_ == plan_.size()) break;
@@ -288,10 +289,7 @@ bool Reduction<T>::advance() {
 
 template <class T>
 int Reduction<T>::waits_for() const {
-  for (const Pending& pending : pending_) {
-    if (!native_ && pending.message != Transport::kNone) return plan_[pending.step].peer;
-  }
-  return -1;
+  return native_ || open_ == 0 ? -1 : plan_[pending_[open_ - 1].step].peer;
 }
 
 template <class T>

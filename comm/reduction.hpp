@@ -88,6 +88,7 @@ class Reduction {
   std::size_t begin_ = 0, end_ = 0;  // steps of the running round
   bool posted_ = false, running_ = false;
   std::vector<Pending> pending_;
+  std::size_t open_ = 0;            // the first so many of them, the last of which has yet to end
   std::vector<std::byte> staging_;  // from the first pieces that have content on
   std::size_t staging_bytes_ = 0, staged_ = 0;
 };

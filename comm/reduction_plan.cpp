@@ -214,12 +214,13 @@ std::vector<Slice> without(const Slice& all, std::span<const Slice> others) {
   return parts;
 }
 
-/// Ranks of a tree that are members of a larger group, and the part of the vector that they sum.
+/// What a tree sums, and which ranks: all, or the one of this number on each of these nodes.
 struct TreeGroup {
-  std::span<const int> members;
   Slice all;
+  const Nodes* nodes = nullptr;
+  std::size_t local = 0;
 
-  int member(int index) const { return members[static_cast<std::size_t>(index)]; }
+  int member(int index) const { return nodes == nullptr ? index : nodes->ranks(index)[local]; }
   Slice shifted(const Slice& slice) const { return {all.begin + slice.begin, all.begin + slice.end}; }
 };
 
@@ -280,13 +281,6 @@ void add_tree(Builder& builder, int rank, std::span<const ShardRange> shards, co
   const TreeSteps tree = tree_steps(rank, shards, group.all.size());
   add_sum(builder, rank, tree, group);
   add_spread(builder, rank, tree, shards, group);
-}
-
-/// 0, 1, ... count - 1
-std::vector<int> ranks_up_to(std::size_t count) {
-  std::vector<int> ranks(count);
-  for (std::size_t r = 0; r < count; ++r) ranks[r] = static_cast<int>(r);
-  return ranks;
 }
 
 }  // namespace
@@ -360,8 +354,7 @@ std::vector<TreeNode> local_nodes(const ShardRange& mine) {
 
 ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64_t elements) {
   Builder builder;
-  const std::vector<int> members = ranks_up_to(shards.size());
-  add_tree(builder, rank, shards, {members, {0, elements}});
+  add_tree(builder, rank, shards, {{0, elements}});
   return builder.take();
 }
 
@@ -369,8 +362,7 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
                        std::span<const std::int64_t> cuts, int owner) {
   PETAFLOW_REQUIRE(owner == kSlices || shards[static_cast<std::size_t>(owner)].count() > 0, "owner {} has no shard",
                    owner);
-  const std::vector<int> members = ranks_up_to(shards.size());
-  const TreeGroup group{members, {0, elements}};
+  const TreeGroup group{{0, elements}};
   const TreeSteps tree = tree_steps(rank, shards, elements, cuts, owner);
   Builder sum, spread;
   add_sum(sum, rank, tree, group);
@@ -382,43 +374,35 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
   return plans;
 }
 
-ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements) {
-  const int mine = nodes[static_cast<std::size_t>(rank)], count = *std::ranges::max_element(nodes) + 1;
-  std::vector<int> here, ranks(static_cast<std::size_t>(count));  // of this node; number of ranks on each
-  int local = 0;
-  for (std::size_t r = 0; r < nodes.size(); ++r) {
-    ranks[static_cast<std::size_t>(nodes[r])] += 1;
-    if (nodes[r] != mine) continue;
-    if (static_cast<int>(r) == rank) local = static_cast<int>(here.size());
-    here.push_back(static_cast<int>(r));
-  }
-  const int all = static_cast<int>(here.size());
-  const auto share = [&](int i) { return share_of({0, elements}, i, all); };
+ReductionPlan two_level_plan(int rank, const Nodes& nodes, std::int64_t elements) {
+  const int mine = nodes.of(rank);
+  const std::span<const int> here = nodes.ranks(mine);
+  const std::size_t local = static_cast<std::size_t>(std::ranges::lower_bound(here, rank) - here.begin());
+  const auto share = [&](std::size_t i) { return share_of({0, elements}, std::int64_t(i), std::ssize(here)); };
+  // Calls step(to, from) for the other ranks of this node, by their numbers on it, so that no two send to the same.
+  const auto with_others = [&](const auto& step) {
+    for (std::size_t distance = 1; distance < here.size(); ++distance) {
+      step((local + distance) % here.size(), (local + here.size() - distance) % here.size());
+    }
+  };
 
   Builder builder;
-  for (int distance = 1; distance < all; ++distance) {
-    const int to = (local + distance) % all, from = (local + all - distance) % all;
-    builder.add(Kind::kSend, share(to), here[static_cast<std::size_t>(to)]);
-    builder.add(Kind::kCombine, share(local), here[static_cast<std::size_t>(from)]);
-  }
+  with_others([&](std::size_t to, std::size_t from) {
+    builder.add(Kind::kSend, share(to), here[to]);
+    builder.add(Kind::kCombine, share(local), here[from]);
+  });
   builder.next_round();
-  std::vector<int> members(ranks.size()), before(ranks.size());  // those with the same number on their nodes
   std::vector<ShardRange> shards;
-  for (std::size_t r = 0; r < nodes.size(); ++r) {
-    const auto node = static_cast<std::size_t>(nodes[r]);
-    if (before[node]++ == local) members[node] = static_cast<int>(r);
-  }
-  for (int node = 0; node < count; ++node) {
-    PETAFLOW_REQUIRE(ranks[static_cast<std::size_t>(node)] == all, "node {} has {} ranks, not {}", node,
-                     ranks[static_cast<std::size_t>(node)], all);
+  for (int node = 0; node < nodes.count(); ++node) {
+    PETAFLOW_REQUIRE(nodes.ranks(node).size() == here.size(), "node {} has {} ranks, not {}", node,
+                     nodes.ranks(node).size(), here.size());
     shards.push_back({node, node + 1});
   }
-  add_tree(builder, mine, shards, {members, share(local)});
-  for (int distance = 1; distance < all; ++distance) {
-    const int to = (local + distance) % all, from = (local + all - distance) % all;
-    builder.add(Kind::kSend, share(local), here[static_cast<std::size_t>(to)]);
-    builder.add(Kind::kReceive, share(from), here[static_cast<std::size_t>(from)]);
-  }
+  add_tree(builder, mine, shards, {share(local), &nodes, local});
+  with_others([&](std::size_t to, std::size_t from) {
+    builder.add(Kind::kSend, share(local), here[to]);
+    builder.add(Kind::kReceive, share(from), here[from]);
+  });
   return builder.take();
 }
 

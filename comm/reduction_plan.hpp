@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/slice.hpp"
+#include "comm/nodes.hpp"
 
 namespace petaflow {
 
@@ -92,7 +93,7 @@ std::vector<TreeNode> local_nodes(const ShardRange& mine);
 
 /// Sums within nodes, each rank a share; sums of the shares over nodes, by all ranks at the same time; collects within
 /// nodes.
-/// @param nodes  of all ranks, with as many ranks each
-ReductionPlan two_level_plan(int rank, std::span<const int> nodes, std::int64_t elements);
+/// @param nodes  with as many ranks each
+ReductionPlan two_level_plan(int rank, const Nodes& nodes, std::int64_t elements);
 
 }  // namespace petaflow

@@ -16,7 +16,7 @@ class SelfTransport final : public Transport {
   std::string name() const override { return "self"; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  std::span<const int> nodes() const override { return nodes_; }
+  const Nodes& nodes() const override { return nodes_; }
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     if (to != 0) failure("rank 0 is alone and sends to rank {}", to);
     return add({true, tag, const_cast<std::byte*>(bytes.data()), bytes.size()});  // what is sent is only read
@@ -68,7 +68,7 @@ class SelfTransport final : public Transport {
     return side.message;
   }
 
-  std::array<int, 1> nodes_ = {0};
+  Nodes nodes_{std::vector<int>{0}};
   std::vector<Side> waiting_;  // in the order in which they came
   Message count_ = kNone;
 };

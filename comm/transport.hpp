@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "comm/nodes.hpp"
 
 namespace petaflow {
 
@@ -72,8 +73,7 @@ class Transport {
   virtual std::string name() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// The node of each rank, which is one memory: numbers from 0.
-  virtual std::span<const int> nodes() const = 0;
+  virtual const Nodes& nodes() const = 0;
 
   /// Start a message of up to kLargestMessage bytes and return at once.  The bytes must stay, and those sent keep their
   /// values, until done().
@@ -90,12 +90,21 @@ class Transport {
   virtual bool done(Message& message) = 0;
 
   /// Waits until over() or until now_s() reaches `until_s`.  Nothing else waits but split(); a hang is noticed here.
+  /// @param over  where it cannot go on before a message is over, it asks done() for it each time: it may not be called
+  ///              again before one is over that it asked for last time, or that nobody ever asked for
   /// @param call  for messages: "all-reduce"
   virtual void wait(const std::function<bool()>& over, const char* call,
                     double until_s = std::numeric_limits<double>::infinity()) = 0;
   virtual double now_s() const = 0;
   /// Lets the time pass that this rank computes, where time is virtual; elsewhere it passes by itself.
   virtual void work(double /*seconds*/) {}
+  /// work(), with a call of look() at its beginning and at every multiple of `every_s` while more than that is left.
+  /// Additions in look() take time of their own.
+  /// @param look  asks for messages as wait()'s over() does
+  virtual void work_and_look(double seconds, double /*every_s*/, const std::function<void()>& look) {
+    look();
+    work(seconds);
+  }
   /// Lets the time pass that this rank takes to add so many bytes of a vector that has no content to another one.
   virtual void work_on(std::size_t /*bytes*/) {}
 

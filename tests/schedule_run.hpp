@@ -88,7 +88,7 @@ class RandomWork final : public Transport {
   std::string name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  std::span<const int> nodes() const override { return inner_->nodes(); }
+  const Nodes& nodes() const override { return inner_->nodes(); }
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     if (record_.plant == Plant::kTicketTwice && bytes.size() == sizeof(TicketAnswer)) return lease(bytes, to, tag);
     if (record_.plant == Plant::kTicketTwice && bytes.size() == sizeof(TicketReport)) tell(bytes);

@@ -291,7 +291,7 @@ class Watched final : public Transport {
   std::string name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  std::span<const int> nodes() const override { return inner_->nodes(); }
+  const Nodes& nodes() const override { return inner_->nodes(); }
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override { return inner_->send(bytes, to, tag); }
   Message receive(std::span<std::byte> bytes, int from, Tag tag) override { return inner_->receive(bytes, from, tag); }
   bool done(Message& message) override { return inner_->done(message); }

@@ -49,7 +49,7 @@ class Recorded final : public Transport {
   std::string name() const override { return inner_->name(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
-  std::span<const int> nodes() const override { return inner_->nodes(); }
+  const Nodes& nodes() const override { return inner_->nodes(); }
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     if (!is_around(bytes, tag)) {
       posts_.all.push_back({true, among_, to, tag.number(), bytes.size(), pushes(bytes)});

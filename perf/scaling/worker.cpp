@@ -235,31 +235,15 @@ class Step {
   void progress_between_stages() {
     if (flights_.size() > 1 || scheme_.colocate_servers || scheme_.average_late > 0) progress();
   }
-  /// Computes, and looks after the sums at the beginning and at every multiple of poll_s.  Nothing moves between two
-  /// messages: multiples without one before them are left out, which are nearly all (27,360 ranks: 600 million).
+  /// Computes, and looks after the sums at the beginning and at every multiple of poll_s.
   void compute(double seconds) {
     seconds *= factor_;
     computed_s_ += seconds;
-    while (scheme_.poll_s > 0 && seconds > scheme_.poll_s) {
-      // Additions take time, in which messages come.  wait() wakes for those that come after it has looked itself,
-      // which is why it looks, too.
-      progress();
-      double from_s = clock_.now_s();
-      bool looked = false;
-      const auto message_came = [&] {
-        if (looked) return true;
-        looked = true;
-        progress();
-        from_s = clock_.now_s();
-        return false;
-      };
-      clock_.wait(message_came, "work", from_s + seconds);
-      const double passed_s = clock_.now_s() - from_s;
-      const double polled_s = std::min(seconds, (std::floor(passed_s / scheme_.poll_s) + 1) * scheme_.poll_s);
-      if (passed_s < polled_s) clock_.work(polled_s - passed_s);
-      seconds -= std::max(passed_s, polled_s);
+    if (scheme_.poll_s > 0) {
+      clock_.work_and_look(seconds, scheme_.poll_s, [this] { progress(); });
+    } else {
+      clock_.work(seconds);
     }
-    if (seconds > 0) clock_.work(seconds);
   }
   void agree_on(Flight& flight) {
     const auto over = [&] {

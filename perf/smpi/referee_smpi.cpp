@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -29,13 +30,15 @@ class SmpiTransport final : public Transport {
   SmpiTransport(MPI_Comm comm, std::shared_ptr<Requests> requests) : comm_(comm), requests_(std::move(requests)) {
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
-    for (int rank = 0; rank < size_; ++rank) nodes_.push_back(rank);
+    std::vector<int> apart(static_cast<std::size_t>(size_));
+    std::iota(apart.begin(), apart.end(), 0);
+    nodes_ = Nodes(std::move(apart));
   }
 
   std::string name() const override { return "smpi"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  std::span<const int> nodes() const override { return nodes_; }
+  const Nodes& nodes() const override { return nodes_; }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     const void* from = bytes.data() == nullptr ? nothing(bytes.size()) : bytes.data();
@@ -106,7 +109,7 @@ class SmpiTransport final : public Transport {
   MPI_Comm comm_;
   std::shared_ptr<Requests> requests_;
   int rank_ = 0, size_ = 1;
-  std::vector<int> nodes_;
+  Nodes nodes_{std::vector<int>()};
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "simulate/virtual_world.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -33,7 +34,7 @@ struct VirtualWorld::State {
   /// Started and not over, or over and not asked for.
   struct Request {
     bool over = false, used = false;
-    std::uint64_t look = 0;  // at which it ended at once
+    std::uint64_t look = 0;  // at which it ended at once, or was last asked for in vain; 0: never
   };
   /// A message in the network, or an eager one that waits for its receive.
   struct Flight {
@@ -43,14 +44,21 @@ struct VirtualWorld::State {
   };
   struct Rank {
     boost::context::fiber fiber, scheduler;
-    bool has_news = false;  // a message of its ended since it last looked
+    std::uint64_t look = 0;  // its last one
+    bool has_news = false;   // a message that it asked for at its last look, or never, has ended
     double wakes_s = kNever;
     std::uint32_t turn = 0;  // of its event
     std::size_t unexpected_bytes = 0;
-    const char* waits_in = nullptr;  // null: it does not wait
-    bool for_messages = false;       // it waits for them, too
+    const char* waits_in = nullptr;   // null: it does not wait
+    bool for_messages = false;        // it waits for them, too
+    double since_s = 0, every_s = 0;  // it sees them at multiples; 0: at once
     bool finished = false;
     Activity::Current activity;
+
+    /// When it looks at what has come.
+    double sees_at(double time_s) const {
+      return every_s > 0 ? since_s + (std::floor((time_s - since_s) / every_s) + 1) * every_s : time_s;
+    }
   };
   struct Group;
   struct Split {
@@ -60,8 +68,12 @@ struct VirtualWorld::State {
   };
   /// All ranks, or a part of them.
   struct Group {
-    int number = 0;
-    std::vector<int> members, nodes;  // by rank in the group: rank of all, node
+    Group(int group, std::vector<int> of, Nodes apart)
+        : number(group), members(std::move(of)), nodes(std::move(apart)) {}
+
+    int number;
+    std::vector<int> members;  // by rank in the group: rank of all
+    Nodes nodes;
     std::deque<Split> splits;
   };
   /// A rank wakes up; not where its turn is another one.
@@ -76,7 +88,7 @@ struct VirtualWorld::State {
   State(int count, NetworkModel& network_model, const VirtualOptions& virtual_options)
       : network(network_model),
         options(virtual_options),
-        random(random_stream(virtual_options.seed, RandomPurpose::kGenerate), 0),
+        random(random_stream(virtual_options.seed.value_or(0), RandomPurpose::kGenerate), 0),
         ranks(static_cast<std::size_t>(count)) {
     std::vector<int> all;
     for (int rank = 0; rank < count; ++rank) all.push_back(rank);
@@ -84,15 +96,13 @@ struct VirtualWorld::State {
   }
 
   Group& add_group(std::vector<int> members) {
-    Group& group = groups.emplace_back();
-    group.number = static_cast<int>(groups.size()) - 1;
-    group.members = std::move(members);
     std::unordered_map<int, int> numbers;
-    for (const int member : group.members) {
-      group.nodes.push_back(
+    std::vector<int> nodes;
+    for (const int member : members) {
+      nodes.push_back(
           numbers.try_emplace(member / options.ranks_per_node, static_cast<int>(numbers.size())).first->second);
     }
-    return group;
+    return groups.emplace_back(static_cast<int>(groups.size()), std::move(members), Nodes(std::move(nodes)));
   }
 
   Rank& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
@@ -100,7 +110,9 @@ struct VirtualWorld::State {
     Rank& sleeper = at(rank);
     sleeper.wakes_s = time_s;
     sleeper.turn += 1;
-    events.push({time_s, std::uint64_t{random.bits()} << 32 | random.bits(), rank, sleeper.turn});
+    const std::uint64_t order =
+        options.seed ? std::uint64_t{random.bits()} << 32 | random.bits() : static_cast<std::uint64_t>(rank);
+    events.push({time_s, order, rank, sleeper.turn});
   }
   Transport::Message new_request() { return static_cast<Transport::Message>(requests.add({false, true, 0}) + 1); }
   Flight& launch(int from, int to, std::size_t bytes, NetworkModel::Number& number) {
@@ -118,8 +130,11 @@ struct VirtualWorld::State {
       return;
     }
     Rank& waiter = at(rank);
+    if (request.look != 0 && request.look != waiter.look) return;
     waiter.has_news = true;
-    if (waiter.waits_in != nullptr && waiter.for_messages && now_s < waiter.wakes_s) wake(rank, now_s);
+    if (waiter.waits_in == nullptr || !waiter.for_messages) return;
+    const double seen_s = waiter.sees_at(now_s);
+    if (seen_s < waiter.wakes_s) wake(rank, seen_s);
   }
   void deliver(const Side& sent, const Side& expected) {
     PETAFLOW_REQUIRE(sent.size == expected.size, "rank {} sends {} bytes, rank {} expects {}", sent.rank, sent.size,
@@ -153,8 +168,9 @@ struct VirtualWorld::State {
   }
   /// The running rank asks for its messages: those that have ended by now are seen.
   void look_at_messages() {
-    at(running).has_news = false;
     look += 1;
+    at(running).has_news = false;
+    at(running).look = look;
     unseen = 0;
   }
   /// Ranks that are left when a run has failed end by this exception where they wait, or would send or receive.
@@ -167,7 +183,7 @@ struct VirtualWorld::State {
     PETAFLOW_REQUIRE(rank == running, "rank {} waits by the transport of rank {}", running, rank);
     Rank& me = at(rank);
     if (unseen > 0) me.has_news = true;
-    const double next_s = for_messages && me.has_news ? now_s : until_s;
+    const double next_s = for_messages && me.has_news ? std::min(me.sees_at(now_s), until_s) : until_s;
     me.wakes_s = kNever;
     if (next_s < kNever) wake(rank, next_s);
     me.waits_in = call;
@@ -209,7 +225,7 @@ class VirtualTransport final : public Transport {
   std::string name() const override { return "virtual"; }
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(group_.members.size()); }
-  std::span<const int> nodes() const override { return group_.nodes; }
+  const Nodes& nodes() const override { return group_.nodes; }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
     world_.go_on();
@@ -263,7 +279,10 @@ class VirtualTransport final : public Transport {
     if (message == kNone) return true;
     State::Request& request = world_.requests[message - 1];
     PETAFLOW_REQUIRE(request.used, "message {} was over before", message);
-    if (!request.over) return false;
+    if (!request.over) {
+      request.look = world_.at(world_.running).look;
+      return false;
+    }
     if (request.look == world_.look) world_.unseen -= 1;
     request.used = false;
     world_.requests.remove(message - 1);
@@ -282,6 +301,19 @@ class VirtualTransport final : public Transport {
   void work(double seconds) override {
     const double until_s = world_.now_s + seconds;
     while (world_.now_s < until_s) world_.sleep(member(rank_), "work", until_s, false);
+  }
+  void work_and_look(double seconds, double every_s, const std::function<void()>& look) override {
+    State::Rank& me = world_.at(member(rank_));
+    while (seconds > every_s) {
+      world_.look_at_messages();
+      look();
+      me.since_s = world_.now_s;
+      me.every_s = every_s;
+      world_.sleep(member(rank_), "work", me.since_s + seconds, true);
+      me.every_s = 0;
+      seconds -= world_.now_s - me.since_s;
+    }
+    work(seconds);
   }
   void work_on(std::size_t bytes) override { work(static_cast<double>(bytes) * world_.options.byte_added_s); }
 
@@ -377,10 +409,14 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
   }
   std::string waiting;
   if (running > 0 && !world.error) {
+    constexpr std::size_t kNamed = 16;
+    std::size_t count = 0;
     for (const int rank : all) {
       const State::Rank& me = world.at(rank);
-      if (!me.finished) waiting += fmt::format("{}rank {} in {}", waiting.empty() ? "" : ", ", rank, me.waits_in);
+      if (me.finished || ++count > kNamed) continue;
+      waiting += fmt::format("{}rank {} in {}", count == 1 ? "" : ", ", rank, me.waits_in);
     }
+    if (count > kNamed) waiting += fmt::format(" and {} more", count - kNamed);
   }
   // Not by boost's exception, which whoever keeps a failure for later would keep, too.
   world.over = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "comm/transport.hpp"
 #include "simulate/network_model.hpp"
@@ -15,9 +16,9 @@ namespace petaflow {
 struct VirtualOptions {
   std::size_t eager_bytes = 4096;  // a send up to this size is over at once; of a larger one its receive must be posted
   int ranks_per_node = 1;
-  std::uint64_t seed = 0;                // order of events at the same time
-  std::size_t stack_bytes = 256 * 1024;  // of a rank
-  double byte_added_s = 0;               // Transport::work_on(): seconds for each byte
+  std::optional<std::uint64_t> seed = 0;  // order in which ranks go on at the same time; none: by rank
+  std::size_t stack_bytes = 256 * 1024;   // of a rank
+  double byte_added_s = 0;                // Transport::work_on(): seconds for each byte
 };
 
 class VirtualWorld {
