@@ -196,6 +196,10 @@ std::vector<Posts> posts_of(const Case& c, const std::function<void(std::unique_
   return posts;
 }
 
+TEST(SimulatedStep, SumsTheBucketsThatATrainingSums) {
+  EXPECT_EQ(scaling::Scheme().bucket_mb, CommOptions().bucket_mb);
+}
+
 TEST(SimulatedStep, SendsWhatATrainingSends) {
   CommOptions plain;
   plain.bucket_mb = 8.0 / (1 << 18);  // that a layer fills, and no bias
