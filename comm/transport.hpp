@@ -100,7 +100,7 @@ class Transport {
   virtual void work(double /*seconds*/) {}
   /// work(), with a call of look() at its beginning and at every multiple of `every_s` while more than that is left.
   /// Additions in look() take time of their own.
-  /// @param look  asks for messages as wait()'s over() does
+  /// @param look  asks for messages as wait()'s over() does: it may be left out where none has ended
   virtual void work_and_look(double seconds, double /*every_s*/, const std::function<void()>& look) {
     look();
     work(seconds);

@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   run->add_flag("--no-overlap", given.whole, "sums begin at the end of the backward pass");
   run->add_option("--step-sigma", given.step_sigma, "instead of the machine's: sigma of a rank's factor of a step");
-  run->add_option("--seed", given.seed, "of noise and of the order of events")->capture_default_str();
+  run->add_option("--seed", given.seed, "of noise")->capture_default_str();
   run->add_flag("--terms", given.terms,
                 "runs again with causes of delay taken away one after the other: noise, additions, latency, limits");
   CLI::App* const referee = program.add_subcommand("referee", "seconds of a case that smpi/compare.py compares");
