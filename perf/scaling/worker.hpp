@@ -52,7 +52,7 @@ struct Scheme {
   std::int64_t average_every = 0;
   std::int64_t average_late = 0;  // of weights alone, used so many steps later; the last one is of all, and waited for
   int averaged_arrays = 3;        // as long as the weights: these, and two states of Adam
-  double bucket_mb = 0.5;  // as training's
+  double bucket_mb = 0.5;         // as training's
   std::string reduction = "auto";
   Wire wire = Wire::kF32;
   bool overlap = true;

@@ -1,6 +1,6 @@
 // The ranks of a run as fibers of one process, on virtual time: the same communication code as under MPI, which go on
-// at the same time in an order that a seed decides, or by rank.  A rank's own computation takes no time but what it says
-// by Transport::work().
+// at the same time in an order that a seed decides, or by rank.  A rank's own computation takes no time but what it
+// says by Transport::work().
 #pragma once
 
 #include <cstddef>
