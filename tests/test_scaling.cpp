@@ -325,6 +325,35 @@ TEST(Inputs, SayWhatIsWrong) {
   }
 }
 
+// What rank 0 does in a step but wait: 100 ms, of which it waits 20, reads for 5, updates for 2 and is in stages, in
+// two passes, for 60; the 13 that are left pass between stages of the backward pass.
+TEST(Inputs, AreTimesOfARun) {
+  const test::ScratchFolder folder;
+  std::ofstream(folder / "workload.toml") << R"([stages]
+conv1 = [500, 1, 1, "chosen", "here"]
+conv2 = [1500, 1, 1, "chosen", "here"]
+)";
+  const std::string path = folder / "performance.json";
+  std::ofstream(path) << R"({"seconds": 1.0, "own_steps": 10, "passes_per_step": 2, "pass": 4, "parameters": 2000,
+    "time_of_rank_0": [{"part": "input", "seconds": 0.05}, {"part": "optimizer", "seconds": 0.02}],
+    "communication": {"ranks": [
+      {"rank": 0, "waited": [{"for": "rank 1", "seconds": 0.15}, {"for": "all", "seconds": 0.05}]},
+      {"rank": 1, "waited": [{"for": "rank 0", "seconds": 0.5}]}]},
+    "stages": [{"stage": "conv1 + relu", "forward_ms": 4, "backward_ms": 5},
+               {"stage": "conv2", "forward_ms": 6, "backward_ms": 15}]})";
+  TrustedWorkload workload = read_workload(folder / "workload.toml");
+  take_times(workload, path, path);
+  const Workload& times = workload.workload;
+  EXPECT_DOUBLE_EQ(workload.samples, 8);
+  EXPECT_DOUBLE_EQ(times.other_s, 0.005);
+  EXPECT_DOUBLE_EQ(times.optimizer_s, 0.002);
+  EXPECT_DOUBLE_EQ(times.stages[0].forward_s, 0.008);
+  EXPECT_DOUBLE_EQ(times.stages[1].forward_s, 0.012);
+  EXPECT_NEAR(times.stages[0].backward_s, 0.01 * (1 + 13.0 / 40), 1e-12);
+  EXPECT_NEAR(times.stages[1].backward_s, 0.03 * (1 + 13.0 / 40), 1e-12);
+  EXPECT_NEAR(times.step_s(), 0.08, 1e-12);
+}
+
 // Schemes that so many ranks cannot train by are refused before anything is sent.
 TEST(Inputs, RefuseSchemes) {
   const Machine machine = machine_of(1 << 30);

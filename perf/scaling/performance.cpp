@@ -15,18 +15,28 @@ nlohmann::json read_performance(const std::string& path) {
   if (!performance.is_object() || !performance.contains("stages")) {
     user_error("{} is no performance.json: it has no \"stages\"", path);
   }
-  if (!performance.contains("time") || performance.value("own_steps", 0.0) < 1) {
-    user_error("{} is of no training: it has no \"time\" and \"own_steps\"", path);
+  if (!performance.contains("time_of_rank_0") || performance.value("own_steps", 0.0) < 1) {
+    user_error("{} is of no training: it has no \"time_of_rank_0\" and \"own_steps\"", path);
   }
   return performance;
 }
 
-/// Of one step of a rank.
+/// Of one step of rank 0, as all times here.
 double seconds_of(const nlohmann::json& performance, const std::string& name) {
-  for (const nlohmann::json& part : performance["time"]) {
+  for (const nlohmann::json& part : performance["time_of_rank_0"]) {
     if (part.value("part", "") == name) return part.value("seconds", 0.0) / performance["own_steps"].get<double>();
   }
   return 0;
+}
+
+double waited_s(const nlohmann::json& performance) {
+  double seconds = 0;
+  const nlohmann::json communication = performance.value("communication", nlohmann::json::object());
+  for (const nlohmann::json& rank : communication.value("ranks", nlohmann::json::array())) {
+    if (rank.value("rank", -1) != 0) continue;
+    for (const nlohmann::json& wait : rank["waited"]) seconds += wait.value("seconds", 0.0);
+  }
+  return seconds / performance["own_steps"].get<double>();
 }
 
 }  // namespace
@@ -54,6 +64,11 @@ void take_times(TrustedWorkload& workload, const std::string& stages_path, const
   std::erase_if(workload.inputs, [](const Input& input) { return input.name.ends_with("_ms"); });
   measured(stages_path, "other_ms", 1e3 * times.other_s);
   measured(optimizer_path, "optimizer_ms", 1e3 * times.optimizer_s);
+  const double passes = performance.value("passes_per_step", 1.0);
+  double backward_s = 0;
+  // Between stages sums start and are looked after, and a rank hands its core to another one that shares it.
+  double between_s = performance.value("seconds", 0.0) / performance["own_steps"].get<double>() - times.other_s -
+                     seconds_of(performance, "optimizer") - waited_s(performance);
   for (StageTimes& stage : times.stages) {
     const auto& all = performance["stages"];
     const auto found = std::ranges::find_if(all, [&](const nlohmann::json& one) {
@@ -62,11 +77,17 @@ void take_times(TrustedWorkload& workload, const std::string& stages_path, const
     });
     if (found == all.end())
       user_error("{} has no stage {} of the workload; choose another --workload", stages_path, stage.name);
-    stage.forward_s = 1e-3 * found->value("forward_ms", 0.0);
-    stage.backward_s = 1e-3 * found->value("backward_ms", 0.0);
+    stage.forward_s = 1e-3 * passes * found->value("forward_ms", 0.0);
+    stage.backward_s = 1e-3 * passes * found->value("backward_ms", 0.0);
     measured(stages_path, "stages." + stage.name + " forward", 1e3 * stage.forward_s);
     measured(stages_path, "stages." + stage.name + " backward", 1e3 * stage.backward_s);
+    backward_s += stage.backward_s;
+    between_s -= stage.forward_s + stage.backward_s;
   }
+  between_s = std::max(0.0, between_s);
+  measured(stages_path, "between stages", 1e3 * between_s);
+  if (!(backward_s > 0)) return;
+  for (StageTimes& stage : times.stages) stage.backward_s *= 1 + between_s / backward_s;
 }
 
 }  // namespace petaflow::scaling
