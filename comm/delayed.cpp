@@ -4,6 +4,7 @@
 #include <cmath>
 #include <csignal>
 #include <deque>
+#include <limits>
 #include <utility>
 
 #include "base/random.hpp"
@@ -42,14 +43,8 @@ class DelayedTransport final : public Transport {
   const Nodes& nodes() const override { return inner_->nodes(); }
 
   Message send(std::span<const std::byte> bytes, int to, Tag tag) override {
-    const DelayOptions& options = link_->options;
-    if (to == rank()) return send_to_self(bytes, tag);
-    const double transfer_s =
-        options.bandwidth_mb_s > 0 ? static_cast<double>(bytes.size()) / (1e6 * options.bandwidth_mb_s) : 0;
-    link_->free_s = std::max(link_->free_s, now_s()) + transfer_s;
     const auto [number, pending] = add();
-    if (options.drop > 0 && link_->random.uniform() < options.drop) return number;
-    pending->arrival_s = link_->free_s + 1e-3 * options.latency_ms * link_->factor(options.jitter, false);
+    pending->arrival_s = to == rank() ? now_s() : arrival_s(bytes.size());
     pending->arrival = inner_->send(bytes_of(pending->arrival_s), to, tag);
     pending->content = inner_->send(bytes, to, tag);
     return number;
@@ -113,13 +108,14 @@ class DelayedTransport final : public Transport {
     if (link_->rank == options.kill_rank && now_s() - link_->start_s >= options.kill_s) std::raise(SIGKILL);
   }
 
-  /// Over no network.
-  Message send_to_self(std::span<const std::byte> bytes, Tag tag) {
-    const auto [number, pending] = add();
-    pending->arrival_s = now_s();
-    pending->arrival = inner_->send(bytes_of(pending->arrival_s), rank(), tag);
-    pending->content = inner_->send(bytes, rank(), tag);
-    return number;
+  /// Of a message that is sent now; infinite where it is lost.  It takes its place among those of its tag all the same.
+  double arrival_s(std::size_t bytes) {
+    const DelayOptions& options = link_->options;
+    const double transfer_s =
+        options.bandwidth_mb_s > 0 ? static_cast<double>(bytes) / (1e6 * options.bandwidth_mb_s) : 0;
+    link_->free_s = std::max(link_->free_s, now_s()) + transfer_s;
+    if (options.drop > 0 && link_->random.uniform() < options.drop) return std::numeric_limits<double>::infinity();
+    return link_->free_s + 1e-3 * options.latency_ms * link_->factor(options.jitter, false);
   }
 
   static std::span<std::byte> bytes_of(double& value) { return std::as_writable_bytes(std::span(&value, 1)); }

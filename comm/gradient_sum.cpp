@@ -156,6 +156,10 @@ std::string GradientSum::describe() const {
 
 void GradientSum::begin(float* buffer, std::int64_t repeats) {
   plan_micro_batches(repeats);
+  PETAFLOW_REQUIRE(
+      in_place() ||
+          std::ranges::all_of(micro_batches_, [this](const MicroBatch& each) { return each.to < std::ssize(memory_); }),
+      "{} micro-batches in the place of one, without memory for them", repeats);
   buffer_ = buffer;
   if (buffer_ != nullptr) waited_s_.resize(static_cast<std::size_t>(comm_.size()) + 1);
   micro_batch_ = taken_ = started_ = over_ = spread_ = 0;

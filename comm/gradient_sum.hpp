@@ -74,8 +74,8 @@ class GradientSum {
               const std::function<void()>& all_summed = {});
   /// With owners: all values from their owners to all ranks.  Collective.
   void spread(float* values);
-  /// Calls wait(), in which this rank does nothing but wait for messages beside these sums: as long those that are
-  /// under way are exposed.
+  /// Calls wait(), which waits for messages that are not of these sums.  What it takes counts as exposed_s of every sum
+  /// that is under way.
   void wait_beside(const std::function<void()>& wait);
   /// Adds to waited_s() such seconds for a rank; negative: the medium does not say for whom.
   void count_wait(int rank, double seconds);

@@ -1,4 +1,4 @@
-// Ranks that do something else while they wait: messages of another transport, with a function that its waits call.
+// A transport that calls a function while it waits: so a parameter server inside a worker answers.
 #pragma once
 
 #include <functional>

@@ -54,11 +54,7 @@ ReductionPlan ring(const Transport& t, std::int64_t elements) { return ring_plan
 ReductionPlan doubling(const Transport& t, std::int64_t elements) {
   return doubling_plan(t.rank(), t.size(), elements);
 }
-ReductionPlan halving(const Transport& t, std::int64_t elements) {
-  std::vector<ShardRange> shards;
-  for (int rank = 0; rank < t.size(); ++rank) shards.push_back({rank, rank + 1});
-  return tree_plan(t.rank(), shards, elements);
-}
+ReductionPlan halving(const Transport& t, std::int64_t elements) { return halving_plan(t.rank(), t.size(), elements); }
 ReductionPlan two_level(const Transport& t, std::int64_t elements) {
   return two_level_plan(t.rank(), t.nodes(), elements);
 }
@@ -118,7 +114,7 @@ Reduction<T>::Reduction(Transport& transport, const ReductionPlan& plan, Tag tag
     std::size_t end = begin, bytes = 0;
     for (; end < plan_.size() && plan_[end].round == plan_[begin].round; ++end) {
       const bool received = plan_[end].kind == Step::Kind::kCombine;
-      if (received || wire_ != Wire::kF32) bytes += padded(wire_bytes(plan_[end]));
+      if (received || narrows(plan_[end])) bytes += padded(wire_bytes(plan_[end]));
       messages = std::max(messages, end - begin + 1);
     }
     most = std::max(most, bytes);
@@ -136,7 +132,7 @@ Reduction<T>::Reduction(Transport& transport, std::int64_t elements, ReduceOp op
 
 template <class T>
 std::size_t Reduction<T>::wire_bytes(const Step& step) const {
-  return static_cast<std::size_t>(step.slice.size()) * (wire_ == Wire::kF32 ? sizeof(T) : 2);
+  return static_cast<std::size_t>(step.slice.size()) * (narrows(step) ? 2 : sizeof(T));
 }
 
 template <class T>
@@ -180,14 +176,13 @@ void Reduction<T>::post_round() {
   staged_ = 0;
   begin_ = end_;
   while (end_ < plan_.size() && plan_[end_].round == plan_[begin_].round) ++end_;
-  const bool narrows = wire_ != Wire::kF32;
   for (std::size_t i = begin_; i < end_; ++i) {
     const Step& step = plan_[i];
     const bool combines = step.kind == Step::Kind::kCombine;
     if (!combines && step.kind != Step::Kind::kReceive) continue;
     std::byte* const to =
-        combines || narrows ? stage(wire_bytes(step)) : reinterpret_cast<std::byte*>(at(step.piece, step));
-    const bool staged = to != nullptr && (combines || narrows);
+        combines || narrows(step) ? stage(wire_bytes(step)) : reinterpret_cast<std::byte*>(at(step.piece, step));
+    const bool staged = to != nullptr && (combines || narrows(step));
     const auto offset = static_cast<std::size_t>(staged ? to - staging_.data() : 0);
     pending_.push_back({transport_.receive({to, wire_bytes(step)}, step.peer, tag_), i, offset});
   }
@@ -200,9 +195,10 @@ void Reduction<T>::post_round() {
     if constexpr (std::is_same_v<T, float>) {
       // The sender's own numbers become those that it sends: all ranks are to have the same.
       const auto count = values == nullptr ? 0 : static_cast<std::size_t>(step.slice.size());
-      if (narrows) bytes = stage(wire_bytes(step));
-      if (wire_ == Wire::kBf16) narrow<Bf16>(values, count, bytes);
-      if (wire_ == Wire::kFp16) narrow<Fp16>(values, count, bytes);
+      if (narrows(step)) {
+        bytes = stage(wire_bytes(step));
+        wire_ == Wire::kBf16 ? narrow<Bf16>(values, count, bytes) : narrow<Fp16>(values, count, bytes);
+      }
     }
     if (sends) pending_.push_back({transport_.send({bytes, wire_bytes(step)}, step.peer, tag_), i, 0});
   }
@@ -251,12 +247,12 @@ void Reduction<T>::finish_round() {
         const std::byte* const from = staging_.data() + pending_[received++].offset;
         const bool combines = step.kind == Step::Kind::kCombine;
         if constexpr (std::is_same_v<T, float>) {
-          if (wire_ == Wire::kBf16) {
+          if (narrows(step) && wire_ == Wire::kBf16) {
             combines ? combine(values, reinterpret_cast<const Bf16*>(from), count, operation_)
                      : widen<Bf16>(from, count, values);
             break;
           }
-          if (wire_ == Wire::kFp16) {
+          if (narrows(step)) {
             combines ? combine(values, reinterpret_cast<const Fp16*>(from), count, operation_)
                      : widen<Fp16>(from, count, values);
             break;

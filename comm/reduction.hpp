@@ -75,6 +75,7 @@ class Reduction {
   void pass_time();
   T* at(int piece, const Step& step) const;
   std::byte* stage(std::size_t bytes);
+  bool narrows(const Step& step) const { return wire_ != Wire::kF32 && !step.wide; }
   std::size_t wire_bytes(const Step& step) const;
 
   Transport& transport_;

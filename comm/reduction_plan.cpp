@@ -14,8 +14,8 @@ using Kind = Step::Kind;
 /// Steps of one rank in the making; empty slices give none.
 class Builder {
  public:
-  void add(Kind kind, const Slice& slice, int peer, int piece = 0, int other = 0) {
-    if (slice.size() > 0) steps_.push_back({kind, round_, peer, piece, other, slice});
+  void add(Kind kind, const Slice& slice, int peer, int piece = 0, int other = 0, bool wide = false) {
+    if (slice.size() > 0) steps_.push_back({kind, round_, peer, piece, other, slice, wide});
   }
   void next_round() { ++round_; }
   ReductionPlan take() { return std::move(steps_); }
@@ -46,6 +46,7 @@ struct TreeSteps {
     Slice slice;
   };
   struct Level {
+    bool wide = false;  // messages of merges
     std::vector<Merge> merges;
     std::vector<Addition> additions;
   };
@@ -84,6 +85,7 @@ class Tree {
     // Shorter slices than this cost more in messages than they save in additions.
     constexpr std::int64_t kShortest = 256;
     bits_ = std::min(levels_ - deepest_, log2_up(active));
+    narrow_levels_ = std::bit_width(static_cast<unsigned>(active)) - 1;
     while (bits_ > 0 && elements >> bits_ < kShortest) --bits_;
     if (owner != kSlices) bits_ = 0;
   }
@@ -91,6 +93,8 @@ class Tree {
   int count() const { return count_; }
   int levels() const { return levels_; }
   int bits() const { return bits_; }
+  /// Whether messages into nodes of the level above are wide.
+  bool is_wide(int level) const { return levels_ - level > narrow_levels_; }
   /// Blocks of slices that are together below a level: 2^blocks().
   int blocks(int level) const { return std::clamp(level - deepest_, 0, bits_); }
 
@@ -137,7 +141,8 @@ class Tree {
 
  private:
   std::span<const ShardRange> shards_;
-  int count_, levels_, deepest_, bits_ = 0, owner_;  // deepest_: the lowest level with a merge between ranks
+  int count_, levels_, narrow_levels_ = 0;
+  int deepest_, bits_ = 0, owner_;  // deepest_: the lowest level with a merge between ranks
 };
 
 /// The steps that a rank takes part in; all where some rank has several shards, as it depends on the others then who
@@ -161,6 +166,7 @@ TreeSteps tree_steps(int rank, std::span<const ShardRange> shards, std::int64_t 
   std::vector<std::int64_t> blocks = {0}, held;  // that this rank holds, in some node
   for (int l = 0; l < tree.levels() && mine.count() > 0; ++l) {
     TreeSteps::Level& level = steps.levels[static_cast<std::size_t>(l)];
+    level.wide = tree.is_wide(l);
     if (tree.blocks(l + 1) > tree.blocks(l)) {
       held.clear();
       for (const std::int64_t block : blocks) held.insert(held.end(), {2 * block, 2 * block + 1});
@@ -229,8 +235,9 @@ void add_sum(Builder& builder, int rank, const TreeSteps& tree, const TreeGroup&
   for (const TreeSteps::Level& level : tree.levels) {
     for (const Merge& merge : level.merges) {
       const Slice slice = group.shifted(merge.slice);
-      if (merge.from.rank == rank) builder.add(Kind::kSend, slice, group.member(merge.to.rank), merge.from.piece);
-      if (merge.to.rank == rank) builder.add(Kind::kCombine, slice, group.member(merge.from.rank), merge.to.piece);
+      const Place &from = merge.from, &to = merge.to;
+      if (from.rank == rank) builder.add(Kind::kSend, slice, group.member(to.rank), from.piece, 0, level.wide);
+      if (to.rank == rank) builder.add(Kind::kCombine, slice, group.member(from.rank), to.piece, 0, level.wide);
     }
     for (const TreeSteps::Addition& addition : level.additions) {
       if (addition.rank == rank) {
@@ -289,6 +296,12 @@ Slice share_of(const Slice& all, std::int64_t i, std::int64_t n) {
   return {all.begin + all.size() * i / n, all.begin + all.size() * (i + 1) / n};
 }
 
+std::vector<ShardRange> one_shard_each(int ranks) {
+  std::vector<ShardRange> shards;
+  for (int rank = 0; rank < ranks; ++rank) shards.push_back({rank, rank + 1});
+  return shards;
+}
+
 ShardRange shards_of(int rank, int ranks, int shards) {
   const auto first = [&](std::int64_t r) { return static_cast<int>(r * shards / ranks); };
   return {first(rank), first(rank + 1)};
@@ -318,13 +331,13 @@ ReductionPlan doubling_plan(int rank, int ranks, std::int64_t elements) {
   // Of the first 2 rest ranks each odd one gives its vector to the one before it and gets the sum from it.
   const bool folded = rank < 2 * rest;
   if (folded && rank % 2 == 1) {
-    builder.add(Kind::kSend, all, rank - 1);
+    builder.add(Kind::kSend, all, rank - 1, 0, 0, true);
     builder.next_round();
     builder.add(Kind::kReceive, all, rank - 1);
     return builder.take();
   }
   if (folded) {
-    builder.add(Kind::kCombine, all, rank + 1);
+    builder.add(Kind::kCombine, all, rank + 1, 0, 0, true);
     builder.next_round();
   }
   const int number = folded ? rank / 2 : rank - rest;
@@ -356,6 +369,10 @@ ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64
   Builder builder;
   add_tree(builder, rank, shards, {{0, elements}});
   return builder.take();
+}
+
+ReductionPlan halving_plan(int rank, int ranks, std::int64_t elements) {
+  return tree_plan(rank, one_shard_each(ranks), elements);
 }
 
 OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_t elements,
@@ -392,13 +409,11 @@ ReductionPlan two_level_plan(int rank, const Nodes& nodes, std::int64_t elements
     builder.add(Kind::kCombine, share(local), here[from]);
   });
   builder.next_round();
-  std::vector<ShardRange> shards;
   for (int node = 0; node < nodes.count(); ++node) {
     PETAFLOW_REQUIRE(nodes.ranks(node).size() == here.size(), "node {} has {} ranks, not {}", node,
                      nodes.ranks(node).size(), here.size());
-    shards.push_back({node, node + 1});
   }
-  add_tree(builder, mine, shards, {share(local), &nodes, local});
+  add_tree(builder, mine, one_shard_each(nodes.count()), {share(local), &nodes, local});
   with_others([&](std::size_t to, std::size_t from) {
     builder.add(Kind::kSend, share(local), here[to]);
     builder.add(Kind::kReceive, share(from), here[from]);

@@ -23,12 +23,14 @@ Slice share_of(const Slice& all, std::int64_t i, std::int64_t n);
 struct ShardRange {
   int begin = 0, end = 0;
   int count() const { return end - begin; }
-  bool operator==(const ShardRange&) const = default;
 };
 
 /// Shards dealt in order and as evenly as possible: rank r has [floor(r shards / ranks), floor((r + 1) shards /
 /// ranks)).
 ShardRange shards_of(int rank, int ranks, int shards);
+
+/// Rank r has shard r alone.
+std::vector<ShardRange> one_shard_each(int ranks);
 
 /// One message or addition of one rank.  A rank holds the vector once or several times (pieces).
 struct Step {
@@ -45,10 +47,14 @@ struct Step {
   int peer = 0;
   int piece = 0, other = 0;
   Slice slice;
+  bool wide = false;  // a message in f32, however narrow others are
 };
 
 /// The steps of one rank, by round; messages between two ranks come in the same order on both.  Afterwards piece 0
 /// holds the sum of all pieces of all ranks, the same bits everywhere.
+///
+/// Narrow messages round numbers.  Where P is no power of two the first ones of some ranks are wide, so that none's
+/// numbers are rounded more than floor(log2 P) + 1 times on their way into the sum and back (but in a ring).
 using ReductionPlan = std::vector<Step>;
 
 /// 2 (P - 1) rounds of 1 / P of the vector, the least traffic.
@@ -67,6 +73,8 @@ ReductionPlan doubling_plan(int rank, int ranks, std::int64_t elements);
 /// @param shards  of all ranks: contiguous, in order; may be empty but rank 0's
 /// The pieces of a rank are its local_nodes().
 ReductionPlan tree_plan(int rank, std::span<const ShardRange> shards, std::int64_t elements);
+/// That of one_shard_each().
+ReductionPlan halving_plan(int rank, int ranks, std::int64_t elements);
 
 /// tree_plan() in two halves, between which every slice of the sum is with one rank, its owner.  Each of 2^n ranks
 /// with one shard owns 1 / 2^n of the vector; of other numbers of ranks the last ones own more, up to a half, and a
@@ -87,7 +95,6 @@ OwnerPlans owner_plans(int rank, std::span<const ShardRange> shards, std::int64_
 /// The largest nodes of the tree whose shards are all this rank's, from left to right: {level, number}.
 struct TreeNode {
   int level = 0, number = 0;
-  bool operator==(const TreeNode&) const = default;
 };
 std::vector<TreeNode> local_nodes(const ShardRange& mine);
 

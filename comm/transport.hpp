@@ -90,8 +90,10 @@ class Transport {
   virtual bool done(Message& message) = 0;
 
   /// Waits until over() or until now_s() reaches `until_s`.  Nothing else waits but split(); a hang is noticed here.
-  /// @param over  where it cannot go on before a message is over, it asks done() for it each time: it may not be called
-  ///              again before one is over that it asked for last time, or that nobody ever asked for
+  /// @param over  is called again and again.  After a call a medium may leave it alone until a message is over for
+  /// which
+  ///              over() asked done() in that call, or for which nobody has ever asked: over() asks, in every call, for
+  ///              every message that it depends on
   /// @param call  for messages: "all-reduce"
   virtual void wait(const std::function<bool()>& over, const char* call,
                     double until_s = std::numeric_limits<double>::infinity()) = 0;

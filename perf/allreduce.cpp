@@ -1,6 +1,7 @@
 // allreduce: the time of a sum over ranks by every reduction of the list, beside MPI's own.
 //   mpirun -n 2 build/host/bin/allreduce --to 64e6
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
 #include "comm/reduction_choice.hpp"
+#include "program/say_failure.hpp"
 
 namespace petaflow::perf {
 namespace {
@@ -57,16 +59,25 @@ int main(int argc, char** argv) {
   using namespace petaflow;
   perf::Sizes sizes;
   CLI::App program("Times sums over ranks by every reduction of the list, beside MPI's own.");
-  program.add_option("--from", sizes.from, "smallest vector, bytes")->capture_default_str();
-  program.add_option("--to", sizes.to, "largest vector at most, bytes; sizes grow by 4")->capture_default_str();
-  program.add_option("--time", sizes.seconds, "seconds for each figure, at least three sums")->capture_default_str();
-  CLI11_PARSE(program, argc, argv);
+  const CLI::Range bytes(4.0, 1e12);
+  program.add_option("--from", sizes.from, "smallest vector, bytes")->check(bytes)->capture_default_str();
+  program.add_option("--to", sizes.to, "largest vector at most, bytes; sizes grow by 4")
+      ->check(bytes)
+      ->capture_default_str();
+  program.add_option("--time", sizes.seconds, "seconds for each figure, at least three sums")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   try {
-    const MpiSession mpi(&argc, &argv);
-    perf::run(*make_communicator(), sizes);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "allreduce: %s\n", error.what());
-    return error.kind() == ErrorKind::kUser ? 1 : 2;
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 1;
+  }
+  const MpiSession mpi(&argc, &argv);
+  const std::unique_ptr<Communicator> world = make_communicator();
+  try {
+    perf::run(*world, sizes);
+  } catch (...) {
+    return say_failure("allreduce", world.get());
   }
   return 0;
 }

@@ -24,6 +24,7 @@
 #include "measure/threads.hpp"
 #include "program/configuration.hpp"
 #include "program/open_data.hpp"
+#include "program/say_failure.hpp"
 #include "report/html.hpp"
 #include "report/page.hpp"
 #include "scheme_run.hpp"
@@ -157,9 +158,10 @@ class Comparison {
   }
 
   Outcome train(const Scenario& scenario, const Scheme& scheme, int seed, double limit_s) const {
-    const std::int64_t update = settings_.workers * settings_.samples / scheme.groups;
+    const CommonOptions options = options_of(scheme, seed);
+    const std::int64_t update = options.train.batch / scheme.groups;
     const Goal goal{settings_.target, std::max<std::int64_t>(1, settings_.window / update), limit_s};
-    const Outcome outcome = train_virtually(problem_, options_of(scheme, seed), goal, ranks_of(scheme.groups),
+    const Outcome outcome = train_virtually(problem_, options, goal, ranks_of(scheme.groups),
                                             model_of(scenario.slow_factor, seed), network());
     const std::string end =
         outcome.failed ? "the loss is not finite"
@@ -316,26 +318,32 @@ int run(int argc, char** argv) {
   const auto add = [&](const char* names, auto& value, const char* text) {
     return program.add_option(names, value, text)->capture_default_str();
   };
-  add("--groups", settings.groups, "numbers of groups; 1: synchronous")->delimiter(',')->check(CLI::PositiveNumber);
-  add("--rates", settings.rates, "learning rates to choose from")->delimiter(',')->check(CLI::PositiveNumber);
-  add("--momenta", settings.momenta, "momenta to choose from; of Adam: beta1")
-      ->delimiter(',')
-      ->check(CLI::Range(0.0, 0.99));
-  add("--workers", settings.workers, "virtual ranks that compute")->check(CLI::PositiveNumber);
-  add("--servers", settings.servers, "parameter servers, where there are groups")->check(CLI::PositiveNumber);
-  add("--samples", settings.samples, "samples of a worker's step")->check(CLI::PositiveNumber);
-  add("--seeds", settings.seeds, "runs of the best setting")->check(CLI::PositiveNumber);
-  add("--target", settings.target, "training loss to reach");
-  add("--window", settings.window, "samples that this loss is a mean of")->check(CLI::PositiveNumber);
-  add("--cap", settings.cap, "most samples of a run, as synchronous updates")->check(CLI::PositiveNumber);
-  add("--sample-ms", settings.sample_ms, "computation per sample; 0: measured")->check(CLI::NonNegativeNumber);
-  add("--slow", settings.slow, "factor of the slow worker's time")->check(CLI::PositiveNumber);
-  add("--noise", settings.noise, "sigma of a log-normal factor of every step")->check(CLI::NonNegativeNumber);
-  add("--latency-us", settings.latency_us, "of a message")->check(CLI::NonNegativeNumber);
-  add("--bandwidth-gb-s", settings.bandwidth_gb_s, "of a rank")->check(CLI::PositiveNumber);
+  // One argument, so that options of the input file may stand behind it.
+  const auto add_list = [&](const char* names, auto& values, const char* text) {
+    return add(names, values, text)->delimiter(',')->allow_extra_args(false);
+  };
+  add_list("--groups", settings.groups, "numbers of groups; 1: synchronous")->check(CLI::Range(1, 1'000'000));
+  add_list("--rates", settings.rates, "learning rates to choose from")->check(CLI::Range(1e-9, 1e9));
+  add_list("--momenta", settings.momenta, "momenta to choose from; of Adam: beta1")->check(CLI::Range(0.0, 0.99));
+  add("--workers", settings.workers, "virtual ranks that compute")->check(CLI::Range(1, 1'000'000'000));
+  add("--servers", settings.servers, "parameter servers, where there are groups")->check(CLI::Range(1, 1'000'000'000));
+  add("--samples", settings.samples, "samples of a worker's step")->check(CLI::Range(1, 1'000'000'000));
+  add("--seeds", settings.seeds, "runs of the best setting")->check(CLI::Range(1, 1'000'000'000));
+  add("--target", settings.target, "training loss to reach")->check(CLI::Range(0.0, 1e9));
+  add("--window", settings.window, "samples that this loss is a mean of")->check(CLI::Range(1, 1'000'000'000));
+  add("--cap", settings.cap, "most samples of a run, as synchronous updates")->check(CLI::Range(1, 1'000'000'000));
+  add("--sample-ms", settings.sample_ms, "computation per sample; 0: measured")->check(CLI::Range(0.0, 1e9));
+  add("--slow", settings.slow, "factor of the slow worker's time")->check(CLI::Range(1e-9, 1e9));
+  add("--noise", settings.noise, "sigma of a log-normal factor of every step")->check(CLI::Range(0.0, 1e9));
+  add("--latency-us", settings.latency_us, "of a message")->check(CLI::Range(0.0, 1e9));
+  add("--bandwidth-gb-s", settings.bandwidth_gb_s, "of a rank")->check(CLI::Range(1e-9, 1e9));
   add("--real", settings.real, "so many updates of each group on real ranks instead")->check(CLI::Range(4, 1'000'000));
   add("-o,--output", page, "page with the figure; empty: none");
-  CLI11_PARSE(program, argc, argv);
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 1;
+  }
   settings.line.command = "bench";
 
   const MpiSession mpi(&argc, &argv);
@@ -350,13 +358,8 @@ int run(int argc, char** argv) {
   const Kokkos::ScopeGuard kokkos(count, pointers.data());
   try {
     compare(std::move(settings), page, *world);
-  } catch (const AgreedError& error) {
-    if (world->rank() == 0) std::fprintf(stderr, "schemes: %s\n", error.what());
-    return error.kind() == ErrorKind::kUser ? 1 : 2;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "schemes: %s\n", error.what());
-    if (world->size() > 1) world->abort(2);
-    return error.kind() == ErrorKind::kUser ? 1 : 2;
+  } catch (...) {
+    return say_failure("schemes", world.get());
   }
   return 0;
 }

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include "base/error.hpp"
+#include "program/say_failure.hpp"
 #include "scaling/published.hpp"
 #include "scaling/simulation.hpp"
 
@@ -147,7 +148,8 @@ int main(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   run->add_flag("--no-overlap", given.whole, "sums begin at the end of the backward pass");
-  run->add_option("--step-sigma", given.step_sigma, "instead of the machine's: sigma of a rank's factor of a step");
+  run->add_option("--step-sigma", given.step_sigma, "instead of the machine's: sigma of a rank's factor of a step")
+      ->check(CLI::Range(0.0, 10.0));
   run->add_option("--seed", given.seed, "of noise")->capture_default_str();
   run->add_flag("--terms", given.terms,
                 "runs again with causes of delay taken away one after the other: noise, additions, latency, limits");
@@ -173,9 +175,8 @@ int main(int argc, char** argv) {
       std::printf("%.9f\n", scaling::simulate_case(given.ranks, machine, given.referee));
     }
     if (published->parsed()) scaling::print_published(given.inputs, system);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "simulate: %s\n", error.what());
-    return error.kind() == ErrorKind::kUser ? 1 : 2;
+  } catch (...) {
+    return say_failure("simulate");
   }
   return 0;
 }

@@ -136,7 +136,9 @@ std::vector<float> train(const Scheme& scheme) {
   const auto all = comm->split(0);
   all->watch_hangs(hangs);
   const ServerLayout layout = server_layout(options, all->size());
-  ServedRank rank(*all, layout, {optimized_layers(options.optimizer, layout.groups), serving_order(options)}, hangs);
+  ServeOptions serving{optimized_layers(options.optimizer, layout.groups), serving_order(options)};
+  serving.hangs = hangs;
+  ServedRank rank(*all, layout, serving);
   if (!rank.works()) {
     EXPECT_EQ(rank.serve(), 0);
     return {};

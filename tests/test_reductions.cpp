@@ -41,12 +41,29 @@ std::vector<float> vector_of(std::uint64_t seed, int number, std::int64_t elemen
   return values;
 }
 
+/// Values whose roundings are as bad as can be: one rank has a number a little below the middle between 1 and the next
+/// one, and the others as much as a sum with it loses, or a multiple of that.
+std::vector<float> worst_of(std::uint64_t seed, int number, int ranks, std::int64_t elements, double unit) {
+  std::vector<float> values(static_cast<std::size_t>(elements));
+  RandomSequence random = numbers(seed, 2 + static_cast<std::uint64_t>(number));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_large = static_cast<int>(i % static_cast<std::size_t>(ranks)) == number;
+    const double lost = unit * (1 - 1.0 / 64);
+    values[i] = static_cast<float>(is_large ? 1 + lost : lost * (random.bits() % 3));
+  }
+  return values;
+}
+
 struct Case {
   int ranks = 1;
   std::int64_t elements = 0;
   std::size_t eager_bytes = 0;
   int ranks_per_node = 1;
   std::uint64_t seed = 0;
+  double unit = 0;  // of narrow numbers, for worst_of()
+  std::vector<float> vector(int rank) const {
+    return unit > 0 ? worst_of(seed, rank, ranks, elements, unit) : vector_of(seed, rank, elements);
+  }
   std::string text() const {
     return fmt::format("{} ranks, {} on a node, {} elements, eager up to {}, seed {}", ranks, ranks_per_node, elements,
                        eager_bytes, seed);
@@ -59,9 +76,11 @@ void for_each_case(int seeds, const F& test) {
   std::vector<int> ranks = {32};
   for (int p = 17; p >= 1; --p) ranks.push_back(p);
   for (const int p : ranks) {
+    std::uint64_t first_seed = 1000 * static_cast<std::uint64_t>(p);
     for (const std::size_t eager : {std::size_t{0}, std::size_t{4096}, std::numeric_limits<std::size_t>::max()}) {
+      first_seed += 100;
       for (int s = 0; s < seeds; ++s) {
-        Case c{p, 0, eager, 1, static_cast<std::uint64_t>(1000 * p + s)};
+        Case c{p, 0, eager, 1, first_seed + static_cast<std::uint64_t>(s)};
         RandomSequence random = numbers(c.seed);
         c.elements = static_cast<std::int64_t>(std::pow(1e5, random.uniform())) - 1;
         if (s == 0) c.elements = 0;
@@ -115,7 +134,7 @@ class AnyReduction : public testing::TestWithParam<const ReductionImpl*> {
       Reduction<float> sum(transport, GetParam()->plan(transport, c.elements), comm.new_tag(), ReduceOp::kSum, wire);
       std::vector<float> values;
       for (std::uint64_t time = 0; time < 1 + c.seed % 2; ++time) {
-        values = vector_of(c.seed, comm.rank(), c.elements);
+        values = c.vector(comm.rank());
         sum.start(std::array{values.data()});
         transport.wait([&] { return sum.advance(); }, "test");
       }
@@ -126,7 +145,7 @@ class AnyReduction : public testing::TestWithParam<const ReductionImpl*> {
   static void expect_sum(const std::vector<std::vector<float>>& results, const Case& c, double bound) {
     std::vector<double> sum(static_cast<std::size_t>(c.elements)), size(sum.size());
     for (int rank = 0; rank < c.ranks; ++rank) {
-      const std::vector<float> values = vector_of(c.seed, rank, c.elements);
+      const std::vector<float> values = c.vector(rank);
       for (std::size_t i = 0; i < values.size(); ++i) {
         sum[i] += values[i];
         size[i] += std::fabs(values[i]);
@@ -170,7 +189,11 @@ TEST_P(AnyReduction, NarrowMessagesRoundOnceEach) {
         continue;
       }
       const double unit = wire == Wire::kBf16 ? 0x1p-8 : 0x1p-11;
-      expect_sum(sums(c, wire), c, (std::log2(c.ranks) + 1) * unit);
+      const double bound = (std::log2(c.ranks) + 1) * unit;
+      expect_sum(sums(c, wire), c, bound);
+      Case worst = c;
+      worst.unit = unit;
+      expect_sum(sums(worst, wire), worst, bound);
     }
   });
 }

@@ -325,6 +325,30 @@ TEST(Inputs, SayWhatIsWrong) {
   }
 }
 
+TEST(Inputs, SayWhatIsWrongWithAWorkload) {
+  const test::ScratchFolder folder;
+  const auto message_of = [&](const std::string& text) -> std::string {
+    const std::string path = folder / "workload.toml";
+    std::ofstream(path) << text;
+    try {
+      read_workload(path);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string layer = "[stages]\nconv = [100, 1, 2, \"chosen\", \"here\"]\n";
+  EXPECT_EQ(message_of(layer), "");
+  for (const auto& [text, message] : std::map<std::string, std::string>{
+           {"step_ms = [1, \"chosen\", \"here\"]\nother_ms = [1, \"chosen\", \"here\"]\n" + layer,
+            "step_ms leaves no time for stages"},
+           {layer + "fc = [10, -1, 2, \"chosen\", \"here\"]\n", "stages.fc has a number below 0"},
+           {"[stages]\nconv = [0, 1, 2, \"chosen\", \"here\"]\n", "no stage has parameters"},
+       }) {
+    EXPECT_NE(message_of(text).find(message), std::string::npos) << message_of(text);
+  }
+}
+
 // What rank 0 does in a step but wait: 100 ms, of which it waits 20, reads for 5, updates for 2 and is in stages, in
 // two passes, for 60; the 13 that are left pass between stages of the backward pass.
 TEST(Inputs, AreTimesOfARun) {
@@ -369,6 +393,7 @@ TEST(Inputs, RefuseSchemes) {
   EXPECT_NE(message_of(4, {.groups = 8, .average_every = 2}).find("set --ranks to 8"), std::string::npos);
   EXPECT_NE(message_of(4, {.average_late = 2}).find("set --average-every"), std::string::npos);
   EXPECT_NE(message_of(4, {.groups = 2}).find("set --servers, or --average-every"), std::string::npos);
+  EXPECT_NE(message_of(8, {.groups = 2, .servers = 4}).find("set --servers to 2 or less"), std::string::npos);
   try {
     simulate_case(5, machine, {.what = "servers", .groups = 2});
     FAIL() << "three workers in two groups";

@@ -130,6 +130,9 @@ TrustedWorkload read_workload(const std::string& path) {
   };
   read_here.inputs = read(path, takers, [&](const std::string& key, const std::vector<double>& numbers) {
     if (!key.starts_with("stages.") || numbers.size() != 3) return false;
+    if (std::ranges::any_of(numbers, [](double number) { return !(number >= 0); })) {
+      user_error("{}: {} has a number below 0", path, key);
+    }
     workload.stages.push_back(
         {key.substr(key.find('.') + 1), static_cast<std::int64_t>(numbers[0]), 1e-3 * numbers[1], 1e-3 * numbers[2]});
     stages_ms += numbers[1] + numbers[2];
@@ -139,6 +142,11 @@ TrustedWorkload read_workload(const std::string& path) {
   // Times of stages are shares of the step.
   if (step_ms > 0) {
     const double scale = (1e-3 * step_ms - workload.other_s - workload.optimizer_s) / (1e-3 * stages_ms);
+    if (!(scale > 0 && stages_ms > 0)) {
+      user_error(
+          "{}: step_ms leaves no time for stages; set it to more than other_ms + optimizer_ms, and give stages times",
+          path);
+    }
     for (StageTimes& stage : workload.stages) stage.forward_s *= scale, stage.backward_s *= scale;
   }
   workload.server_element_s = 1e-3 * server_update_ms / static_cast<double>(workload.elements());

@@ -77,6 +77,14 @@ double simulate_case(int ranks, const Machine& machine, const RefereeCase& given
 Outcome simulate(int ranks, const Machine& machine, const Workload& workload, const Scheme& scheme, std::uint64_t seed,
                  std::int64_t skip) {
   check(ranks, scheme);
+  const auto layers =
+      std::ranges::count_if(workload.stages, [](const StageTimes& stage) { return stage.elements > 0; });
+  if (scheme.servers > layers) {
+    user_error(
+        "{} servers, but the workload has {} layers with weights, each of which one server keeps; set --servers to "
+        "{} or less",
+        scheme.servers, layers, layers);
+  }
   check_steps(scheme.steps / scheme.groups, skip);  // which servers deal out one by one: some groups make fewer
   const int workers = layout_of(ranks, scheme).workers;
   const auto start = std::chrono::steady_clock::now();

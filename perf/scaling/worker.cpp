@@ -42,7 +42,7 @@ class Averages {
       : all_(all),
         across_(all.split(all.rank() % layout_of(all.size(), scheme).members())),
         scheme_(scheme),
-        sum_(across_->transport(), plan_of(*across_, elements), across_->new_tag()),
+        sum_(across_->transport(), halving_plan(across_->rank(), across_->size(), elements), across_->new_tag()),
         flags_(static_cast<std::size_t>((scheme.average_every + 1) * across_->size())),
         flag_sum_(across_->make_sum(std::ssize(flags_))) {}
 
@@ -62,11 +62,6 @@ class Averages {
   }
 
  private:
-  static ReductionPlan plan_of(const Communicator& comm, std::int64_t elements) {
-    std::vector<ShardRange> shards;
-    for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
-    return tree_plan(comm.rank(), shards, elements);
-  }
   std::int64_t own_steps() const { return scheme_.steps / scheme_.groups; }
 
   void start() {
@@ -132,18 +127,14 @@ class Step {
     options.reduction = scheme.reduction;
     options.wire = scheme.wire;
     options.overlap = scheme.overlap;
-    std::vector<ShardRange> shards;
     options.owners = scheme.servers > 0 || scheme.sharded;
     if (scheme.servers > 0) {
       const ServerLayout layout{group.size(), 1, scheme.servers};
       for (std::size_t layer = 0; layer < ends_.size(); ++layer) options.owner_of.push_back(layout.owner_of(layer));
     }
-    if (options.owners) {
-      for (int rank = 0; rank < group.size(); ++rank) shards.push_back({rank, rank + 1});
-    }
     for (std::int64_t i = 0; i <= scheme.lag; ++i) {
       Flight& flight = flights_.emplace_back();
-      flight.sum = options.owners ? std::make_unique<GradientSum>(group, ends_, options, shards)
+      flight.sum = options.owners ? std::make_unique<GradientSum>(group, ends_, options, one_shard_each(group.size()))
                                   : std::make_unique<GradientSum>(group, ends_, options);
       // A loss, three counts, and what StepAgreement adds of ranks' times.
       flight.parts.resize(4 + CountedMeeting(group, CountedMeeting::kMostTimed).numbers());
@@ -228,7 +219,10 @@ class Step {
     return sum_s / factor_;
   }
   void progress() {
-    for (Flight& flight : flights_) flight.sum->advance();
+    for (Flight& flight : flights_) {
+      flight.sum->advance();
+      flight.agreement->advance();
+    }
     if (servers_ != nullptr) servers_->serve(Server::Progress::kMessagesAndUpdates);
     if (averages_ != nullptr) averages_->progress();
   }

@@ -53,8 +53,9 @@ int command_train(const CommandLine& line, Configuration& config, Task& task, co
   OptimizerOptions optimizer = options.optimizer;
   optimizer.ranks = layout.members();
   ServeOptions serving{optimized_layers(optimizer, layout.groups), serving_order(options)};
+  serving.hangs = config.hang_options();
   serving.hosts = hosts_of(comm);
-  ServedRank rank(comm, layout, serving, config.hang_options());
+  ServedRank rank(comm, layout, serving);
   if (!rank.works()) {
     watch_stop_signals();  // so that one does not end them before the workers have stopped
     const int code = rank.serve();

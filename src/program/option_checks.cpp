@@ -160,11 +160,14 @@ void check_ranks(const CommonOptions& options, int ranks) {
         batch, all, all, format_count(batch, "rank"));
   }
   if (train.accumulate > 1 && train.batch % (ranks * train.accumulate) != 0) {
-    const std::int64_t micro_batches = ranks * train.accumulate;
+    const std::int64_t groups = options.update.groups, micro_batches = groups * ranks * train.accumulate;
     user_error(
         "train.batch is {}, which {} times train.accumulate = {} micro-batches do not divide; set it to a multiple of "
         "{}",
-        train.batch, format_count(ranks, "rank"), train.accumulate, micro_batches);
+        options.train.batch,
+        groups > 1 ? fmt::format("update.groups = {} times {}", groups, format_count(ranks, "rank"))
+                   : format_count(ranks, "rank"),
+        train.accumulate, micro_batches);
   }
   if (const std::int64_t group = options.comm.norm_ranks; group > 0 && ranks % group != 0) {
     const bool groups = options.update.groups > 1;

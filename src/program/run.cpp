@@ -18,15 +18,11 @@
 #include "program/command_line.hpp"
 #include "program/commands.hpp"
 #include "program/kokkos_options.hpp"
+#include "program/say_failure.hpp"
 #include "train/stop_request.hpp"
 
 namespace petaflow {
 namespace {
-
-void complain(const std::string& program, const std::string& text) {
-  log_status("");
-  std::fprintf(stderr, "%s: %s\n", program.c_str(), text.c_str());
-}
 
 int run_command(const CommandLine& line, Configuration& config, Task& task, const Reporter& reporter,
                 Communicator& comm) {
@@ -63,8 +59,6 @@ void limit_finalize(double seconds) {
   alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
 }
 
-/// Runs the command.  Errors that all ranks know, rank 0 says; one that a rank alone knows ends them all: the others
-/// wait in some operation and cannot be told.
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given, Task& task,
                const Reporter& reporter, char* program) {
   const std::unique_ptr<Communicator> world = make_communicator();
@@ -74,7 +68,8 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     const ParsedLine parsed = parse_command_line(arguments, task.name(), task.description(), task.commands());
     if (parsed.exit_code) {
       if (world->rank() == 0 && *parsed.exit_code == kDone) std::printf("%s", parsed.text.c_str());
-      if (world->rank() == 0 && *parsed.exit_code != kDone) complain(task.name(), parsed.text);
+      if (world->rank() == 0 && *parsed.exit_code != kDone)
+        std::fprintf(stderr, "%s: %s\n", task.name().c_str(), parsed.text.c_str());
       return *parsed.exit_code;
     }
     agree(*world, [&] {
@@ -93,15 +88,8 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     world->barrier();
     if (world->size() > 1) limit_finalize(config.options.run.hang_timeout);
     return code;
-  } catch (const AgreedError& error) {
-    if (world->rank() == 0) complain(task.name(), error.what());
-    return exit_code(error);
   } catch (...) {
-    const Error error = to_error(std::current_exception());
-    const bool alone = world->size() == 1;
-    complain(task.name(), alone ? error.what() : fmt::format("rank {}: {}", world->rank(), error.what()));
-    if (!alone) world->abort(exit_code(error));
-    return exit_code(error);
+    return say_failure(task.name(), world.get());
   }
 }
 
@@ -117,9 +105,7 @@ int run(int argc, char** argv, Task& task, const Reporter& reporter) {
     }
     return run_in_mpi(arguments, kokkos, task, reporter, argv[0]);
   } catch (...) {
-    const Error error = to_error(std::current_exception());
-    complain(task.name(), error.what());
-    return exit_code(error);
+    return say_failure(task.name());
   }
 }
 

@@ -45,7 +45,6 @@ struct ServerLayout {
   /// The member of each group that sends a layer's gradient and spreads its weights.
   int owner_of(std::size_t layer) const { return static_cast<int>(layer % static_cast<std::size_t>(members())); }
   static constexpr int kCoordinator = 0;  // the server that deals out the steps
-  bool operator==(const ServerLayout&) const = default;
 };
 
 /// When gradients of several groups change a layer.

@@ -18,7 +18,8 @@ class ServedLayer {
   const LayerStore& store() const { return *store_; }
   /// Takes a message of a group, which has sent no other one that is not answered.  Gives the groups whose messages are
   /// answers now: this one, none, or those that waited for it too; valid until the next call.
-  /// Throws where the learning rate or a ticket is none that can be.
+  /// Throws a failure where a group sends before its last message is answered, or, by ticket, a ticket that was applied
+  /// already.
   /// @param values  in host memory, as many as values_with() says; these and the header stay until they are an answer
   std::span<const int> take(int group, LayerHeader& header, float* values);
 

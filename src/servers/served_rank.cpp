@@ -7,7 +7,7 @@
 
 namespace petaflow {
 
-ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const ServeOptions& serving, HangOptions hangs)
+ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const ServeOptions& serving)
     : rank_(all.rank()), layout_(layout), serving_(serving), poll_(std::make_shared<std::function<void()>>()) {
   PETAFLOW_REQUIRE(all.size() == layout.ranks(), "{} ranks for {} workers and {} servers", all.size(), layout.workers,
                    layout.servers);
@@ -18,7 +18,7 @@ ServedRank::ServedRank(Communicator& all, const ServerLayout& layout, const Serv
   messages_ = part(0);
   workers_ = std::make_unique<Communicator>(part(works() ? 0 : 1));
   group_ = workers_->split(works() ? layout.group_of(rank_) : 0);
-  serving_.hangs = hangs;
+  HangOptions hangs = serving_.hangs;
   hangs.one_peer = true;
   messages_->watch_hangs(works() ? std::move(hangs) : HangOptions());
   if (!works()) return;

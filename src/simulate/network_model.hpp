@@ -19,7 +19,7 @@ class NetworkModel {
   using Number = std::uint32_t;
 
   virtual ~NetworkModel() = default;
-  /// A message leaves rank `from` at start_s.  Times of calls never fall, and nothing is due before them.
+  /// A message leaves rank `from` at start_s, which is not below that of an earlier call, nor above next_s().
   virtual void send(Number message, int from, int to, std::size_t bytes, double start_s) = 0;
   /// When something happens next; infinity: nothing is under way.
   virtual double next_s() const = 0;

@@ -291,6 +291,7 @@ class VirtualTransport final : public Transport {
   }
 
   void wait(const std::function<bool()>& over, const char* call, double until_s) override {
+    world_.go_on();
     while (true) {
       world_.look_at_messages();
       if (over() || world_.now_s >= until_s) return;
@@ -367,7 +368,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
   std::vector<int> all;
   for (std::size_t r = 0; r < world.ranks.size(); ++r) all.push_back(static_cast<int>(r));
   const Activity::Current activity = Activity::current();
-  std::size_t running = world.ranks.size();
+  std::size_t unfinished = world.ranks.size();
   for (const int rank : all) {
     State::Rank& me = world.at(rank);
     me.finished = false;
@@ -385,12 +386,12 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
                                   if (!world.error && !world.over) world.error = std::current_exception();
                                 }
                                 me.finished = true;
-                                --running;
+                                --unfinished;
                                 return std::move(me.scheduler);
                               });
     world.wake(rank, world.now_s);
   }
-  while (running > 0 && !world.error) {
+  while (unfinished > 0 && !world.error) {
     const double wake_s = world.events.empty() ? kNever : world.events.top().time_s;
     const double network_s = world.network.next_s();
     if (std::min(wake_s, network_s) == kNever) break;
@@ -408,7 +409,7 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
     rank.fiber = std::move(rank.fiber).resume();
   }
   std::string waiting;
-  if (running > 0 && !world.error) {
+  if (unfinished > 0 && !world.error) {
     constexpr std::size_t kNamed = 16;
     std::size_t count = 0;
     for (const int rank : all) {
@@ -420,8 +421,10 @@ void VirtualWorld::run(const std::function<void(std::unique_ptr<Transport>)>& ra
   }
   // Not by boost's exception, which whoever keeps a failure for later would keep, too.
   world.over = true;
-  for (State::Rank& rank : world.ranks) {
-    if (!rank.finished) rank.fiber = std::move(rank.fiber).resume();
+  for (const int rank : all) {
+    State::Rank& me = world.at(rank);
+    world.running = rank;
+    if (!me.finished) me.fiber = std::move(me.fiber).resume();
   }
   world.over = false;
   Activity::current() = activity;

@@ -11,11 +11,8 @@
 namespace petaflow {
 namespace {
 
-/// Every rank has one summand.
 ReductionPlan plan_of(const Communicator& comm, std::int64_t count) {
-  std::vector<ShardRange> shards;
-  for (int rank = 0; rank < comm.size(); ++rank) shards.push_back({rank, rank + 1});
-  return tree_plan(comm.rank(), shards, count);
+  return halving_plan(comm.rank(), comm.size(), count);
 }
 
 }  // namespace

@@ -28,6 +28,8 @@ class StepAgreement {
   /// Tells the others how this rank fared.
   /// @param error  of this rank, or null; a loss that is not finite is one too
   void start(const std::exception_ptr& error);
+  /// Lets what is told move on, between start() and wait().
+  void progress() { sum_->advance(); }
   /// Waits until all have told; whether all went well.
   /// @param progress  lets the sums of gradients move on, called while it waits
   bool wait(const std::function<void()>& progress, const CountWait& count);

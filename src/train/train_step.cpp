@@ -58,7 +58,10 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   if (sums || options.update.average_late > 0 || options.update.colocate_servers) {
     poll_ = [this](bool in_loop) {
       const Kokkos::Timer timer;
-      for (Flight& flight : flights_) flight.exchange->progress();
+      for (Flight& flight : flights_) {
+        flight.exchange->progress();
+        flight.agreement->progress();
+      }
       if (late_) late_->progress();
       if (served_ != nullptr)
         served_->serve(in_loop ? Server::Progress::kMessagesOnly : Server::Progress::kMessagesAndUpdates);
@@ -192,7 +195,7 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
     if (!due.summed) measure_noise(due);
     due.summed = true;
   }
-  times_.communication -= times_.optimizer - updated;
+  times_.communication -= times_.optimizer - updated;  // which update() counts, within the region above
   const TimedRegion watch("petaflow::optimizer"_label, runner_.context(), times_.optimizer);
   average_.update(runner_.context(), network(), (step_ - 1 - lag) / updates_every_);
   network().refresh(runner_.context());

@@ -110,7 +110,6 @@ class TrainStep {
   /// Targets that it reads of a batch.
   const std::vector<TargetSpec>& targets() const { return runner_.targets(); }
   const BatchShare& share() const { return runner_.share(); }
-  std::int64_t steps() const { return step_; }  // done
   const StepTimes& times() const { return times_; }
   std::int64_t micro_batches() const { return micro_batches_; }  // of this rank since reset_times()
   void reset_times();

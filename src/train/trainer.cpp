@@ -416,8 +416,9 @@ void Trainer::save_if_due() {
   try {
     listener_->save(state_.step, checkpoint());
     saved_ = to_text(state_);
-  } catch (const Error& error) {
-    log_info("warning: no checkpoint after step {}: {}; the run goes on", state_.step, error.what());
+  } catch (...) {
+    log_info("warning: no checkpoint after step {}: {}; the run goes on", state_.step,
+             to_error(std::current_exception()).what());
   }
 }
 

@@ -63,6 +63,7 @@ ServerSession::Lease Trainer::work_with_servers(std::int64_t until,
   if (lease.ticket) exchange();  // one more, whose samples are read during the first
   while (!lease.settled) {
     const std::int64_t ticket = tickets.front();
+    const Activity activity("training with servers", ticket);
     tickets.pop_front();
     listener_->begin_step(ticket);
     step_.go_on_at(ticket);
