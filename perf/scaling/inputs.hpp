@@ -41,8 +41,8 @@ void print_inputs(const std::vector<Input>& inputs);
 Machine read_machine(const std::string& path);
 TrustedWorkload read_workload(const std::string& path);
 
-/// Times of rank 0 from runs of the same network: of its input, of the stages whose names begin as those of the workload
-/// and of what lies between stages, which counts as of the backward pass, and of the optimizer.
+/// Times of rank 0 from runs of the same network: of its input, of the stages whose names begin as those of the
+/// workload and of what lies between stages, which counts as of the backward pass, and of the optimizer.
 /// @param stages_path     a performance.json
 /// @param optimizer_path  another one, of a run in which every rank updates all parameters: neither with servers nor
 ///                        with sharded state
