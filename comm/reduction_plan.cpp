@@ -15,7 +15,7 @@ using Kind = Step::Kind;
 class Builder {
  public:
   void add(Kind kind, const Slice& slice, int peer, int piece = 0, int other = 0, bool wide = false) {
-    if (slice.size() > 0) steps_.push_back({kind, round_, peer, piece, other, slice, wide});
+    if (slice.size() > 0) steps_.push_back({kind, wide, round_, peer, piece, other, slice});
   }
   void next_round() { ++round_; }
   ReductionPlan take() { return std::move(steps_); }

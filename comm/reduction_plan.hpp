@@ -43,11 +43,11 @@ struct Step {
     kRound     // piece[slice] = what the peers of a kSend of it have
   };
   Kind kind = Kind::kSend;
-  int round = 0;  // steps of one round are messages at the same time, then additions and copies in their order
+  bool wide = false;  // a message in f32, however narrow others are
+  int round = 0;      // steps of one round are messages at the same time, then additions and copies in their order
   int peer = 0;
   int piece = 0, other = 0;
   Slice slice;
-  bool wide = false;  // a message in f32, however narrow others are
 };
 
 /// The steps of one rank, by round; messages between two ranks come in the same order on both.  Afterwards piece 0
