@@ -141,8 +141,8 @@ class Tree {
 
  private:
   std::span<const ShardRange> shards_;
-  int count_, levels_, narrow_levels_ = 0;
-  int deepest_, bits_ = 0, owner_;  // deepest_: the lowest level with a merge between ranks
+  int count_, levels_, narrow_levels_ = 0;  // narrow: the highest ones
+  int deepest_, bits_ = 0, owner_;          // deepest_: the lowest level with a merge between ranks
 };
 
 /// The steps that a rank takes part in; all where some rank has several shards, as it depends on the others then who

@@ -299,18 +299,22 @@ TEST(Queues, OfConstantTimes) {
 
 // ---- Inputs ----
 
-TEST(Inputs, SayWhatIsWrong) {
+/// What a reader of files says to this text; empty: nothing.
+template <class Read>
+std::string complaint_of(const Read& read, const std::string& text) {
   const test::ScratchFolder folder;
-  const auto message_of = [&](const std::string& text) -> std::string {
-    const std::string path = folder / "machine.toml";
-    std::ofstream(path) << text;
-    try {
-      read_machine(path);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const std::string path = folder / "input.toml";
+  std::ofstream(path) << text;
+  try {
+    read(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Inputs, SayWhatIsWrongWithAMachine) {
+  const auto message_of = [](const std::string& text) { return complaint_of(read_machine, text); };
   const std::string nic = "nic_gb_s = [1, \"measured\", \"here\"]\n";
   EXPECT_EQ(message_of(nic + "latency_us = [1.3, \"measured\", \"here\"]\n"), "");
   for (const auto& [text, message] : std::map<std::string, std::string>{
@@ -326,17 +330,7 @@ TEST(Inputs, SayWhatIsWrong) {
 }
 
 TEST(Inputs, SayWhatIsWrongWithAWorkload) {
-  const test::ScratchFolder folder;
-  const auto message_of = [&](const std::string& text) -> std::string {
-    const std::string path = folder / "workload.toml";
-    std::ofstream(path) << text;
-    try {
-      read_workload(path);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
+  const auto message_of = [](const std::string& text) { return complaint_of(read_workload, text); };
   const std::string layer = "[stages]\nconv = [100, 1, 2, \"chosen\", \"here\"]\n";
   EXPECT_EQ(message_of(layer), "");
   for (const auto& [text, message] : std::map<std::string, std::string>{
