@@ -90,7 +90,7 @@ TEST(Branches, RecomputationWithBatchNormOverAllRanks) {
   const auto all = make_mpi_communicator();
   Communicator alone;
   const Trained single(alone, options(), BatchNormScope::kMicroBatch);
-  for (const std::int64_t recompute : {2, 4}) {
+  for (const std::int64_t recompute : {0, 2, 4}) {
     CommonOptions again = options();
     again.train.recompute = recompute;
     const Trained together(*all, again, BatchNormScope::kRanks);

@@ -36,7 +36,7 @@ std::size_t BatchNormStage::statistics_bytes() const {
 std::size_t BatchNormStage::saved_bytes() const {
   const EpilogueDesc& epilogue = options_.epilogue;
   if (!options_.backward) return 0;
-  return statistics_bytes() + static_cast<std::size_t>(epilogue.v.n * epilogue.saved_bytes_per_sample());
+  return statistics_bytes() + map_bytes() + static_cast<std::size_t>(epilogue.v.n * epilogue.saved_bytes_per_sample());
 }
 
 std::size_t BatchNormStage::forward_scratch_bytes() const {
@@ -56,9 +56,13 @@ BatchStatistics BatchNormStage::statistics() const {
   return BatchStatistics::in(reinterpret_cast<float*>(buffers.saved), channels_);
 }
 
+ChannelMap BatchNormStage::saved_map() const {
+  return ChannelMap::in(reinterpret_cast<float*>(buffers.saved + statistics_bytes()), channels_);
+}
+
 Epilogue BatchNormStage::epilogue(const ChannelMap& map) const {
   const bool saves = options_.backward && options_.epilogue.saved_bytes_per_sample() > 0;
-  auto* saved = saves ? reinterpret_cast<std::uint8_t*>(buffers.saved + statistics_bytes()) : nullptr;
+  auto* saved = saves ? reinterpret_cast<std::uint8_t*>(buffers.saved + statistics_bytes() + map_bytes()) : nullptr;
   return {options_.epilogue, map.offset, buffers.y[0],
           buffers.dy[0],     saved,      {map.scale[0], options_.residual ? buffers.x[1] : Tensor{}}};
 }
@@ -81,16 +85,21 @@ void BatchNormStage::forward(const Context& context) {
   const auto [sums, map, memory] = scratch(buffers.forward_scratch);
   const float *const weight = parameter(options_.weight), *const bias = parameter(options_.bias);
   const float epsilon = options_.batch_norm.epsilon;
-  const Tensor& x = buffers.x[0];
   if (context.training) {
     PETAFLOW_REQUIRE(options_.backward, "a network made for inference");
-    sum_moments(context, parts_, x, sums, memory);
+    sum_moments(context, parts_, buffers.x[0], sums, memory);
     if (sums_over_ranks()) sum_over_ranks(context, sums);
-    map_batch(context, channels_, epsilon, sums, weight, bias, statistics(), map);
+    map_batch(context, channels_, epsilon, sums, weight, bias, statistics(), saved_map());
+    apply(context, saved_map());
   } else {
     map_running(context, channels_, epsilon, buffers.weights + options_.running_mean.offset,
                 buffers.weights + options_.running_variance.offset, weight, bias, map);
+    apply(context, map);
   }
+}
+
+void BatchNormStage::apply(const Context& context, const ChannelMap& map) const {
+  const Tensor& x = buffers.x[0];
   epilogue(map).forward_all(context, forward_label_, x.data, x.pixel_stride);
 }
 

@@ -47,6 +47,9 @@ class BatchNormStage final : public Stage {
   std::int64_t forward_rank_sum() const override;
   std::int64_t backward_rank_sum() const override;
   void forward(const Context& context) override;
+  /// By the map of forward: no second pass for the statistics, nor a sum over ranks.
+  void forward_again(const Context& context) override { apply(context, saved_map()); }
+  bool keeps_saved() const override { return true; }
   void backward(const Context& context, float* gradient) override;
   std::string describe_backward_weights() const override { return "kokkos"; }
 
@@ -62,9 +65,12 @@ class BatchNormStage final : public Stage {
   std::size_t map_bytes() const;
   std::size_t statistics_bytes() const;
   BatchStatistics statistics() const;
+  ChannelMap saved_map() const;
   Epilogue epilogue(const ChannelMap& map) const;
   const float* parameter(const std::optional<StageParameter>& which) const;
   bool has_dx(std::size_t input) const;
+  /// y = epilogue(map of x).
+  void apply(const Context& context, const ChannelMap& map) const;
   bool sums_over_ranks() const { return options_.batch_norm.scope == BatchNormScope::kRanks; }
   void sum_over_ranks(const Context& context, double* sums) const;
 

@@ -67,6 +67,10 @@ class ConvStage final : public Stage {
   std::string describe_backward_weights() const override { return describe(weights_); }
   std::vector<std::string> refusals() const override;
   StageKind kind() const override { return StageKind::kConvolution; }
+  /// Where it is depthwise.
+  bool is_memory_bound() const override {
+    return options_.conv.geometry.groups > 1 && options_.conv.geometry.groups == options_.conv.in_channels;
+  }
 
  private:
   struct PassPlan {

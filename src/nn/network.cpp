@@ -179,7 +179,7 @@ void Network::backward(const Context& context, float* gradient,
     if (kind == Action::Kind::kAgain) {
       {
         const Stopwatch watch(context, reports_[s].forward_s);
-        enter(moment).forward(context);
+        enter(moment).forward_again(context);
       }
       if (context.poll != nullptr) (*context.poll)(false);
       continue;
@@ -208,6 +208,7 @@ std::vector<Network::RankSum> Network::rank_sums() const {
   std::int64_t final_from = parameter_elements_;
   for (const auto& [kind, s] : timeline_.actions) {
     const bool is_backward = kind == Action::Kind::kBackward;
+    if (kind == Action::Kind::kAgain && stages_[s]->keeps_saved()) continue;
     const std::int64_t values = is_backward ? stages_[s]->backward_rank_sum() : stages_[s]->forward_rank_sum();
     if (values > 0) sums.push_back({values, final_from});
     if (is_backward) final_from = gradient_begin_[s];

@@ -35,9 +35,13 @@ inline constexpr bool kFillsDead = false;
 inline constexpr bool kFillsDead = true;
 #endif
 
+/// As NetworkOptions::recompute: what memory-bound stages give is made again, nothing else.
+inline constexpr std::int64_t kRecomputeMemoryBound = 0;
+
 struct NetworkOptions {
   std::int64_t batch = 1;      // slots of a micro-batch
-  std::int64_t recompute = 1;  // segments that make their values again for backward instead of keeping them; 1: none
+  std::int64_t recompute = 1;  // segments that make their values again for backward instead of keeping them; 1: none;
+                               // or kRecomputeMemoryBound
   DType precision =
       DType::kF32;           // of activations and gradients between convolutions; all others, weights and sums are f32
   bool backward = true;      // false: inference only, less memory

@@ -79,6 +79,12 @@ class Stage {
   virtual void refresh(const Context&) {}
   /// y = stage(x).
   virtual void forward(const Context& context) = 0;
+  /// y once more, for backward, of the same x and weights.
+  virtual void forward_again(const Context& context) { forward(context); }
+  /// True where forward_again() reads what forward saved, which is then kept in between.
+  virtual bool keeps_saved() const { return false; }
+  /// True where forward takes about as long as reading x and writing y does.
+  virtual bool is_memory_bound() const { return kind() == StageKind::kPointwise; }
   /// dx[i] = (stage's Jacobian)^T dy, or += where adds[i], where dx[i] has data; the parameters' part of the flat
   /// `gradient` is overwritten.
   virtual void backward(const Context& context, float* gradient) = 0;

@@ -113,11 +113,13 @@ StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, 
     own.forward_scratch = own.again_scratch = add(name + " forward scratch", stage.forward_scratch_bytes(), forward);
     if (!options.backward) continue;
     const std::size_t saved_bytes = stage.saved_bytes();
-    if (timeline.again[s]) {  // what the first forward pass saves is not read
-      own.saved_first = add(name + " saved at first", saved_bytes, forward);
-      own.saved = add(name + " saved", saved_bytes, backward);
+    if (timeline.again[s]) {
       own.again_scratch =
           add(name + " forward scratch again", stage.forward_scratch_bytes(), {backward.first, backward.first});
+    }
+    if (timeline.again[s] && !stage.keeps_saved()) {  // what the first forward pass saves is not read
+      own.saved_first = add(name + " saved at first", saved_bytes, forward);
+      own.saved = add(name + " saved", saved_bytes, backward);
     } else {
       own.saved = own.saved_first = add(name + " saved", saved_bytes, {forward.first, backward.last});
     }

@@ -59,6 +59,18 @@ std::vector<std::size_t> cut_segments(const LoweredNetwork& network, std::int64_
   return segment;
 }
 
+/// The segment of each stage, which ends behind a convolution or a dense layer: their values, which others read, are
+/// kept.
+std::vector<std::size_t> cut_behind_arithmetic(const LoweredNetwork& network) {
+  std::vector<std::size_t> segment;
+  std::size_t at = 0;
+  for (const LoweredStage& stage : network.stages) {
+    segment.push_back(at);
+    if (!stage.stage->is_memory_bound()) ++at;
+  }
+  return segment;
+}
+
 }  // namespace
 
 Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_t recompute) {
@@ -70,7 +82,8 @@ Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_
   if (!backward) return timeline;
 
   const auto root = [&](std::size_t value) { return network.values[value].root; };
-  const std::vector<std::size_t> segment = cut_segments(network, recompute);
+  const std::vector<std::size_t> segment =
+      recompute == kRecomputeMemoryBound ? cut_behind_arithmetic(network) : cut_segments(network, recompute);
   // A root is given up where all that write and read it are stages of one segment, which is not the last.
   std::vector<std::size_t> home(network.values.size(), stages);
   timeline.given_up.assign(network.values.size(), segment.back() > 0);
@@ -100,7 +113,8 @@ Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_
     const bool gives_up = std::ranges::any_of(stage.outputs, [&](std::size_t y) { return timeline.given_up[root(y)]; });
     const bool wanted = std::ranges::any_of(
         stage.outputs, [&](std::size_t y) { return timeline.given_up[root(y)] && needed[root(y)]; });
-    timeline.again[s] = gives_up && (wanted || stage.stage->saved_bytes() > 0);
+    const bool saves_again = stage.stage->saved_bytes() > 0 && !stage.stage->keeps_saved();
+    timeline.again[s] = gives_up && (wanted || saves_again);
     if (!timeline.again[s]) continue;
     for (const std::size_t x : stage.inputs) needed[root(x)] = true;
   }

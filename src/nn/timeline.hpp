@@ -23,7 +23,9 @@ struct Timeline {
 };
 
 /// @param recompute  segments of neighbouring stages, of about the same memory, each of which keeps only what others
-///                   read and makes the rest again, except the last; 1: everything is kept
+///                   read and makes the rest again, except the last; 1: everything is kept; kRecomputeMemoryBound: each
+///                   segment ends with the arithmetic of a convolution or a dense layer, which is never done again
+///                   (as selective recomputation: Korthikanti et al. 2022, arXiv:2205.05198)
 Timeline make_timeline(const LoweredNetwork& network, bool backward, std::int64_t recompute);
 
 /// How the backward pass of a stage gives the gradient of one of its inputs.

@@ -88,9 +88,9 @@ std::string describe_recompute(const Graph& graph, const NetworkOptions& options
   const std::size_t least = network.arena_bytes(), most = Network(graph, kept, Context()).arena_bytes();
   const std::string what = fmt::format("train.recompute = {}", options.recompute);
   if (least >= most) {
-    return fmt::format(
-        "{} saves no memory: {} for a micro-batch, {} without; fewer segments or train.recompute = 1 may be better",
-        what, format_bytes(least), format_bytes(most));
+    return fmt::format("{} saves no memory: {} for a micro-batch, {} without; {}train.recompute = 1 may be better",
+                       what, format_bytes(least), format_bytes(most),
+                       options.recompute > 1 ? "fewer segments or " : "");
   }
   return fmt::format("{}: {} for a micro-batch instead of {}, for {:.3f} GFLOP more per sample", what,
                      format_bytes(least), format_bytes(most),

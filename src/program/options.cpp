@@ -72,7 +72,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.deterministic", train.deterministic);
   schema.add("train.accumulate", train.accumulate, in_range(1, 1e6));
   schema.add("train.shards", train.shards, in_range(1, 1e7));
-  schema.add("train.recompute", train.recompute, at_least(1));
+  schema.add("train.recompute", train.recompute, at_least(0));
   schema.add("train.validate_epochs", train.validate_epochs, in_range(0, 1e9));
 
   OptimizerOptions& optimizer = options.optimizer;
