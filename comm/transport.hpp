@@ -90,9 +90,8 @@ class Transport {
   virtual bool done(Message& message) = 0;
 
   /// Waits until over() or until now_s() reaches `until_s`.  Nothing else waits but split(); a hang is noticed here.
-  /// @param over  is called again and again.  After a call a medium may leave it alone until a message is over for
-  /// which
-  ///              over() asked done() in that call, or for which nobody has ever asked: over() asks, in every call, for
+  /// @param over  is called again and again.  After a call a medium may leave it alone until a message is over that
+  ///              over() asked done() of in that call, or that nobody ever asked it of: in every call over() asks it of
   ///              every message that it depends on
   /// @param call  for messages: "all-reduce"
   virtual void wait(const std::function<bool()>& over, const char* call,

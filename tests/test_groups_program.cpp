@@ -196,6 +196,8 @@ TEST_F(Groups, WithBadSettingsAreRefused) {
   expect_refused(train + "update.servers=2 update.cut_layers=true optimizer.name=lamb", "optimizer.name = \"lamb\"",
                  {1});
   expect_refused(train + "update.servers=1 update.groups=2 train.batch=15", "set it to 16", {3});
+  expect_refused(train + "update.servers=1 update.groups=2 train.batch=36 train.deterministic=true train.shards=12",
+                 "found a batch of 36 and 12 shards for each of 2 groups; set train.batch to 48", {3});
   expect_refused(train + "update.servers=1 update.lag=1", "update.lag = 1", {2});
   expect_refused(train + "update.servers=1 update.sharded=true", "update.sharded = true", {2});
   expect_refused(train + "update.servers=1 optimizer.clip_norm=1", "optimizer.clip_norm = 1", {2});

@@ -196,10 +196,13 @@ void check(const CommonOptions& options) {
           train.shards);
     }
     if (train.batch % train.shards != 0) {
+      const std::int64_t groups = options.update.groups;
       user_error(
-          "train.deterministic needs train.batch divisible by train.shards, found a batch of {} and {} shards; set "
+          "train.deterministic needs train.batch divisible by {}train.shards, found a batch of {} and {} shards{}; set "
           "train.batch to {}",
-          train.batch, train.shards, (train.batch / train.shards + 1) * train.shards * options.update.groups);
+          groups > 1 ? "update.groups times " : "", options.train.batch, train.shards,
+          groups > 1 ? fmt::format(" for each of {} groups", groups) : "",
+          (train.batch / train.shards + 1) * train.shards * groups);
     }
   }
   if (train.deterministic && options.comm.wire != Wire::kF32) {

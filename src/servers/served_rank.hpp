@@ -16,9 +16,8 @@ class ServedRank {
  public:
   /// Collective.
   /// @param all      as many as the layout has; must outlive this
-  /// @param serving  its hangs are of all messages between workers and servers.  A server on a rank of its own waits
-  /// for
-  ///                 as long as workers work; the first one knows when a group reports no more
+  /// @param serving  its hangs are of all messages between workers and servers.  A server on a rank of its own waits as
+  ///                 long as workers work; the first one knows when a group reports no more
   ServedRank(Communicator& all, const ServerLayout& layout, const ServeOptions& serving);
   ServedRank(const ServedRank&) = delete;
   ServedRank& operator=(const ServedRank&) = delete;
