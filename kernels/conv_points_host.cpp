@@ -169,9 +169,13 @@ class PointsKernel final : public ConvKernel {
         with_constant<kSources>(std::min<std::int64_t>(kSources, order_.sources - source), [&](auto sources) {
           for (std::int64_t row = p; row < end; ++row) {
             float* const panel_row = to + (i * pixels.count + row) * kSources;
-            Floats values;  // std::copy_n calls memmove
-            lanes::load_part(pixels.x[static_cast<std::size_t>(row)] + source, sources, values);
-            lanes::store(panel_row, sources, values);
+            const float* const from = pixels.x[static_cast<std::size_t>(row)] + source;
+            for (int c = 0; c < sources; c += kLanes) {  // std::copy_n calls memmove
+              const int count = std::min<int>(kLanes, sources - c);
+              Floats values;
+              lanes::load_part(from + c, count, values);
+              lanes::store(panel_row + c, count, values);
+            }
           }
         });
       }
