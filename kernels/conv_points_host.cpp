@@ -142,6 +142,7 @@ class PointsKernel final : public ConvKernel {
     });
   }
 
+  /// Those from `first` on, counted over the samples of a tile.
   static Pixels find(const ConvDesc& desc, const ConvArgs& args, std::int64_t first, std::int64_t count) {
     const Extent& stride = desc.geometry.stride;
     Pixels pixels;
