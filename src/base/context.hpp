@@ -20,6 +20,12 @@ using MemorySpace = GuardedSpace;
 #else
 using MemorySpace = ExecutionSpace::memory_space;
 #endif
+/// Where the host's end of a copy to or from MemorySpace lies for which nobody waits: pinned pages beside a GPU.
+#ifdef KOKKOS_ENABLE_CUDA
+using StagingSpace = Kokkos::CudaHostPinnedSpace;
+#else
+using StagingSpace = Kokkos::HostSpace;
+#endif
 /// True where host code may touch what kernels work on.
 inline constexpr bool kOnHost = Kokkos::SpaceAccessibility<Kokkos::HostSpace, MemorySpace>::accessible;
 

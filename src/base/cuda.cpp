@@ -1,13 +1,18 @@
-// What a GPU needs of CUDA beside Kokkos: a stream of its own.
+// What a GPU needs of CUDA beside Kokkos: a stream of its own, events that say how long its work takes, and graphs of
+// work that comes again.
 #include <Kokkos_Core.hpp>
 
 #ifdef KOKKOS_ENABLE_CUDA
 
+#include <exception>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/context.hpp"
 #include "base/error.hpp"
+#include "base/replay.hpp"
+#include "base/stopwatch.hpp"
 
 namespace petaflow {
 namespace {
@@ -16,7 +21,132 @@ void check(cudaError_t error, const char* call) {
   if (error != cudaSuccess) failure("{}: {}", call, cudaGetErrorString(error));
 }
 
+/// Pieces of time between events.
+struct Times {
+  struct Piece {
+    Moment from, to;
+    double* sum;
+  };
+  std::vector<cudaEvent_t> events;
+  std::size_t recorded = 0;  // of the events
+  std::vector<Piece> pieces;
+
+  Moment record(cudaStream_t stream, unsigned flags) {
+    if (recorded == events.size()) check(cudaEventCreate(&events.emplace_back()), "cudaEventCreate");
+    check(cudaEventRecordWithFlags(events[recorded], stream, flags), "cudaEventRecordWithFlags");
+    return recorded++;
+  }
+  void add_up() const {
+    for (const Piece& piece : pieces) {
+      float milliseconds = 0;
+      check(cudaEventElapsedTime(&milliseconds, events[piece.from], events[piece.to]), "cudaEventElapsedTime");
+      *piece.sum += 1e-3 * static_cast<double>(milliseconds);
+    }
+  }
+  void destroy_events() {
+    for (const cudaEvent_t event : events) cudaEventDestroy(event);
+    events.clear();
+  }
+};
+
+/// Of the thread that launches kernels; never destroyed: the events end with Kokkos, not behind it.
+struct AllTimes {
+  Times called;                       // since collect_times()
+  Times* recording = nullptr;         // of the graph that is being recorded
+  std::vector<const Times*> replays;  // of the graphs that ran since collect_times()
+};
+AllTimes& all_times() {
+  static auto* const all = [] {
+    Kokkos::push_finalize_hook([] { all_times().called.destroy_events(); });
+    return new AllTimes;
+  }();
+  return *all;
+}
+
+bool tool_looks_on() { return Kokkos::Tools::Experimental::get_callbacks().begin_parallel_for != nullptr; }
+
 }  // namespace
+
+Moment now(const Context& context) {
+  AllTimes& all = all_times();
+  const cudaStream_t stream = context.space.cuda_stream();
+  // Inside a graph an event has a time of its own for each run only where it is recorded as an external one.
+  return all.recording != nullptr ? all.recording->record(stream, cudaEventRecordExternal)
+                                  : all.called.record(stream, cudaEventRecordDefault);
+}
+
+void add_time(Moment from, Moment to, double& sum) {
+  AllTimes& all = all_times();
+  (all.recording != nullptr ? *all.recording : all.called).pieces.push_back({from, to, &sum});
+}
+
+void collect_times() {
+  all_times().called.add_up();
+  for (const Times* times : all_times().replays) times->add_up();
+  forget_times();
+}
+
+void forget_times() {
+  AllTimes& all = all_times();
+  all.called.pieces.clear();
+  all.called.recorded = 0;
+  all.replays.clear();
+}
+
+struct Replay::Recorded {
+  Times times;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+
+  Recorded(const Context& context, const std::function<void()>& work) {
+    const cudaStream_t stream = context.space.cuda_stream();
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+    all_times().recording = &times;
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    all_times().recording = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    if (error) {
+      destroy();
+      std::rethrow_exception(error);
+    }
+    check(ended, "cudaStreamEndCapture");
+    check(cudaGraphInstantiateWithFlags(&executable, graph, 0), "cudaGraphInstantiateWithFlags");
+  }
+  ~Recorded() { destroy(); }
+  Recorded(const Recorded&) = delete;
+  Recorded& operator=(const Recorded&) = delete;
+
+  void run(const Context& context) {
+    check(cudaGraphLaunch(executable, context.space.cuda_stream()), "cudaGraphLaunch");
+    all_times().replays.push_back(&times);
+  }
+
+ private:
+  void destroy() {
+    forget_times();
+    if (executable != nullptr) cudaGraphExecDestroy(executable);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    times.destroy_events();
+  }
+};
+
+Replay::Replay() = default;
+Replay::~Replay() = default;
+
+void Replay::run(const Context& context, const std::function<void()>& work) {
+  if (!called_ || tool_looks_on()) {
+    work();
+  } else {
+    if (!recorded_) recorded_ = std::make_unique<Recorded>(context, work);
+    recorded_->run(context);
+  }
+  called_ = true;
+}
 
 // Kokkos' own instance is the legacy stream, for which all others wait and which no graph can be captured from.
 ExecutionSpace execution_space() {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
-#include <new>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -17,8 +16,6 @@
 namespace petaflow {
 
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
 
 /// Bytes that a thread of this process has read.  Source: proc(5), /proc/pid/io.
 std::int64_t bytes_read_by(int thread) {
@@ -33,8 +30,6 @@ std::int64_t bytes_read_by(int thread) {
 }
 
 }  // namespace
-
-void Loader::AlignedFree::operator()(std::byte* pointer) const { ::operator delete[](pointer, kAlignment); }
 
 Loader::Loader(const Dataset& data, LoaderOptions options)
     : data_(data),
@@ -54,9 +49,8 @@ Loader::Loader(const Dataset& data, LoaderOptions options)
   std::size_t bytes = padded(slots * sample_bytes_);
   for (const TargetSpec& target : targets) bytes += padded(slots * target.bytes());
   for (Buffer& buffer : buffers_) {
-    buffer.storage.reset(static_cast<std::byte*>(::operator new[](bytes, kAlignment)));
-    std::fill_n(buffer.storage.get(), bytes, std::byte{0});
-    std::byte* next = buffer.storage.get();
+    buffer.storage = decltype(buffer.storage)("petaflow::loader::batch", bytes);
+    std::byte* next = buffer.storage.data();
     buffer.batch.samples = std::exchange(next, next + padded(slots * sample_bytes_));
     for (const TargetSpec& target : targets) {
       buffer.batch.targets.push_back({target, std::exchange(next, next + padded(slots * target.bytes()))});

@@ -15,6 +15,9 @@
 #include <thread>
 #include <vector>
 
+#include <Kokkos_Core.hpp>
+
+#include "base/context.hpp"
 #include "base/random.hpp"
 #include "data/augment.hpp"
 #include "data/dataset.hpp"
@@ -48,7 +51,7 @@ struct BatchTarget {
 /// set are zeros of weight 0 and index -1.
 struct Batch {
   std::int64_t epoch = 0, step = 0;
-  std::byte* samples = nullptr;      // (slots, D, H, W, C) in the type of the data set, 64-byte aligned
+  std::byte* samples = nullptr;  // (slots, D, H, W, C) in the type of the data set, 64-byte aligned, in StagingSpace
   std::vector<BatchTarget> targets;  // in the order of Dataset::targets()
   std::vector<float> weights;
   std::vector<std::int64_t> indices;  // of the samples in the data set
@@ -94,13 +97,10 @@ class Loader {
   std::int64_t bytes_read() const;
 
  private:
-  struct AlignedFree {
-    void operator()(std::byte* pointer) const;
-  };
   struct Buffer {
     Batch batch;
-    std::unique_ptr<std::byte[], AlignedFree> storage;  // the samples, then target by target
-    std::int64_t done = 0;                              // slots
+    Kokkos::View<std::byte*, StagingSpace> storage;  // the samples, then target by target
+    std::int64_t done = 0;                           // slots
   };
 
   void work();

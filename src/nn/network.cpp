@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/label.hpp"
@@ -118,7 +119,7 @@ void Network::list_final_gradients(const LoweredNetwork& lowered) {
   }
 }
 
-Network::~Network() = default;
+Network::~Network() { forget_times(); }
 
 std::int64_t Network::trained_elements() const {
   std::int64_t sum = 0;
@@ -162,8 +163,8 @@ Stage& Network::enter(std::size_t moment) {
 void Network::forward(const Context& context) {
   for (std::size_t s = 0; s < stages_.size(); ++s) {
     {
-      double other_s = 0;  // of predictions
-      const Stopwatch watch(context, context.training ? reports_[s].forward_s : other_s);
+      std::optional<Stopwatch> watch;
+      if (context.training) watch.emplace(context, reports_[s].forward_s);
       enter(s).forward(context);
     }
     if (context.poll != nullptr) (*context.poll)(false);

@@ -26,6 +26,7 @@ struct KernelOptions {
   F32Products f32 = F32Products::kFma;
   bool tiles = true;  // this and the next one: as in ConvPassOptions
   double cache_share = kCacheShare;
+  bool replay = true;  // on a GPU: what is the same in every step is recorded once (Replay)
 };
 
 /// Builds for finding mistakes: all networks fill what is not alive.

@@ -63,8 +63,7 @@ void check_targets(std::span<const TargetSpec> wanted, std::span<const TargetSpe
 ObjectiveRun::ObjectiveRun(const Objective& objective, std::span<const Shape> outputs)
     : objective_(objective),
       targets_(objective.targets(outputs)),
-      losses_("petaflow::losses", objective.terms().size(), static_cast<std::size_t>(outputs.front().n)),
-      host_losses_(Kokkos::create_mirror_view(losses_)),
+      losses_("petaflow::losses", objective.terms().size() * static_cast<std::size_t>(outputs.front().n)),
       sums_(static_cast<std::size_t>(outputs.front().n)) {
   std::size_t scratch = 0;
   for (const LossTerm& term : objective.terms()) {
@@ -75,9 +74,8 @@ ObjectiveRun::ObjectiveRun(const Objective& objective, std::span<const Shape> ou
   scratch_ = decltype(scratch_)("petaflow::loss_scratch", scratch);
 }
 
-std::span<const double> ObjectiveRun::run(const Context& context, std::span<const void* const> targets,
-                                          std::span<const Tensor> outputs, std::span<const Tensor> scores,
-                                          std::span<const Tensor> gradients) {
+void ObjectiveRun::run(const Context& context, std::span<const void* const> targets, std::span<const Tensor> outputs,
+                       std::span<const Tensor> scores, std::span<const Tensor> gradients) {
   const std::vector<LossTerm>& terms = objective_.terms();
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const std::size_t output = terms[i].output;
@@ -87,15 +85,19 @@ std::span<const double> ObjectiveRun::run(const Context& context, std::span<cons
     operands.weight = static_cast<float>(terms[i].weight);
     if (!scores.empty()) operands.scores = scores[output];
     if (!gradients.empty()) operands.doutput = gradients[output];
-    operands.losses = losses_.data() + i * losses_.extent(1);
+    operands.losses = losses_.device() + i * sums_.size();
     operands.scratch = scratch_.data();
     terms[i].loss->run(context, operands);
   }
-  if constexpr (!kOnHost) Kokkos::deep_copy(host_losses_, losses_);
+  losses_.download(context);
+}
+
+std::span<const double> ObjectiveRun::losses() {
+  const std::vector<LossTerm>& terms = objective_.terms();
   for (std::size_t slot = 0; slot < sums_.size(); ++slot) {
     sums_[slot] = 0;
     for (std::size_t i = 0; i < terms.size(); ++i) {
-      sums_[slot] += terms[i].weight * static_cast<double>(host_losses_(i, slot));
+      sums_[slot] += terms[i].weight * static_cast<double>(losses_.host()[i * sums_.size() + slot]);
     }
   }
   return sums_;

@@ -8,6 +8,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "base/staged.hpp"
 #include "nn/graph.hpp"
 #include "nn/loss.hpp"
 
@@ -53,22 +54,22 @@ class ObjectiveRun {
   /// Targets that MicroBatchInputs are to bring: Objective::targets().
   const std::vector<TargetSpec>& targets() const { return targets_; }
 
-  /// Runs the losses, which read their targets and the context's step state.  Returns for each slot of the micro-batch
-  /// weight_n times the weighted sum of the terms' loss_n, exactly 0 in padded slots; valid until the next call.
+  /// Runs the losses, which read their targets and the context's step state.
   /// @param targets    where those of targets() lie, (N) each, in MemorySpace
   /// @param outputs    of the network
   /// @param scores     as outputs, f32, written; empty: not wanted
   /// @param gradients  as outputs, written; empty: not wanted
-  std::span<const double> run(const Context& context, std::span<const void* const> targets,
-                              std::span<const Tensor> outputs, std::span<const Tensor> scores,
-                              std::span<const Tensor> gradients);
+  void run(const Context& context, std::span<const void* const> targets, std::span<const Tensor> outputs,
+           std::span<const Tensor> scores, std::span<const Tensor> gradients);
+  /// Of the last run(), once the context's space is idle: for each slot of the micro-batch weight_n times the weighted
+  /// sum of the terms' loss_n, exactly 0 in padded slots; valid until the next call.
+  std::span<const double> losses();
 
  private:
   const Objective& objective_;
   std::vector<TargetSpec> targets_;
   std::vector<std::size_t> target_of_term_;
-  Kokkos::View<float**, Kokkos::LayoutRight, MemorySpace> losses_;  // (terms, N)
-  decltype(losses_)::HostMirror host_losses_;
+  Staged<float> losses_;                           // (terms, N)
   Kokkos::View<std::byte*, MemorySpace> scratch_;  // of one term after the other
   std::vector<double> sums_;                       // over terms, (N)
 };

@@ -162,6 +162,7 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
   schema.add("kernels.f32", options.kernels.f32, {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}});
   schema.add("kernels.tiles", options.kernels.tiles);
+  schema.add("kernels.replay", options.kernels.replay);
   schema.add_former_name("kernels.bands", "kernels.tiles");
 
   schema.add_use({"train.shards"}, "train.deterministic");

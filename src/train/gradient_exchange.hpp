@@ -64,6 +64,8 @@ class GradientExchange {
               const std::function<void(std::optional<std::int64_t> spoilt)>& check);
   /// Of this rank; everything without update.sharded and update.servers.
   const std::vector<Slice>& own() const { return sum_.own(); }
+  /// Whether gradients are summed in the host's memory: of several ranks or micro-batches, or by servers.
+  bool leaves_the_device() const { return leaves_the_device_; }
   /// Whether sums go to owners: update.sharded or update.servers.
   bool divides() const { return spreads_; }
   /// Where it divides: values of own(), flat, in MemorySpace, to all ranks.  Collective.

@@ -10,7 +10,7 @@ namespace petaflow {
 namespace {
 
 using DeviceBytes = Kokkos::View<std::byte*, MemorySpace, Kokkos::MemoryUnmanaged>;
-using HostBytes = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+using HostBytes = Kokkos::View<const std::byte*, StagingSpace, Kokkos::MemoryUnmanaged>;
 
 /// Pieces of bytes from host to host, by the threads: a loop over single bytes, which may be parts of anything, becomes
 /// no instruction for many.
@@ -34,11 +34,13 @@ void fill(const Context& context, const std::byte* from, std::size_t filled, con
       launch(context, "petaflow::input::copy[kokkos]"_label, static_cast<std::int64_t>(pieces),
              CopyPiece{from, to.data(), filled});
     } else {
-      Kokkos::deep_copy(Kokkos::subview(to, std::pair<std::size_t, std::size_t>(0, filled)), HostBytes(from, filled));
+      Kokkos::deep_copy(context.space, Kokkos::subview(to, std::pair<std::size_t, std::size_t>(0, filled)),
+                        HostBytes(from, filled));
     }
   }
   if (filled < to.extent(0)) {
-    Kokkos::deep_copy(Kokkos::subview(to, std::pair<std::size_t, std::size_t>(filled, to.extent(0))), std::byte{0});
+    Kokkos::deep_copy(context.space, Kokkos::subview(to, std::pair<std::size_t, std::size_t>(filled, to.extent(0))),
+                      std::byte{0});
   }
 }
 
@@ -47,11 +49,9 @@ void fill(const Context& context, const std::byte* from, std::size_t filled, con
 MicroBatchInputs::MicroBatchInputs(std::int64_t slots, std::vector<TargetSpec> targets)
     : slots_(slots),
       specs_(std::move(targets)),
-      state_("petaflow::step_state"),
+      state_("petaflow::step_state", 1),
       samples_("petaflow::samples", static_cast<std::size_t>(slots)),
-      weights_("petaflow::weights", static_cast<std::size_t>(slots)),
-      host_samples_(Kokkos::create_mirror_view(samples_)),
-      host_weights_(Kokkos::create_mirror_view(weights_)) {
+      weights_("petaflow::weights", static_cast<std::size_t>(slots)) {
   for (const TargetSpec& spec : specs_) {
     targets_.emplace_back("petaflow::target", static_cast<std::size_t>(slots) * spec.bytes());
     target_pointers_.push_back(targets_.back().data());
@@ -77,15 +77,15 @@ void MicroBatchInputs::load(const Context& context, const Batch& batch, std::int
   }
   for (std::int64_t slot = 0; slot < slots_; ++slot) {
     const auto from = static_cast<std::size_t>(first + slot), to = static_cast<std::size_t>(slot);
-    host_samples_(to) = slot < count ? batch.indices[from] : -1;
-    host_weights_(to) = slot < count ? batch.weights[from] : 0;
+    samples_.host()[to] = slot < count ? batch.indices[from] : -1;
+    weights_.host()[to] = slot < count ? batch.weights[from] : 0;
   }
-  Kokkos::deep_copy(samples_, host_samples_);
-  Kokkos::deep_copy(weights_, host_weights_);
-  state.sample = samples_.data();
-  state.weight = weights_.data();
-  const Kokkos::View<const StepState, Kokkos::HostSpace, Kokkos::MemoryUnmanaged> host_state(&state);
-  Kokkos::deep_copy(state_, host_state);
+  samples_.upload(context);
+  weights_.upload(context);
+  state.sample = samples_.device();
+  state.weight = weights_.device();
+  *state_.host() = state;
+  state_.upload(context);
 }
 
 }  // namespace petaflow

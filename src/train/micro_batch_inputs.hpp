@@ -8,6 +8,7 @@
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/staged.hpp"
 #include "base/target.hpp"
 #include "base/tensor.hpp"
 #include "data/loader.hpp"
@@ -20,8 +21,9 @@ class MicroBatchInputs {
   /// @param targets  that the losses read; other targets of a batch stay behind
   MicroBatchInputs(std::int64_t slots, std::vector<TargetSpec> targets);
 
-  /// Copies slots [first, first + slots) of the batch, as far as it has them, to the memory of the execution space;
-  /// slots without a sample are zeros of index -1 and weight 0.
+  /// Has the context's space copy slots [first, first + slots) of the batch, as far as it has them, to the memory of
+  /// the execution space; slots without a sample are zeros of index -1 and weight 0.  The batch may go once the
+  /// context's space is idle; then the next load() may come.
   /// @param input  (slots, C, D, H, W), dense, of the type of the samples, written
   /// @param state  of the step; its pointers are set here
   void load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
@@ -29,7 +31,7 @@ class MicroBatchInputs {
   /// Where load() puts the targets, (slots) of each; in MemorySpace, valid as long as this object.
   const std::vector<const void*>& targets() const { return target_pointers_; }
   /// In MemorySpace, valid as long as this object.
-  const StepState* state() const { return state_.data(); }
+  const StepState* state() const { return state_.device(); }
 
  private:
   using Bytes = Kokkos::View<std::byte*, MemorySpace>;
@@ -38,11 +40,9 @@ class MicroBatchInputs {
   std::vector<TargetSpec> specs_;
   std::vector<Bytes> targets_;
   std::vector<const void*> target_pointers_;
-  Kokkos::View<StepState, MemorySpace> state_;
-  Kokkos::View<std::int64_t*, MemorySpace> samples_;
-  Kokkos::View<float*, MemorySpace> weights_;
-  decltype(samples_)::HostMirror host_samples_;
-  decltype(weights_)::HostMirror host_weights_;
+  Staged<StepState> state_;
+  Staged<std::int64_t> samples_;  // their indices
+  Staged<float> weights_;
 };
 
 }  // namespace petaflow

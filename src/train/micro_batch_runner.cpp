@@ -44,7 +44,7 @@ MicroBatchRunner::MicroBatchRunner(Communicator& comm, const Context& context, c
 
 // Sums over ranks for layers, during a micro-batch.
 void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
-  const TimedRegion watch("petaflow::communication"_label, context_, times_->communication);
+  const TimedRegion watch("petaflow::communication"_label, context_, *clock_, &StepTimes::communication);
   const Activity activity("summing statistics of the batch");
   PETAFLOW_REQUIRE(rank_sums_done_ < rank_sums_.size() &&
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
@@ -53,8 +53,8 @@ void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
   (norm_group_ ? *norm_group_ : comm_).all_reduce_sum(values);
 }
 
-void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& times) {
-  times_ = &times;
+void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& clock) {
+  clock_ = &clock;
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
     exchange.ready_from(next.final_from);
@@ -65,42 +65,46 @@ void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepTimes& t
 }
 
 double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const StepState& state,
-                             GradientExchange& exchange, StepTimes& times) {
-  times_ = &times;
+                             GradientExchange& exchange, Replay* replay, StepClock& clock) {
+  clock_ = &clock;
   {
-    const TimedRegion watch("petaflow::input"_label, context_, times.input);
+    const TimedRegion watch("petaflow::input"_label, context_, clock, &StepTimes::input);
     inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
   }
+  const auto passes = [&] { run_passes(exchange, clock); };
+  if (replay != nullptr) {
+    replay->run(context_, std::ref(passes));  // a reference fits into std::function without memory
+  } else {
+    passes();
+  }
+  context_.space.fence();  // the only one of a micro-batch
+  collect_times();
   double loss = 0;
-  double communicated = times.communication;
+  for (const double sample : losses_.losses()) loss += sample;
+  return loss;
+}
+
+void MicroBatchRunner::run_passes(GradientExchange& exchange, StepClock& clock) {
   Kokkos::Timer lap;  // since the last piece of computation that the transport was told of
   const auto tell = [&] { comm_.transport().work(lap.seconds()); };
   {
-    const TimedRegion watch("petaflow::forward"_label, context_, times.forward);
+    const TimedRegion watch("petaflow::forward"_label, context_, clock, &StepTimes::forward);
     network_->forward(context_);
-    for (const double sample : losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_))
-      loss += sample;
+    losses_.run(context_, inputs_.targets(), outputs_, {}, output_gradients_);
     tell();
   }
-  times.forward -= times.communication - communicated;
-  communicated = times.communication;
-  {
-    const TimedRegion watch("petaflow::backward"_label, context_, times.backward);
+  const TimedRegion watch("petaflow::backward"_label, context_, clock, &StepTimes::backward);
+  lap.reset();
+  const auto ready = [&](std::int64_t begin, std::int64_t) {
+    tell();
+    {
+      const TimedRegion inner("petaflow::communication"_label, context_, clock, &StepTimes::communication);
+      exchange.ready_from(begin);
+    }
     lap.reset();
-    const auto ready = [&](std::int64_t begin, std::int64_t) {
-      tell();
-      {
-        const TimedRegion inner("petaflow::communication"_label, context_, times.communication);
-        exchange.ready_from(begin);
-      }
-      lap.reset();
-    };
-    // A reference fits into std::function without memory.
-    network_->backward(context_, exchange.gradient(), std::ref(ready));
-    tell();
-  }
-  times.backward -= times.communication - communicated;
-  return loss;
+  };
+  network_->backward(context_, exchange.gradient(), std::ref(ready));
+  tell();
 }
 
 }  // namespace petaflow

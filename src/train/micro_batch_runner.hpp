@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/context.hpp"
+#include "base/replay.hpp"
 #include "comm/communicator.hpp"
 #include "data/loader.hpp"
 #include "nn/network.hpp"
@@ -32,11 +33,12 @@ class MicroBatchRunner {
 
   /// Takes one through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
   /// @param micro_batch  of this rank's share of the batch
+  /// @param replay       of the passes with this exchange; null where what the host does between them differs
   double run(const Batch& batch, std::int64_t micro_batch, const StepState& state, GradientExchange& exchange,
-             StepTimes& times);
+             Replay* replay, StepClock& clock);
   /// Behind each run(), also one that failed: what the others go on to sum, and in between what they find ready to be
   /// exchanged, all in their order.
-  void finish_rank_sums(GradientExchange& exchange, StepTimes& times);
+  void finish_rank_sums(GradientExchange& exchange, StepClock& clock);
 
   /// What run() calls while it computes, as Context::poll.  It must live on.
   void poll_by(const std::function<void(bool)>& poll) { context_.poll = &poll; }
@@ -51,6 +53,7 @@ class MicroBatchRunner {
 
  private:
   void sum_over_ranks(std::span<double> values);
+  void run_passes(GradientExchange& exchange, StepClock& clock);
 
   Communicator& comm_;
   Context context_;
@@ -62,7 +65,7 @@ class MicroBatchRunner {
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a micro-batch
   std::size_t rank_sums_done_ = 0;
-  StepTimes* times_ = nullptr;  // of the running micro-batch
+  StepClock* clock_ = nullptr;  // of the running micro-batch
   std::vector<Tensor> outputs_, output_gradients_;
 };
 

@@ -97,7 +97,9 @@ void Predictor::add_view(std::size_t view) {
   const Batch& batch = loaders_[view]->next();
   inputs_.load(context_, batch, 0, network_.input(), StepState{});
   network_.forward(context_);
-  for (const double loss : losses_.run(context_, inputs_.targets(), outputs_, scores_, {})) view_losses_[view] += loss;
+  losses_.run(context_, inputs_.targets(), outputs_, scores_, {});
+  context_.space.fence();
+  for (const double loss : losses_.losses()) view_losses_[view] += loss;
   if (view == 0) take_samples(batch);
   const std::size_t samples = batch_.size();
   for (std::size_t i = 0; i < outputs_.size(); ++i) {

@@ -102,7 +102,7 @@ void ServedUpdater::agree_on(std::optional<std::int64_t> spoilt, std::int64_t st
 }
 
 void ServedUpdater::update(GradientExchange& exchange, bool /*summed*/, std::int64_t step, float learning_rate,
-                           StepTimes& /*times*/) {
+                           StepClock& /*clock*/) {
   if (servers_ != nullptr) {
     exchange.finish(*servers_, step, learning_rate, network_.weights(),
                     [this, step](std::optional<std::int64_t> spoilt) { agree_on(spoilt, step); });

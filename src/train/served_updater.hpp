@@ -26,7 +26,7 @@ class ServedUpdater final : public Updater {
   /// Throws on all ranks of the group where a sum is not finite, naming layer and step; none of it goes to a server
   /// then.
   void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
-              StepTimes& times) override;
+              StepClock& clock) override;
   /// All ranks get the newest weights, too.
   void settle(GradientExchange& exchange) override;
   std::string describe() const override;

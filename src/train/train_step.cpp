@@ -57,7 +57,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   const bool sums = comm.size() > 1 && (options.comm.overlap || flights_.size() > 1);
   if (sums || options.update.average_late > 0 || options.update.colocate_servers) {
     poll_ = [this](bool in_loop) {
-      const Kokkos::Timer timer;
+      const TimedPart timed(runner_.context(), clock_, &StepTimes::communication);
       for (Flight& flight : flights_) {
         flight.exchange->progress();
         flight.agreement->progress();
@@ -65,7 +65,6 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       if (late_) late_->progress();
       if (served_ != nullptr)
         served_->serve(in_loop ? Server::Progress::kMessagesOnly : Server::Progress::kMessagesAndUpdates);
-      times_.communication += timer.seconds();
     };
     runner_.poll_by(poll_);
   }
@@ -78,6 +77,11 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   } else {
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
+  }
+  if (!options.network.kernels.replay || exchange.leaves_the_device()) return;
+  for (Flight& flight : flights_) {
+    flight.passes = std::make_unique<Replay>();
+    if (!average_.wanted() && !updater_->asks_the_host()) flight.update = std::make_unique<Replay>();
   }
 }
 
@@ -115,8 +119,15 @@ std::vector<double> TrainStep::waited_s() const {
   return all;
 }
 
+const StepTimes& TrainStep::times() const {
+  runner_.context().space.fence();
+  collect_times();
+  return clock_.times();
+}
+
 void TrainStep::reset_times() {
-  times_ = {};
+  times();  // what is still to be added
+  clock_.reset();
   micro_batches_ = 0;
   network().reset_times();
   for (Flight& flight : flights_) flight.exchange->reset_times();
@@ -144,7 +155,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   const Batch* batch = nullptr;
   StepState state;
   const auto take_batch = [&] {
-    const TimedRegion watch("petaflow::input"_label, runner_.context(), times_.input);
+    const TimedRegion watch("petaflow::input"_label, runner_.context(), clock_, &StepTimes::input);
     batch = &loader.next();
     flight.samples = batch->valid_global;
     state.seed = seed_;
@@ -160,11 +171,12 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   for (std::int64_t micro_batch = 0; micro_batch < batches * micro_batches; ++micro_batch) {
     if (micro_batch % micro_batches == 0) attempt(take_batch);
     attempt([&] {
-      const double loss = runner_.run(*batch, micro_batch % micro_batches, state, *flight.exchange, times_);
+      const double loss =
+          runner_.run(*batch, micro_batch % micro_batches, state, *flight.exchange, flight.passes.get(), clock_);
       flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
     });
-    runner_.finish_rank_sums(*flight.exchange, times_);
-    const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+    runner_.finish_rank_sums(*flight.exchange, clock_);
+    const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
     flight.exchange->end_micro_batch();
     if (!measures_noise_ || error_) continue;
     if (const std::int64_t samples = samples_in(*batch, micro_batch % micro_batches, share()); samples > 0) {
@@ -186,21 +198,39 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   if (step_ <= lag) return {std::nullopt, flight.samples, StopRequest::kNone};
 
   Flight& due = flight_of(step_ - 1 - lag);
-  const double updated = times_.optimizer;
+  const Activity summing("summing gradients", due.step);
+  if (!due.summed) {
+    const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
+    agree_on(due);
+    if (due.update) finish_sum(due);
+  }
+  const auto work = [&] { update(due, learning_rate); };
+  if (due.update) {
+    due.update->run(runner_.context(), std::ref(work));
+  } else {
+    work();
+  }
+  used_ = index_of(due.step);
+  return {due.loss(), flight.samples, due.agreement->stop(), due.noise};
+}
+
+// The sum and the weights by it, in one where buckets can go through both.
+void TrainStep::update(Flight& due, float learning_rate) {
   {
-    const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
-    const Activity summing("summing gradients", due.step);
-    if (!due.summed) agree_on(due);
-    updater_->update(*due.exchange, due.summed, due.step, learning_rate, times_);
+    const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
+    updater_->update(*due.exchange, due.summed, due.step, learning_rate, clock_);
     if (!due.summed) measure_noise(due);
     due.summed = true;
   }
-  times_.communication -= times_.optimizer - updated;  // which update() counts, within the region above
-  const TimedRegion watch("petaflow::optimizer"_label, runner_.context(), times_.optimizer);
-  average_.update(runner_.context(), network(), (step_ - 1 - lag) / updates_every_);
+  const TimedRegion watch("petaflow::optimizer"_label, runner_.context(), clock_, &StepTimes::optimizer);
+  average_.update(runner_.context(), network(), due.step / updates_every_);
   network().refresh(runner_.context());
-  used_ = index_of(due.step);
-  return {due.loss(), flight.samples, due.agreement->stop(), due.noise};
+}
+
+void TrainStep::finish_sum(Flight& flight) {
+  flight.exchange->finish([](std::int64_t, std::int64_t) {});
+  measure_noise(flight);
+  flight.summed = true;
 }
 
 void TrainStep::measure_noise(Flight& flight) {
@@ -264,7 +294,7 @@ void TrainStep::finish_sums() {
 }
 
 void TrainStep::meet(Communicator& across, const std::function<void()>& tell) {
-  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
   const Activity activity("waiting for other groups", step_);
   if (!meeting_) {
     meeting_ = std::make_unique<CountedMeeting>(across, across.size());
@@ -285,7 +315,7 @@ CountWait TrainStep::count_across(const Communicator& across) {
 }
 
 void TrainStep::average_over(Communicator& across) {
-  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
   const Activity activity("averaging over groups", step_);
   const CountWait count = count_across(across);
   updater_->average_over(across, count);
@@ -294,13 +324,13 @@ void TrainStep::average_over(Communicator& across) {
 }
 
 void TrainStep::start_average(Communicator& across, std::span<const double> flags) {
-  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
   if (!late_) late_ = std::make_unique<LateAverage>(across, network().parameter_elements(), std::ssize(flags));
   late_->start(network().weights(), flags);
 }
 
 std::span<const double> TrainStep::finish_average(std::int64_t steps) {
-  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
   const Activity activity("averaging over groups", step_);
   const std::span<const double> flags =
       late_->finish(runner_.context(), network().weights(), steps, count_across(late_->across()));
@@ -309,15 +339,13 @@ std::span<const double> TrainStep::finish_average(std::int64_t steps) {
 }
 
 void TrainStep::settle() {
-  const TimedRegion watch("petaflow::communication"_label, runner_.context(), times_.communication);
+  const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
   const Activity summing("summing gradients");
   for (std::int64_t step = first_lagged(); step < step_; ++step) {
     Flight& flight = flight_of(step);
     if (!flight.summed) {
       agree_on(flight);
-      flight.exchange->finish([](std::int64_t, std::int64_t) {});
-      measure_noise(flight);
-      flight.summed = true;
+      finish_sum(flight);
     }
     if (flight.exchange->divides()) flight.exchange->spread(flight.exchange->gradient());
   }

@@ -110,7 +110,7 @@ class TrainStep {
   /// Targets that it reads of a batch.
   const std::vector<TargetSpec>& targets() const { return runner_.targets(); }
   const BatchShare& share() const { return runner_.share(); }
-  const StepTimes& times() const { return times_; }
+  const StepTimes& times() const;
   std::int64_t micro_batches() const { return micro_batches_; }  // of this rank since reset_times()
   void reset_times();
   /// After settle(), where states are divided on rank 0 alone: arrays that the next updates depend on beside weights
@@ -146,6 +146,8 @@ class TrainStep {
     std::int64_t samples = 0;            // as in StepResult
     bool summed = false;                 // nothing of it is under way
     std::optional<NoiseEstimate> noise;  // from its sum on, where it is measured
+    // Where nothing of a step is asked of the host; null: of each step something is.
+    std::unique_ptr<Replay> passes, update;
     double loss() const { return agreement->loss() / static_cast<double>(samples); }
   };
   std::size_t index_of(std::int64_t step) const { return static_cast<std::size_t>(step) % flights_.size(); }
@@ -157,6 +159,8 @@ class TrainStep {
   void agree_on(Flight& flight);
   bool all_agree_on(Flight& flight);
   void measure_noise(Flight& flight);
+  void finish_sum(Flight& flight);
+  void update(Flight& due, float learning_rate);
   CountWait count_across(const Communicator& across);
 
   Communicator& comm_;
@@ -179,7 +183,7 @@ class TrainStep {
   std::size_t used_ = 0;            // the flight whose gradient was used last
   std::exception_ptr error_;        // the first failure of this rank, until all know of it
   std::int64_t step_ = 0;
-  StepTimes times_;
+  StepClock clock_;
   std::int64_t micro_batches_ = 0;
 };
 

@@ -47,24 +47,24 @@ std::string Updater::describe() const {
 }
 
 void Updater::update(GradientExchange& exchange, bool summed, std::int64_t /*step*/, float /*learning_rate*/,
-                     StepTimes& times) {
+                     StepClock& clock) {
   // Bucket by bucket, while others are still being summed, where the optimizer needs to know no more.
   const bool by_bucket = !summed && !optimizer_->needs_whole_gradient();
   if (!summed) {
     const auto step_of_bucket = [&](std::int64_t begin, std::int64_t end) {
       if (!by_bucket) return;
-      const TimedRegion watch("petaflow::optimizer"_label, context_, times.optimizer);
+      const TimedRegion watch("petaflow::optimizer"_label, context_, clock, &StepTimes::optimizer);
       optimizer_->step(context_, begin, end, exchange.gradient(), network_.weights());
     };
     // A reference fits into std::function without memory.
     exchange.finish(std::ref(step_of_bucket), by_bucket ? network_.weights() : nullptr);
   }
-  if (!by_bucket) update_at_once(exchange, times);
+  if (!by_bucket) update_at_once(exchange, clock);
 }
 
 // By a gradient that is summed as a whole.
-void Updater::update_at_once(GradientExchange& exchange, StepTimes& times) {
-  const TimedRegion watch("petaflow::optimizer"_label, context_, times.optimizer);
+void Updater::update_at_once(GradientExchange& exchange, StepClock& clock) {
+  const TimedRegion watch("petaflow::optimizer"_label, context_, clock, &StepTimes::optimizer);
   float* const weights = network_.weights();
   if (!divided_) {
     optimizer_->step(context_, 0, network_.parameter_elements(), exchange.gradient(), weights);

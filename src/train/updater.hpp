@@ -36,7 +36,7 @@ class Updater {
   /// @param summed  the sum is there already
   /// @param times   takes the time of the optimizer
   virtual void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
-                      StepTimes& times);
+                      StepClock& clock);
   /// Makes the states of all weights known to rank 0, for arrays().  Collective.
   virtual void settle(GradientExchange& exchange);
   /// States of own slices, in host memory, and back.
@@ -54,6 +54,8 @@ class Updater {
   /// missing.
   std::size_t restore(const std::vector<NamedArray>& arrays, const std::string& path);
 
+  /// Whether an update needs more of the host than launches.
+  bool asks_the_host() const { return divided_ || !optimizer_->tuner_numbers().empty(); }
   /// For the log, what follows a sum: "; every rank updates its own weights ..."; may be empty.
   virtual std::string describe() const;
   std::size_t state_bytes() const { return optimizer_->state_bytes(); }
@@ -72,7 +74,7 @@ class Updater {
   virtual void set_tuner(std::span<const float> numbers);
 
  private:
-  void update_at_once(GradientExchange& exchange, StepTimes& times);
+  void update_at_once(GradientExchange& exchange, StepClock& clock);
 
   std::vector<std::vector<float>> gathered_;  // rank 0 where divided_: each state of all parameters, from settle()
 };

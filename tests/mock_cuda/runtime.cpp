@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -43,6 +44,10 @@ struct State {
   std::map<const void*, std::size_t> symbols;                  // bytes
   std::set<cudaStream_t> streams;
   std::set<cudaEvent_t> events;
+  std::map<cudaGraph_t, std::vector<std::function<void()>>> graphs;  // their copies
+  std::map<cudaGraphExec_t, cudaGraph_t> executables;
+  cudaStream_t captured = nullptr;  // what is given to it becomes a part of `capture`
+  cudaGraph_t capture = nullptr;
   std::map<std::string, long> counts;
 };
 State& state() {
@@ -96,6 +101,7 @@ void reserve_addresses() {
   none_left(all.on_host.size(), "allocations of pinned memory");
   none_left(all.streams.size(), "streams");
   none_left(all.events.size(), "events");
+  none_left(all.graphs.size() + all.executables.size(), "graphs");
   std::string line = "mock CUDA: ";
   for (const auto& [call, count] : all.counts) line += call + ' ' + std::to_string(count) + ", ";
   std::fprintf(stderr, "%sno complaint\n", line.c_str());
@@ -108,12 +114,21 @@ std::unique_lock<std::mutex> enter(const char* call) {
   return lock;
 }
 
+/// The same for a call that breaks a capture.
+std::unique_lock<std::mutex> enter_uncaptured(const char* call) {
+  std::unique_lock lock = enter(call);
+  if (state().captured != nullptr) complain("%s while a stream is captured", call);
+  return lock;
+}
+
 void check_stream(const char* call, cudaStream_t stream) {
   if (stream == nullptr) {
     ++state().counts["on the legacy stream"];
   } else if (!state().streams.contains(stream)) {
     complain("%s on a stream that does not exist", call);
   }
+  if (state().captured != nullptr && stream != state().captured)
+    complain("%s on another stream than that which is captured", call);
 }
 
 void check_event(const char* call, cudaEvent_t event) {
@@ -167,12 +182,20 @@ cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes
   for (const Memory& memory : {source, target}) {
     if (!memory.on_device && !memory.pinned) ++state().counts["copies of pageable memory"];
   }
-  std::memmove(target.contents, source.contents, bytes);
+  const auto move = [=] { std::memmove(target.contents, source.contents, bytes); };
+  if (state().captured == nullptr) {
+    move();
+  } else {
+    for (const Memory& memory : {source, target}) {
+      if (!memory.on_device && !memory.pinned) complain("%s of pageable memory while a stream is captured", call);
+    }
+    state().graphs[state().capture].push_back(move);
+  }
   return cudaSuccess;
 }
 
 cudaError_t allocate_on_host(const char* call, void** memory, std::size_t bytes) {
-  const auto lock = enter(call);
+  const auto lock = enter_uncaptured(call);
   *memory = std::calloc(1, bytes);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   state().on_host[static_cast<std::byte*>(*memory)] = bytes;
@@ -219,7 +242,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared_b
 }
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream) {
-  const auto lock = enter("launches");
+  const auto lock = enter(state().captured == nullptr ? "launches" : "captured launches");
   const char* const name = kernel_name("launch", kernel);
   check_stream(name, stream);
   const bool fits = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && block.x >= 1 && block.y >= 1 && block.z >= 1 &&
@@ -296,7 +319,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
 
 // Memory.
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
-  const auto lock = enter("cudaMalloc");
+  const auto lock = enter_uncaptured("cudaMalloc");
   State& all = state();
   if (all.device == nullptr) reserve_addresses();
   const std::size_t pages = (bytes / kAlignment + 2) * kAlignment;  // one of them stays free
@@ -311,7 +334,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
-  const auto lock = enter("cudaFree");
+  const auto lock = enter_uncaptured("cudaFree");
   if (memory == nullptr) return cudaSuccess;
   State& all = state();
   const auto found = all.on_device.find(static_cast<std::byte*>(memory));
@@ -326,7 +349,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   return allocate_on_host("cudaHostAlloc", memory, bytes);
 }
 cudaError_t cudaFreeHost(void* memory) {
-  const auto lock = enter("cudaFreeHost");
+  const auto lock = enter_uncaptured("cudaFreeHost");
   if (memory != nullptr && state().on_host.erase(static_cast<std::byte*>(memory)) == 0)
     complain("cudaFreeHost: %p is no pinned memory", memory);
   std::free(memory);
@@ -342,7 +365,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  const auto lock = enter("cudaMemcpy");
+  const auto lock = enter_uncaptured("cudaMemcpy");
   return copy("cudaMemcpy", to, from, bytes, kind);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
@@ -351,14 +374,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   return copy("cudaMemcpyAsync", to, from, bytes, kind);
 }
 cudaError_t cudaMemset(void* memory, int value, size_t bytes) {
-  const auto lock = enter("cudaMemset");
+  const auto lock = enter_uncaptured("cudaMemset");
   const Memory target = memory_at("cudaMemset", memory, bytes);
   if (!target.on_device) complain("cudaMemset: %p is not on the device", memory);
   std::memset(target.contents, value, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, size_t offset, cudaMemcpyKind) {
-  const auto lock = enter("cudaMemcpyToSymbol");
+  const auto lock = enter_uncaptured("cudaMemcpyToSymbol");
   const auto found = state().symbols.find(symbol);
   if (found == state().symbols.end()) complain("cudaMemcpyToSymbol of a symbol that is not registered");
   if (offset + bytes > found->second) {
@@ -369,14 +392,14 @@ cudaError_t cudaMemcpyToSymbol(const void* symbol, const void*, size_t bytes, si
 
 // Streams, events, and waiting for them.
 cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-  const auto lock = enter("cudaStreamCreate");
+  const auto lock = enter_uncaptured("cudaStreamCreate");
   *stream = reinterpret_cast<cudaStream_t>(new char);  // never deleted: no other stream looks the same
   state().streams.insert(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const auto lock = enter("cudaStreamDestroy");
+  const auto lock = enter_uncaptured("cudaStreamDestroy");
   if (state().streams.erase(stream) == 0) complain("cudaStreamDestroy of a stream that does not exist");
   return cudaSuccess;
 }
@@ -392,24 +415,82 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   state().events.erase(event);
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const auto lock = enter("cudaEventRecord");
   check_event("cudaEventRecord", event);
   check_stream("cudaEventRecord", stream);
+  if ((flags == cudaEventRecordExternal) != (state().captured != nullptr))
+    complain("cudaEventRecord: external events are those of a capture");
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  const auto lock = enter_uncaptured("cudaEventElapsedTime");
+  check_event("cudaEventElapsedTime", begin);
+  check_event("cudaEventElapsedTime", end);
+  *milliseconds = 1;
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  const auto lock = enter("cudaEventSynchronize");
+  const auto lock = enter_uncaptured("cudaEventSynchronize");
   check_event("cudaEventSynchronize", event);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const auto lock = enter("cudaStreamSynchronize");
+  const auto lock = enter_uncaptured("cudaStreamSynchronize");
   check_stream("cudaStreamSynchronize", stream);
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  const auto lock = enter("cudaDeviceSynchronize");
+  const auto lock = enter_uncaptured("cudaDeviceSynchronize");
+  return cudaSuccess;
+}
+
+// Graphs: kernels do nothing in them either, and copies are kept for each launch.
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  const auto lock = enter_uncaptured("cudaStreamBeginCapture");
+  check_stream("cudaStreamBeginCapture", stream);
+  if (stream == nullptr) complain("cudaStreamBeginCapture of the legacy stream");
+  if (mode != cudaStreamCaptureModeThreadLocal)
+    complain("cudaStreamBeginCapture: another thread may break the capture");
+  state().captured = stream;
+  state().capture = reinterpret_cast<cudaGraph_t>(new char);
+  state().graphs[state().capture];
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const auto lock = enter("cudaStreamEndCapture");
+  check_stream("cudaStreamEndCapture", stream);
+  if (state().captured == nullptr) complain("cudaStreamEndCapture of a stream that is not captured");
+  *graph = state().capture;
+  state().captured = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long) {
+  const auto lock = enter_uncaptured("cudaGraphInstantiate");
+  if (!state().graphs.contains(graph)) complain("cudaGraphInstantiate of a graph that does not exist");
+  *executable = reinterpret_cast<cudaGraphExec_t>(new char);
+  state().executables[*executable] = graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  const auto lock = enter_uncaptured("cudaGraphLaunch");
+  check_stream("cudaGraphLaunch", stream);
+  const auto found = state().executables.find(executable);
+  if (found == state().executables.end()) complain("cudaGraphLaunch of a graph that does not exist");
+  for (const auto& copy : state().graphs.at(found->second)) copy();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  const auto lock = enter_uncaptured("cudaGraphExecDestroy");
+  if (state().executables.erase(executable) == 0) complain("cudaGraphExecDestroy of a graph that does not exist");
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const auto lock = enter_uncaptured("cudaGraphDestroy");
+  if (state().graphs.erase(graph) == 0) complain("cudaGraphDestroy of a graph that does not exist");
   return cudaSuccess;
 }
 
