@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/arrival.hpp"
 #include "base/context.hpp"
 #include "base/error.hpp"
 #include "base/replay.hpp"
@@ -91,6 +92,22 @@ void forget_times() {
   all.called.pieces.clear();
   all.called.recorded = 0;
   all.replays.clear();
+}
+
+Arrival::Arrival() { check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags"); }
+
+void Arrival::expect(const Context& context) {
+  check(cudaEventRecord(event_, context.space.cuda_stream()), "cudaEventRecord");
+}
+
+Arrival::~Arrival() {
+  if (event_ != nullptr) cudaEventDestroy(event_);
+}
+
+bool Arrival::reached() const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state != cudaErrorNotReady) check(state, "cudaEventQuery");
+  return state == cudaSuccess;
 }
 
 struct Replay::Recorded {

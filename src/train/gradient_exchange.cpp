@@ -55,79 +55,113 @@ bool is_finite(const float* begin, const float* end) {
   return std::ranges::all_of(squares, [](double sum) { return std::isfinite(sum); });
 }
 
-using Flat = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-
-template <class From, class To>
-void copy(const From& from, const To& to, std::int64_t begin, std::int64_t end) {
-  const auto range = std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
-  Kokkos::deep_copy(Kokkos::subview(to, range), Kokkos::subview(from, range));
-}
+using OnHost = Kokkos::View<float*, StagingSpace, Kokkos::MemoryUnmanaged>;
+using ConstOnHost = Kokkos::View<const float*, StagingSpace, Kokkos::MemoryUnmanaged>;
+using OnDevice = Kokkos::View<float*, MemorySpace, Kokkos::MemoryUnmanaged>;
+using ConstOnDevice = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
 
 }  // namespace
 
-GradientExchange::GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
-                                   const UpdateOptions& update, const std::vector<Parameter>& parameters,
-                                   std::vector<std::int64_t> cuts)
-    : gradient_("petaflow::gradient", static_cast<std::size_t>(elements_of(parameters))),
-      host_(Kokkos::create_mirror_view(gradient_)),
+GradientExchange::GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train,
+                                   const CommOptions& options, const UpdateOptions& update,
+                                   const std::vector<Parameter>& parameters, std::vector<std::int64_t> cuts)
+    : context_(context),
+      elements_(elements_of(parameters)),
+      gradient_("petaflow::gradient", static_cast<std::size_t>(elements_)),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
       leaves_the_device_(comm.size() > 1 || train.deterministic || train.accumulate > 1 ||
                          !train.batch_epochs.empty() || update.servers > 0),
       spreads_(update.sharded || update.servers > 0) {}
 
-void GradientExchange::measure(const Context& context, const std::vector<Parameter>& parameters) {
-  squares_ = std::make_unique<GradientSquares>(context, parameters);
+// Copies between the same elements of an array on a device and of the gradient's twin, in the order of the space.
+void GradientExchange::to_host(const float* values, std::int64_t begin, std::int64_t end) {
+  const auto size = static_cast<std::size_t>(end - begin);
+  if constexpr (!kOnHost)
+    Kokkos::deep_copy(context_.space, OnHost(gradient_.host() + begin, size), ConstOnDevice(values + begin, size));
+}
+
+void GradientExchange::to_device(float* values, std::int64_t begin, std::int64_t end) {
+  const auto size = static_cast<std::size_t>(end - begin);
+  if constexpr (!kOnHost)
+    Kokkos::deep_copy(context_.space, OnDevice(values + begin, size), ConstOnHost(gradient_.host() + begin, size));
+}
+
+void GradientExchange::measure(const std::vector<Parameter>& parameters) {
+  squares_ = std::make_unique<GradientSquares>(context_, parameters);
 }
 
 void GradientExchange::begin_step(std::int64_t repeats) {
-  sum_.begin(host_.data(), repeats);
-  ready_ = static_cast<std::int64_t>(gradient_.extent(0));
+  sum_.begin(gradient_.host(), repeats);
+  ready_ = elements_;
 }
 
 void GradientExchange::ready_from(std::int64_t first) {
   if (!leaves_the_device_) return;
-  if (squares_) squares_->add(gradient_.data(), first, ready_);  // before others' are added to it
-  copy(gradient_, host_, first, ready_);
+  if (squares_) squares_->add(gradient(), first, ready_);  // before others' are added to it
+  if constexpr (kOnHost) {
+    sum_.ready_from(first);
+  } else {
+    to_host(gradient(), first, ready_);
+    if (left_ == leaving_.size()) leaving_.emplace_back();
+    leaving_[left_].first = first;
+    leaving_[left_++].arrival.expect(context_);
+    sum_what_arrived();
+  }
   ready_ = first;
-  sum_.ready_from(first);
+}
+
+void GradientExchange::sum_what_arrived() {
+  for (; arrived_ < left_ && leaving_[arrived_].arrival.reached(); ++arrived_)
+    sum_.ready_from(leaving_[arrived_].first);
+}
+
+void GradientExchange::progress() {
+  sum_what_arrived();
+  sum_.advance();
 }
 
 void GradientExchange::end_micro_batch() {
-  ready_from(0);
+  if (ready_ > 0) ready_from(0);
   if (squares_) micro_batch_squares_ = squares_->take();
+  if (arrived_ < left_) {
+    context_.space.fence();
+    sum_what_arrived();
+  }
+  left_ = arrived_ = 0;
   sum_.end_micro_batch();
-  ready_ = static_cast<std::int64_t>(gradient_.extent(0));
+  ready_ = elements_;
 }
 
 void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights) {
   const bool spreads = spreads_ && weights != nullptr;
   // Weights leave the device through the memory in which their gradients were summed.
-  const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
   const bool on_device = spreads && !kOnHost;
-  const Flat device(weights, gradient_.extent(0));
   const auto take = [&](std::int64_t begin, std::int64_t end) {
-    if (leaves_the_device_) copy(host_, gradient_, begin, end);
-    if (squares_) squares_->add(gradient_.data(), begin, end);
+    if (leaves_the_device_) to_device(gradient(), begin, end);
+    if (squares_) squares_->add(gradient(), begin, end);
     summed(begin, end);
-    if (on_device) copy(device, host_, begin, end);
+    if (on_device) {
+      to_host(weights, begin, end);
+      context_.space.fence();
+    }
   };
-  float* const values = on_device ? host_.data() : weights;
+  float* const values = on_device ? gradient_.host() : weights;
   sum_.finish(std::ref(take), spreads ? values : nullptr);  // a reference fits into std::function without memory
   if (squares_) sum_squares_ = squares_->take();
-  if (on_device) copy(host_, device, 0, elements);
+  if (on_device) to_device(weights, 0, elements_);
 }
 
 void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights,
                               const std::function<void(std::optional<std::int64_t>)>& check) {
-  float* const gradient = host_.data();
+  float* const gradient = gradient_.host();
   float* const values = kOnHost ? weights : gradient;
   sum_squares_ = 0;
   std::optional<std::int64_t> spoilt;
   const auto look = [&](std::int64_t begin, std::int64_t end) {
     if (!spoilt && !is_finite(gradient + begin, gradient + end)) spoilt = begin;
     if (squares_) {
-      copy(host_, gradient_, begin, end);
-      squares_->add(gradient_.data(), begin, end);
+      to_device(gradient_.device(), begin, end);
+      squares_->add(gradient_.device(), begin, end);
       sum_squares_ += squares_->take();
     }
   };
@@ -140,18 +174,17 @@ void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float
   sum_.finish(
       std::ref(look), values,
       [&](std::int64_t begin, std::int64_t) { servers.wait(begin, [this] { sum_.advance(); }); }, std::ref(push));
-  if constexpr (!kOnHost) copy(host_, Flat(weights, gradient_.extent(0)), 0, std::int64_t(gradient_.extent(0)));
+  to_device(weights, 0, elements_);  // where they are not there already
 }
 
 void GradientExchange::spread(float* values) {
-  const auto elements = static_cast<std::int64_t>(gradient_.extent(0));
   if constexpr (kOnHost) {
     sum_.spread(values);
   } else {
-    const Flat device(values, gradient_.extent(0));
-    copy(device, host_, 0, elements);
-    sum_.spread(host_.data());
-    copy(host_, device, 0, elements);
+    to_host(values, 0, elements_);
+    context_.space.fence();
+    sum_.spread(gradient_.host());
+    to_device(values, 0, elements_);
   }
 }
 

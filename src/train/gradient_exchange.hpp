@@ -10,7 +10,9 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "base/arrival.hpp"
 #include "base/context.hpp"
+#include "base/staged.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_sum.hpp"
 #include "nn/network.hpp"
@@ -24,20 +26,20 @@ namespace petaflow {
 /// micro-batch the network overwrites gradient() and end_micro_batch() follows, at last finish().
 class GradientExchange {
  public:
-  /// @param cuts  with update.sharded: optimizer_cuts()
-  GradientExchange(Communicator& comm, const TrainOptions& train, const CommOptions& options,
+  /// @param context  must outlive the exchange
+  /// @param cuts     with update.sharded: optimizer_cuts()
+  GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
                    const UpdateOptions& update, const std::vector<Parameter>& parameters,
                    std::vector<std::int64_t> cuts);
   /// @param repeats  so many micro-batches of this step in the place of each of the plan (train.batch_epochs)
   void begin_step(std::int64_t repeats = 1);
   /// Flat, in MemorySpace: that of a micro-batch; from finish() on the sum.
-  float* gradient() { return gradient_.data(); }
+  float* gradient() { return gradient_.device(); }
   /// In the running micro-batch the elements from `first` to the end are final.
   void ready_from(std::int64_t first);
   void end_micro_batch();
   /// From now on the squares of gradients are summed, too.
-  /// @param context  must outlive the exchange
-  void measure(const Context& context, const std::vector<Parameter>& parameters);
+  void measure(const std::vector<Parameter>& parameters);
   /// Where they are, and there are several micro-batches: of the last one that ended; after finish() of the sum, where
   /// it divides of own() alone.
   double micro_batch_squares() const { return micro_batch_squares_; }
@@ -47,7 +49,7 @@ class GradientExchange {
   GradientSum& sum() { return sum_; }
   void reset_times() { sum_.reset_times(); }
   /// Lets sums that are under way move on.
-  void progress() { sum_.advance(); }
+  void progress();
   /// Makes gradient() the sum over all micro-batches of all ranks, the same bits on every rank.  summed(begin, end) is
   /// called as soon as its elements [begin, end), which end where parameters do, are final: at last for all, once. With
   /// update.sharded it is the sum for the slices of own() alone, for which summed() is called.
@@ -72,10 +74,20 @@ class GradientExchange {
   void spread(float* values);
 
  private:
-  using Array = Kokkos::View<float*, MemorySpace>;
+  /// Elements from `first` on that leave the device.
+  struct Leaving {
+    std::int64_t first;
+    Arrival arrival;
+  };
+  void sum_what_arrived();
+  void to_host(const float* values, std::int64_t begin, std::int64_t end);
+  void to_device(float* values, std::int64_t begin, std::int64_t end);
 
-  Array gradient_;
-  Array::HostMirror host_;  // the array itself where MemorySpace is the host's
+  const Context& context_;
+  std::int64_t elements_;
+  Staged<float> gradient_;        // sums come together in its twin on the host
+  std::vector<Leaving> leaving_;  // [arrived_, left_) are under way; kept for their events
+  std::size_t left_ = 0, arrived_ = 0;
   GradientSum sum_;
   bool leaves_the_device_, spreads_;
   std::unique_ptr<GradientSquares> squares_;

@@ -49,10 +49,11 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   const std::vector<Parameter>& parameters = network().parameters();
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
-    flight.exchange = std::make_unique<GradientExchange>(comm, options.train, options.comm, options.update, parameters,
-                                                         optimizer_cuts(options.optimizer, parameters));
+    flight.exchange =
+        std::make_unique<GradientExchange>(comm, runner_.context(), options.train, options.comm, options.update,
+                                           parameters, optimizer_cuts(options.optimizer, parameters));
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
-    if (measures_noise_) flight.exchange->measure(runner_.context(), parameters);
+    if (measures_noise_) flight.exchange->measure(parameters);
   }
   const bool sums = comm.size() > 1 && (options.comm.overlap || flights_.size() > 1);
   if (sums || options.update.average_late > 0 || options.update.colocate_servers) {

@@ -43,7 +43,7 @@ struct State {
   std::map<const void*, std::string> kernels;                  // device names by the host's stand-ins
   std::map<const void*, std::size_t> symbols;                  // bytes
   std::set<cudaStream_t> streams;
-  std::set<cudaEvent_t> events;
+  std::set<cudaEvent_t> events, looked_for;
   std::map<cudaGraph_t, std::vector<std::function<void()>>> graphs;  // their copies
   std::map<cudaGraphExec_t, cudaGraph_t> executables;
   cudaStream_t captured = nullptr;  // what is given to it becomes a part of `capture`
@@ -409,6 +409,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
   state().events.insert(*event);
   return cudaSuccess;
 }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const auto lock = enter("cudaEventDestroy");
   check_event("cudaEventDestroy", event);
@@ -432,6 +433,12 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   check_event("cudaEventElapsedTime", end);
   *milliseconds = 1;
   return cudaSuccess;
+}
+// Nothing is reached at the first look, so that what waits for an event has to look again.
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto lock = enter_uncaptured("cudaEventQuery");
+  check_event("cudaEventQuery", event);
+  return state().looked_for.insert(event).second ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const auto lock = enter_uncaptured("cudaEventSynchronize");

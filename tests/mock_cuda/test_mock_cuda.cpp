@@ -20,17 +20,19 @@ class MockCuda : public Program {
   }
 };
 
-/// How often the first process called what: "mock CUDA: <call> <count>, ..., no complaint".
+/// How often all processes together called what.  Each says: "mock CUDA: <call> <count>, ..., no complaint".
 Counts counts_of(const std::string& text) {
   const std::string start = "mock CUDA: ";
-  const std::size_t begin = text.find(start), end = text.find(", no complaint", begin);
   Counts counts;
-  if (end == std::string::npos) return counts;
-  std::istringstream line(text.substr(begin + start.size(), end - begin - start.size()));
-  for (std::string item; std::getline(line, item, ',');) {
-    const std::size_t space = item.rfind(' ');
-    counts[item.substr(item.find_first_not_of(' '), space - item.find_first_not_of(' '))] =
-        std::stol(item.substr(space));
+  for (std::size_t begin = text.find(start); begin != std::string::npos; begin = text.find(start, begin + 1)) {
+    const std::size_t end = text.find(", no complaint", begin);
+    if (end == std::string::npos) break;
+    std::istringstream line(text.substr(begin + start.size(), end - begin - start.size()));
+    for (std::string item; std::getline(line, item, ',');) {
+      const std::size_t space = item.rfind(' ');
+      counts[item.substr(item.find_first_not_of(' '), space - item.find_first_not_of(' '))] +=
+          std::stol(item.substr(space));
+    }
   }
   return counts;
 }
@@ -57,27 +59,29 @@ class MockCudaTraining : public MockCuda {
   }
 
   /// Of a step behind those that differ: the first one, and the second one, which is recorded.
-  Counts a_step(const std::string& options) {
-    Counts three = train(3, 1, options), four = train(4, 1, options);
+  Counts a_step(int ranks, const std::string& options) {
+    Counts three = train(3, ranks, options), four = train(4, ranks, options);
     for (const auto& [call, times] : three) four[call] -= times;
     return four;
   }
 
   /// The kernels of a step are recorded once, and then two graphs and copies from and to pinned memory are all that the
-  /// GPU is asked for, and one wait; or kernel by kernel.
+  /// GPU is asked for, and one wait; or kernel by kernel, as with several ranks.
   void expect_steps(long launches) {
     Counts recorded = train(2, 1);
     EXPECT_GT(recorded["captured launches"], 0);
     EXPECT_LE(recorded["captured launches"], launches);
-    Counts replayed = a_step(""), called = a_step("kernels.replay=false");
+    Counts replayed = a_step(1, ""), called = a_step(1, "kernels.replay=false"), summed = a_step(2, "");
     EXPECT_EQ(replayed["launches"], 0);
     EXPECT_EQ(replayed["captured launches"], 0);
     EXPECT_EQ(replayed["cudaGraphLaunch"], 2);
     EXPECT_EQ(replayed["cudaMemcpyAsync"], 5);
     EXPECT_EQ(called["launches"], recorded["captured launches"]);
     EXPECT_EQ(called["cudaMemcpyAsync"], 6);
-    for (Counts* counts : {&replayed, &called}) {
-      EXPECT_EQ((*counts)["cudaStreamSynchronize"], 1);
+    EXPECT_EQ(summed["launches"], 2 * called["launches"]);
+    EXPECT_GE(summed["cudaMemcpyAsync"], 2 * 8);  // gradients, to the host and back
+    for (Counts* counts : {&replayed, &called, &summed}) {
+      EXPECT_EQ((*counts)["cudaStreamSynchronize"], counts == &summed ? 2 : 1);
       for (const char* call : {"on the legacy stream", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy",
                                "copies of pageable memory", "cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaFree",
                                "cudaFreeHost", "cudaStreamCreate", "cudaEventCreate"})
@@ -99,14 +103,14 @@ class MockCudaHep : public MockCudaTraining {
 // docs/gpus.md names the figure; fewer are better.
 TEST_F(MockCudaHep, BreaksNoRule) {
   expect_steps(94);
-  train(2, 2);
+  train(2, 4);
 }
 
 class MockCudaCosmoflow : public MockCudaTraining {
  protected:
   MockCudaCosmoflow()
       : MockCudaTraining("cosmoflow", "inputs/cosmoflow_quick.toml",
-                         "data.edge=16 generate.particles=32 generate.train=16 generate.validation=1 generate.test=1") {
+                         "data.edge=16 generate.particles=32 generate.train=64 generate.validation=1 generate.test=1") {
   }
 };
 
