@@ -219,7 +219,7 @@ TEST_F(CosmoFiles, Refusals) {
   EXPECT_HOLDS(shaped("<i2", "(0, 0, 0, 4)"), "an array of (0, 0, 0, 4) has no elements");
   EXPECT_HOLDS(shaped("<i2", "(8, 256)"), "the counts are (8, 256); a cube with channels last was expected");
   EXPECT_HOLDS(shaped("<u2", "(8, 8, 8, 4)"),
-               "the numbers are <u2; counts of particles are signed integers of 16 bits, labels f32 or f64; in "
+               "the numbers are <u2; integers of 8 bits, signed ones of 16, 32 or 64 bits, f32 and f64 are read; in "
                "Python: numpy.save(name, array.astype('<i2'))");
 }
 

@@ -79,6 +79,20 @@ std::string TimeUnits::text(double count) const {
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", at.year, at.month, at.day, s / 3600, s / 60 % 60, s % 60);
 }
 
+std::optional<double> TimeUnits::count(const std::string& text) const {
+  static const std::regex form("(-?[0-9]{4,6})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})");
+  std::smatch found;
+  if (!std::regex_match(text, found, form)) return std::nullopt;
+  const Day at{std::stoll(found[1]), std::stoi(found[2]), std::stoi(found[3])};
+  const int hour = std::stoi(found[4]), minute = std::stoi(found[5]), second = std::stoi(found[6]);
+  const long long of_day = number(at);
+  const Day back = day(of_day);
+  if (std::pair(back.month, back.day) != std::pair(at.month, at.day) || hour > 23 || minute > 59 || second > 59)
+    return std::nullopt;
+  const long long seconds = 3600LL * hour + 60LL * minute + second;
+  return (86400.0 * static_cast<double>(of_day - day_) + static_cast<double>(seconds) - second_) / unit_s_;
+}
+
 long long TimeUnits::number(const Day& day) const {
   switch (calendar_) {
     case Calendar::kStandard: {

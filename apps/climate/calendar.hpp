@@ -3,6 +3,7 @@
 // the Astronomical Almanac, 3rd edition, 2013, section 15.11.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace petaflow::climate {
@@ -17,6 +18,8 @@ class TimeUnits {
 
   /// "2017-02-28T00:00:00", to the nearest second.
   std::string text(double count) const;
+  /// The count of such a moment; nullopt where the text is none of the calendar's.
+  std::optional<double> count(const std::string& text) const;
 
  private:
   enum class Calendar { kStandard, kProlepticGregorian, kNoLeap, k360Day };

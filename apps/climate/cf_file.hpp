@@ -20,6 +20,7 @@ class CfFile final : public FrameFile {
   /// All variables: one may be there by another name.
   std::string contents() const override;
   std::string time(std::int64_t frame) const override { return variables_->time(frame); }
+  std::string calendar() const override { return variables_->calendar(); }
 
  protected:
   bool has_own_labels() const override { return has_labels_; }

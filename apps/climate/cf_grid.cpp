@@ -121,8 +121,9 @@ void CfVariables::set_time(const std::string& dimension) {
   }
   const auto units = file_.text_attribute(dimension, "units");
   if (!units) return;
-  units_.emplace(*units, file_.text_attribute(dimension, "calendar").value_or(""),
-                 fmt::format("{}: {}", file_.path(), dimension));
+  if (const auto calendar = file_.text_attribute(dimension, "calendar"); calendar && !calendar->empty())
+    calendar_ = *calendar;
+  units_.emplace(*units, calendar_, fmt::format("{}: {}", file_.path(), dimension));
   times_ = file_.read(dimension);
 }
 

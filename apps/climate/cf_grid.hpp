@@ -28,6 +28,8 @@ class CfVariables {
   std::int64_t frames() const { return time_ ? time_->size : 1; }
   /// "2017-02-28T00:00:00"; empty where the file does not say it.
   std::string time(std::int64_t frame) const;
+  /// Its calendar, as CF names it.
+  std::string calendar() const { return calendar_; }
   /// Fills (H, W) with a variable of names[k], unpacked; gaps are NaN.
   void read(std::size_t k, std::int64_t frame, std::span<float> plane) const;
 
@@ -50,6 +52,7 @@ class CfVariables {
   std::optional<NetcdfDimension> time_;
   std::vector<double> times_;
   std::optional<TimeUnits> units_;
+  std::string calendar_ = "standard";
   std::vector<std::string> time_texts_;
 };
 

@@ -46,16 +46,10 @@ void check_layout(const FrameFile& file, const ClimateIndex& index, std::size_t 
 
 /// Refuses a file whose pixels lie elsewhere than those of the first one, which is of the same size.
 void check_coordinates(const FrameFile& file, const ClimateIndex& index) {
-  constexpr double kNear = 1e-3;  // degrees; some files have theirs in f32
-  const auto check = [&](const char* what, const std::vector<double>& found, const std::vector<double>& expected) {
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      if (std::abs(found[i] - expected[i]) < kNear) continue;
-      user_error("{}: {} {} is {}, but {} in {}; the files of a set must have one grid: interpolate these to it",
-                 file.path(), what, i, found[i], expected[i], index.files.front());
-    }
-  };
-  check("latitude", file.grid().latitude, index.grid.latitude);
-  check("longitude", file.grid().longitude, index.grid.longitude);
+  const std::string other = difference(file.grid(), index.grid);
+  if (other.empty()) return;
+  user_error("{}: {} in {}; the files of a set must have one grid: interpolate these to it", file.path(), other,
+             index.files.front());
 }
 
 /// Refuses a file that does not belong to the set.
@@ -195,6 +189,11 @@ ClimateIndex scan_climate(const ClimateDataOptions& given, const std::vector<std
     }
     index.frames.push_back(file->frames());
     check_layout(*file, index, index.frames.size() - 1);
+  }
+  if (!options.trained_on.latitude.empty()) {
+    if (const std::string other = difference(index.grid, options.trained_on); !other.empty())
+      log_warning("{}: {} in the training set: the network sees the same events at another size and place",
+                  index.files.front(), other);
   }
   index.frames.resize(index.files.size(), 1);
   index.scaling = find_scaling(options, index, fields);

@@ -23,6 +23,7 @@ struct ClimateDataOptions {
   Normalise normalise = Normalise::kZScore;
   std::string stats;                     // file of statistics; empty: of the training set
   std::vector<double> offsets, factors;  // what the training set was scaled by; empty: by statistics
+  Grid trained_on;                       // grid of the training set; empty: not known
   double clip = 10;                      // largest |x'| of a scaled channel (precipitation reaches tens of sigma);
                                          // 0: not clipped
   bool map = true, boxes = false;        // targets

@@ -64,10 +64,11 @@ inline ClimateDataOptions data_options(const FrameDataOptions& data, DataRole ro
   return frames;
 }
 
-/// Other sets are scaled as the training set is.
+/// Other sets are scaled as the training set is, and their grid is compared with its.
 inline void keep_scaling(FrameDataOptions& data, const ClimateData& train) {
   data.frames.offsets = train.scaling().offsets;
   data.frames.factors = train.scaling().factors;
+  data.frames.trained_on = train.grid();
 }
 
 }  // namespace petaflow::climate

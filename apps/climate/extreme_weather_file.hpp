@@ -25,6 +25,7 @@ class ExtremeWeatherFile final : public FrameFile {
   /// Of the published files of a year, "climo_1979.h5": every 6 hours, without leap days; of a single frame by the
   /// name.
   std::string time(std::int64_t frame) const override;
+  std::string calendar() const override { return frames() == 1 ? FrameFile::calendar() : "noleap"; }
 
  protected:
   void read_places(std::int64_t frame, std::span<const std::int64_t> places, RawFields& raw) const override;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
+#include <numeric>
 #include <set>
 
 #include "climate/frame_check.hpp"
@@ -89,10 +91,10 @@ void label_file(const std::string& path, const std::string& to, const FrameDataO
   make_parent(to);
   const std::string temporary = temporary_name(to);
   try {
-    MapFile maps(temporary, file->grid(), false);
+    MapFile maps(temporary, file->grid(), file->calendar(), false);
     for (std::int64_t i = 0; i < file->frames(); ++i) {
       const Frame frame = read_some(*file, i, fields);
-      maps.append(frame.time, labels_of(frame, rules));
+      maps.append(frame.time, path, labels_of(frame, rules));
     }
     maps.close(
         {{"source", fmt::format("heuristics on {}: rivers {}, cyclones {}", path, rules.rivers, rules.cyclones)}});
@@ -137,7 +139,23 @@ void stats(const CommandLine& line, const FrameDataOptions& data, Communicator& 
   agree(comm, [&] {
     if (comm.rank() == 0) check_new_output(line.output, line.overwrite);
   });
-  const Statistics statistics = compute_statistics(comm, files, without_labels(data));
+  std::vector<int> every(kFields.size());
+  std::iota(every.begin(), every.end(), 0);
+  std::unique_ptr<FrameFile> first;
+  agree(comm, [&] {
+    first = open_frames(files.front(), without_labels(data));
+    first->require(every, "statistics are of all 16 variables");
+  });
+  const auto check = [&](std::size_t, const FrameFile& file) {
+    const Grid &grid = file.grid(), &expected = first->grid();
+    if (grid.height() != expected.height() || grid.width() != expected.width()) {
+      user_error("{} has frames of {} x {} pixels, but {} of {} x {}; statistics are of one grid", file.path(),
+                 grid.height(), grid.width(), first->path(), expected.height(), expected.width());
+    }
+    if (const std::string other = difference(grid, expected); !other.empty())
+      user_error("{}: {} in {}; statistics are of one grid", file.path(), other, first->path());
+  };
+  const Statistics statistics = compute_statistics(comm, files, without_labels(data), every, check);
   std::vector<int> fields;
   for (int f = 0; f < kFieldCount; ++f) {
     if (statistics[f].count > 0) fields.push_back(f);

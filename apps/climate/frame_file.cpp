@@ -68,6 +68,8 @@ void FrameFile::take_labels(const std::string& path) {
   const std::string theirs = size_text(labels->frames(), labels->grid()), ours = size_text(frames(), grid_);
   if (theirs != ours)
     user_error("{} has {}, but {} has {}: these are labels of another file", path, theirs, path_, ours);
+  if (const std::string other = difference(labels->grid(), grid_); !other.empty())
+    user_error("{}: {} in {}: these are labels of another file", path, other, path_);
   for (std::int64_t i = 0; i < frames(); ++i) {  // files of two folders may have one name
     const std::string of_labels = labels->time(i), own = time(i);
     if (of_labels.empty() || own.empty() || of_labels == own) continue;
@@ -82,6 +84,8 @@ std::string label_name(const std::string& path) { return std::filesystem::path(p
 std::vector<Box> FrameFile::read_boxes(std::int64_t /*frame*/) const { user_error("{} has no boxes", path_); }
 
 std::string FrameFile::time(std::int64_t /*frame*/) const { return time_of_file(path_); }
+
+std::string FrameFile::calendar() const { return "standard"; }
 
 namespace {
 

@@ -61,12 +61,14 @@ class FrameFile {
   void read_fields(std::int64_t frame, std::span<const int> fields, RawFields& raw) const;
   /// (H, W).  Throws too where a value is no Tag, naming value and pixel.
   std::vector<std::uint8_t> read_labels(std::int64_t frame) const;
-  /// From now on labels are those of another file, in variable kLabelTags.  Throws where its grid or number of frames
-  /// is another.
+  /// From now on labels are those of another file, in variable kLabelTags.  Throws where its grid, its moments or their
+  /// number are others.
   void take_labels(const std::string& path);
   virtual std::vector<Box> read_boxes(std::int64_t frame) const;
   /// "1979-01-31T03:00:00"; empty where neither the file nor its name says it.
   virtual std::string time(std::int64_t frame) const;
+  /// CF's name of the calendar of these moments.
+  virtual std::string calendar() const;
 
  protected:
   virtual bool has_own_labels() const { return false; }

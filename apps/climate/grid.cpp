@@ -21,6 +21,18 @@ Grid cam5_grid(std::int64_t height, std::int64_t width) {
   return grid;
 }
 
+std::string difference(const Grid& found, const Grid& expected) {
+  constexpr double kNear = 1e-3;
+  const auto of_axis = [](const char* what, const std::vector<double>& a, const std::vector<double>& b) -> std::string {
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (!(std::abs(a[i] - b[i]) < kNear)) return fmt::format("{} {} is {}, but {}", what, i, a[i], b[i]);
+    }
+    return "";
+  };
+  const std::string latitude = of_axis("latitude", found.latitude, expected.latitude);
+  return latitude.empty() ? of_axis("longitude", found.longitude, expected.longitude) : latitude;
+}
+
 double distance_km(double lat1, double lon1, double lat2, double lon2) {
   constexpr double kRadians = std::numbers::pi / 180;
   const double across = std::sin(kRadians * (lat2 - lat1) / 2), along = std::sin(kRadians * (lon2 - lon1) / 2);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace petaflow::climate {
@@ -17,6 +18,10 @@ struct Grid {
   std::int64_t width() const { return std::ssize(longitude); }
   bool operator==(const Grid&) const = default;
 };
+
+/// "latitude 3 is 10.5, but 11" where one of the coordinates is not what was expected; empty where all are, to a
+/// thousandth of a degree: some files have theirs in f32.  Both are of one size.
+std::string difference(const Grid& found, const Grid& expected);
 
 /// The grid of CAM5 (768 x 1152 in the published sets) at any size: latitudes from -90 to 90 with both poles,
 /// longitudes 0, 360 / width, ...  Throws a user error below 2 x 1.

@@ -3,10 +3,9 @@
 #include <netcdf.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,23 +21,16 @@ using Texts = std::map<std::string, std::string>;
 constexpr std::array<const char*, kTagNames.size()> kTagMeanings = {"background", "tropical_cyclone",
                                                                     "atmospheric_river"};
 
+constexpr const char* kTimeUnits = "hours since 1900-01-01 00:00:00";
+
 }  // namespace
 
-double hours_since_1900(const std::string& time, const std::string& where) {
-  int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0, read = 0;
-  std::sscanf(time.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &year, &month, &day, &hour, &minute, &second, &read);
-  const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
-                                         std::chrono::day(static_cast<unsigned>(day))};
-  if (read == 0 || static_cast<std::size_t>(read) != time.size() || !date.ok()) {
-    user_error("{}: {} is no moment of the standard calendar", where, time);
-  }
-  using std::chrono::sys_days;
-  const auto days = sys_days(date) - sys_days(std::chrono::year(1900) / 1 / 1);
-  return 24.0 * static_cast<double>(days.count()) + hour + minute / 60.0 + second / 3600.0;
-}
-
-MapFile::MapFile(std::string path, const Grid& grid, bool probabilities)
-    : path_(std::move(path)), grid_(grid), probabilities_(probabilities) {
+MapFile::MapFile(std::string path, const Grid& grid, const std::string& calendar, bool probabilities)
+    : path_(std::move(path)),
+      grid_(grid),
+      calendar_(calendar),
+      units_(kTimeUnits, calendar, path_),
+      probabilities_(probabilities) {
   const auto lock = lock_hdf5();
   check(nc_create(path_.c_str(), NC_NETCDF4 | NC_CLOBBER, &file_));
 }
@@ -78,10 +70,7 @@ void MapFile::define(bool has_time) {
   describe(longitude, {{"standard_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}});
   if (has_time) {
     check(nc_def_var(file_, "time", NC_DOUBLE, 1, dims.data(), &time_));
-    describe(time_, {{"standard_name", "time"},
-                     {"units", "hours since 1900-01-01 00:00:00"},
-                     {"calendar", "standard"},
-                     {"axis", "T"}});
+    describe(time_, {{"standard_name", "time"}, {"units", kTimeUnits}, {"calendar", calendar_}, {"axis", "T"}});
   }
   const std::array<std::size_t, 3> chunk = {1, height, width};
   const auto define_maps = [&](const std::string& name, nc_type type, const Texts& attributes) {
@@ -109,7 +98,7 @@ void MapFile::define(bool has_time) {
   check(nc_put_var_double(file_, longitude, grid_.longitude.data()));
 }
 
-void MapFile::append(const std::string& time, std::span<const std::uint8_t> classes,
+void MapFile::append(const std::string& time, const std::string& source, std::span<const std::uint8_t> classes,
                      std::span<const float> probabilities) {
   const auto height = static_cast<std::size_t>(grid_.height()), width = static_cast<std::size_t>(grid_.width());
   PETAFLOW_REQUIRE(
@@ -117,10 +106,16 @@ void MapFile::append(const std::string& time, std::span<const std::uint8_t> clas
       "{} classes and {} probabilities for {} x {} pixels", classes.size(), probabilities.size(), height, width);
   const auto lock = lock_hdf5();
   if (!std::exchange(defined_, true)) define(!time.empty());
-  if (time.empty() != (time_ < 0)) user_error("{}: the moments of some frames are known, of others not", path_);
+  if (time.empty() != (time_ < 0)) {
+    user_error(
+        "{} does not say when a frame was, but frames before it have a moment, or the other way round; files of "
+        "both kinds cannot go into one file of maps",
+        source);
+  }
   if (time_ >= 0) {
-    const double hours = hours_since_1900(time, path_);
-    check(nc_put_var1_double(file_, time_, &frames_, &hours));
+    const std::optional<double> hours = units_.count(time);
+    if (!hours) user_error("{}: {} is no moment of the calendar {}", source, time, calendar_);
+    check(nc_put_var1_double(file_, time_, &frames_, &*hours));
   }
   const std::array<std::size_t, 3> first = {frames_, 0, 0}, count = {1, height, width};
   check(nc_put_vara_uchar(file_, tag_, first.data(), count.data(), classes.data()));

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "climate/calendar.hpp"
 #include "climate/fields.hpp"
 #include "climate/grid.hpp"
 
@@ -19,15 +20,17 @@ namespace petaflow::climate {
 class MapFile {
  public:
   /// Creates the file, replacing an old one.
-  MapFile(std::string path, const Grid& grid, bool probabilities);
+  /// @param calendar  of the moments, as CF names it
+  MapFile(std::string path, const Grid& grid, const std::string& calendar, bool probabilities);
   ~MapFile();
   MapFile(const MapFile&) = delete;
   MapFile& operator=(const MapFile&) = delete;
 
   /// @param time           "1979-01-31T03:00:00", or empty; known for all frames or for none
+  /// @param source         the file that the frame is of, which messages name
   /// @param classes        (H, W), a Tag each
   /// @param probabilities  (H, W, 3), where the file has some
-  void append(const std::string& time, std::span<const std::uint8_t> classes,
+  void append(const std::string& time, const std::string& source, std::span<const std::uint8_t> classes,
               std::span<const float> probabilities = {});
   /// Writes attributes of the file beside those of CF, and closes it.
   void close(const std::map<std::string, std::string>& attributes);
@@ -39,14 +42,12 @@ class MapFile {
 
   std::string path_;
   Grid grid_;
+  std::string calendar_;
+  TimeUnits units_;
   bool probabilities_, defined_ = false;
   int file_ = -1, time_ = -1, tag_ = -1;
   int probability_[kTagNames.size()] = {};
   std::size_t frames_ = 0;
 };
-
-/// Hours from 1900-01-01 in the standard calendar.  Throws a user error, which `where` begins, where the text is none
-/// of that calendar's moments.
-double hours_since_1900(const std::string& time, const std::string& where);
 
 }  // namespace petaflow::climate

@@ -2,12 +2,15 @@
 
 #include <netcdf.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "io/hdf5.hpp"
@@ -19,6 +22,70 @@ NetcdfFile::NetcdfFile(const std::string& path) : path_(path) {
   if (const std::string missing = missing_file_text(path); !missing.empty()) user_error("{}", missing);
   const auto lock = lock_hdf5();
   check(nc_open(path.c_str(), NC_NOWRITE, &file_), "is not a readable netCDF file");
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path)), least = least_bytes();
+  if (bytes >= least) return;
+  nc_close(file_);
+  user_error("{} is truncated: it has {} bytes where its variables take {}", path, bytes, least);
+}
+
+// The library reads zeros behind the end of a file in one of the classic formats, which begins with all that the
+// library tells and ends with the numbers.  Source: "The NetCDF Classic Format Specification", user's guide, appendix
+// B.
+std::int64_t NetcdfFile::least_bytes() const {
+  int format = 0, dimensions = 0, variables = 0, attributes = 0, unlimited = -1;
+  check(nc_inq_format(file_, &format), "is damaged");
+  if (format == NC_FORMAT_NETCDF4 || format == NC_FORMAT_NETCDF4_CLASSIC) return 0;  // HDF5 sees it
+  check(nc_inq(file_, &dimensions, &variables, &attributes, &unlimited), "is damaged");
+  const std::int64_t count = format == NC_FORMAT_CDF5 ? 8 : 4, begin = format == NC_FORMAT_CLASSIC ? 4 : 8;
+  const auto padded = [](std::int64_t bytes) { return (bytes + 3) / 4 * 4; };
+  const auto name_bytes = [&](const char* name) { return count + padded(std::ssize(std::string_view(name))); };
+  char name[NC_MAX_NAME + 1] = "";
+  const auto type_bytes = [&](nc_type type) {
+    std::size_t bytes = 0;
+    check(nc_inq_type(file_, type, nullptr, &bytes), "is damaged");
+    return static_cast<std::int64_t>(bytes);
+  };
+  const auto attribute_bytes = [&](int variable, int number) {
+    std::int64_t bytes = 4 + count;
+    for (int i = 0; i < number; ++i) {
+      nc_type type = NC_NAT;
+      std::size_t length = 0;
+      check(nc_inq_attname(file_, variable, i, name), "is damaged");
+      check(nc_inq_att(file_, variable, name, &type, &length), "is damaged");
+      bytes += name_bytes(name) + 4 + count + padded(static_cast<std::int64_t>(length) * type_bytes(type));
+    }
+    return bytes;
+  };
+  std::int64_t bytes = 4 + count + (4 + count) + attribute_bytes(NC_GLOBAL, attributes) + (4 + count);
+  std::vector<std::int64_t> sizes;
+  for (int i = 0; i < dimensions; ++i) {
+    std::size_t size = 0;
+    check(nc_inq_dim(file_, i, name, &size), "is damaged");
+    bytes += name_bytes(name) + count;
+    sizes.push_back(static_cast<std::int64_t>(size));
+  }
+  std::int64_t fixed = 0, record = 0, last_record = 0, record_variables = 0;
+  for (int variable = 0; variable < variables; ++variable) {
+    nc_type type = NC_NAT;
+    int rank = 0, of_variable = 0;
+    std::array<int, NC_MAX_VAR_DIMS> ids{};
+    check(nc_inq_var(file_, variable, name, &type, &rank, ids.data(), &of_variable), "is damaged");
+    bytes += name_bytes(name) + count + rank * count + attribute_bytes(variable, of_variable) + 4 + count + begin;
+    const bool records = rank > 0 && ids[0] == unlimited;
+    std::int64_t size = type_bytes(type);
+    for (int i = records ? 1 : 0; i < rank; ++i)
+      size *= sizes[static_cast<std::size_t>(ids[static_cast<std::size_t>(i)])];
+    if (!records) {
+      fixed += padded(size);
+      continue;
+    }
+    record += padded(size);
+    last_record = size;
+    ++record_variables;
+  }
+  if (record_variables == 1) record = last_record;  // records of one variable are not padded
+  if (unlimited >= 0) fixed += record * sizes[static_cast<std::size_t>(unlimited)];
+  return bytes + fixed - 3;  // without the padding of the last one
 }
 
 NetcdfFile::~NetcdfFile() {
@@ -107,39 +174,41 @@ std::optional<std::string> NetcdfFile::text_attribute(const std::string& variabl
   return copy;
 }
 
-std::optional<double> NetcdfFile::number(int variable, const char* name) const {
+std::vector<double> NetcdfFile::numbers(int variable, const char* name) const {
   std::size_t length = 0;
   nc_type type = NC_NAT;
-  double value = 0;
-  if (nc_inq_att(file_, variable, name, &type, &length) != NC_NOERR || length != 1 || type == NC_CHAR ||
-      type == NC_STRING) {
-    return std::nullopt;
-  }
-  if (nc_get_att_double(file_, variable, name, &value) != NC_NOERR) return std::nullopt;
-  return value;
+  if (nc_inq_att(file_, variable, name, &type, &length) != NC_NOERR || type == NC_CHAR || type == NC_STRING) return {};
+  std::vector<double> values(length);
+  if (nc_get_att_double(file_, variable, name, values.data()) != NC_NOERR) return {};
+  return values;
+}
+
+double NetcdfFile::number(int variable, const char* name, double otherwise) const {
+  const std::vector<double> values = numbers(variable, name);
+  return values.size() == 1 ? values.front() : otherwise;
 }
 
 std::optional<double> NetcdfFile::number_attribute(const std::string& variable, const std::string& name) const {
   const auto lock = lock_hdf5();
-  return number(id_of(variable), name.c_str());
+  const std::vector<double> values = numbers(id_of(variable), name.c_str());
+  return values.size() == 1 ? std::optional(values.front()) : std::nullopt;
 }
 
 /// Gaps are compared as the file has them, before they are unpacked.
 template <class T>
 void NetcdfFile::unpack(int variable, std::span<T> values) const {
-  const double scale = number(variable, "scale_factor").value_or(1),
-               offset = number(variable, "add_offset").value_or(0);
-  const auto fill = number(variable, "_FillValue"), missing = number(variable, "missing_value");
-  const auto low = number(variable, "valid_min"), high = number(variable, "valid_max");
-  const auto as_stored = [](const std::optional<double>& value) {  // NaN equals nothing
-    return value ? static_cast<T>(*value) : std::numeric_limits<T>::quiet_NaN();
-  };
-  const T gap = as_stored(fill), other_gap = as_stored(missing);
-  const T lowest = low ? static_cast<T>(*low) : -std::numeric_limits<T>::infinity();
-  const T highest = high ? static_cast<T>(*high) : std::numeric_limits<T>::infinity();
+  const double scale = number(variable, "scale_factor", 1), offset = number(variable, "add_offset", 0);
+  std::vector<T> gaps;
+  for (const char* name : {"_FillValue", "missing_value"}) {
+    for (const double value : numbers(variable, name)) gaps.push_back(static_cast<T>(value));  // NaN equals nothing
+  }
+  constexpr double kAll = std::numeric_limits<double>::infinity();
+  const std::vector<double> range = numbers(variable, "valid_range");
+  const auto lowest = static_cast<T>(range.size() == 2 ? range[0] : number(variable, "valid_min", -kAll));
+  const auto highest = static_cast<T>(range.size() == 2 ? range[1] : number(variable, "valid_max", kAll));
   const bool packed = scale != 1 || offset != 0;
   for (T& x : values) {
-    if (x == gap || x == other_gap || x < lowest || x > highest) {
+    if (std::ranges::find(gaps, x) != gaps.end() || x < lowest || x > highest) {
       x = std::numeric_limits<T>::quiet_NaN();
     } else if (packed) {
       x = static_cast<T>(static_cast<double>(x) * scale + offset);

@@ -50,10 +50,12 @@ class NetcdfFile {
 
  private:
   int id_of(const std::string& variable) const;
+  std::int64_t least_bytes() const;
   template <class T>
   void unpack(int variable, std::span<T> values) const;
   void check(int status, const std::string& what) const;
-  std::optional<double> number(int variable, const char* name) const;
+  std::vector<double> numbers(int variable, const char* name) const;
+  double number(int variable, const char* name, double otherwise) const;
 
   std::string path_;
   int file_ = -1;

@@ -52,6 +52,18 @@ TEST(ClimateCalendar, ModelsHaveYearsOfTheirOwn) {
   EXPECT_HOLDS(error_of([] { text("days since 2000-02-29", "noleap", 0); }), "no such day");
 }
 
+TEST(ClimateCalendar, CountsWhatItSays) {
+  for (const char* calendar : {"standard", "proleptic_gregorian", "noleap", "360_day"}) {
+    const TimeUnits units("hours since 1582-01-01T06:00", calendar, "a.nc: time");
+    for (double hours = -900000; hours < 4000000; hours += 7001.5) {
+      const std::string text = units.text(hours);
+      ASSERT_EQ(units.count(text), hours) << calendar << " " << text;
+    }
+  }
+  EXPECT_FALSE(TimeUnits("days since 1500-01-01", "standard", "a.nc: time").count("1582-10-10T00:00:00"));
+  EXPECT_FALSE(TimeUnits("days since 1500-01-01", "noleap", "a.nc: time").count("2000-02-29T00:00:00"));
+}
+
 TEST(ClimateCalendar, UnitsMayBeShorterThanDays) {
   EXPECT_EQ(text("hours since 1900-01-01 00:00:00.0", "gregorian", 1075008), "2022-08-21T00:00:00");
   EXPECT_EQ(text("hours since 2020-02-28T22:30", "standard", 26.5), "2020-03-01T01:00:00");

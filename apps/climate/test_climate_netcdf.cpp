@@ -1,7 +1,9 @@
 // netCDF files: ClimateNet's layout, packed and turned fields of CF, real files where they are there, and refusals.
 #include <netcdf.h>
 
+#include <array>
 #include <cmath>
+#include <filesystem>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +14,7 @@
 #include "scratch_folder.hpp"
 
 namespace petaflow::climate {
+namespace fs = std::filesystem;
 namespace {
 
 using test::error_of;
@@ -42,6 +45,9 @@ class Writer {
   void number(int variable, const char* name, nc_type type, double value) {
     require(nc_put_att_double(id_, variable, name, type, 1, &value));
   }
+  void numbers(int variable, const char* name, const std::vector<double>& values) {
+    require(nc_put_att_double(id_, variable, name, NC_FLOAT, values.size(), values.data()));
+  }
   void data(int variable, const std::vector<double>& values) {
     nc_enddef(id_);
     require(nc_put_var_double(id_, variable, values.data()));
@@ -49,6 +55,14 @@ class Writer {
   void data(int variable, const std::vector<float>& values) {
     nc_enddef(id_);
     require(nc_put_var_float(id_, variable, values.data()));
+  }
+  /// So many records of so many numbers.
+  void records(int variable, std::size_t count, std::size_t size) {
+    nc_enddef(id_);
+    const std::vector<short> values(count * size, 5);
+    const std::array<std::size_t, 3> first{}, box = {count, 3, size / 3};
+    require(nc_put_vara_short(id_, variable, first.data(), box.data(), values.data()));
+    nc_redef(id_);
   }
   void strings(int variable, std::vector<const char*> values) {
     require(nc_put_var_string(id_, variable, values.data()));
@@ -191,6 +205,36 @@ TEST_F(ClimateNetcdf, WhatDoesNotFitIsRefused) {
   EXPECT_HOLDS(refusal(), "is not a readable netCDF file");
 }
 
+/// The library itself reads zeros behind the end of a file of netCDF 3.
+TEST_F(ClimateNetcdf, TruncatedFilesAreRefusedInAllFormats) {
+  const std::string whole = path(), cut = path("cut.nc");
+  const auto expect_seen = [&](int format, std::size_t record_variables) {
+    {
+      Writer file(whole, format);
+      const auto grid = file.grid({-60, 0, 60}, {0, 90, 180, 270, 300});
+      file.text(NC_GLOBAL, "history", "made");
+      const int time = file.dimension("time", NC_UNLIMITED);
+      for (std::size_t i = 0; i < record_variables; ++i) {
+        const int packed = file.variable(i == 0 ? "TS" : "PSL", NC_SHORT, {time, grid[0], grid[1]});
+        file.number(packed, "scale_factor", NC_DOUBLE, 0.5);
+        file.records(packed, 3, 15);
+      }
+      if (record_variables == 0) file.data(file.variable("TS", NC_SHORT, grid), std::vector<double>(15, 2));
+    }
+    const NetcdfFile opened(whole);
+    const auto bytes = fs::file_size(whole);
+    for (const std::uintmax_t left : {bytes - 4, bytes - 40, bytes / 2}) {
+      fs::copy_file(whole, cut, fs::copy_options::overwrite_existing);
+      fs::resize_file(cut, left);
+      EXPECT_NE(error_of([&] { NetcdfFile{cut}; }), "")
+          << format << ", " << record_variables << ": " << left << " of " << bytes;
+    }
+  };
+  for (const int format : {0, NC_64BIT_OFFSET, NC_64BIT_DATA, NC_NETCDF4}) {
+    for (const std::size_t records : {0, 1, 2}) expect_seen(format, records);
+  }
+}
+
 /// The files of a set have their pixels at the same places.
 TEST_F(ClimateNetcdf, FilesOfASetHaveOneGrid) {
   const std::vector<std::string> files = {path("a.nc"), path("b.nc"), path("c.nc")};
@@ -225,6 +269,42 @@ TEST_F(ClimateNetcdf, FilesOfASetHaveOneGrid) {
     file.data(file.variable("TS", NC_FLOAT, {time, grid[0], grid[1]}), std::vector<double>(24, 280));
   }
   EXPECT_HOLDS(refusal_of_last(), "c.nc has 2 frames, but " + files[0] + " has one");
+}
+
+TEST_F(ClimateNetcdf, LabelsHaveTheGridOfTheirFile) {
+  const auto write = [&](const std::string& name, const char* variable, double latitude) {
+    Writer file(name);
+    const auto grid = file.grid({-60, 0, latitude}, {0, 90, 180, 270});
+    file.data(file.variable(variable, NC_FLOAT, grid), std::vector<double>(12, 1));
+  };
+  write(path("a.nc"), "TS", 60);
+  fs::create_directory(path("labels"));
+  write(path("labels/a-labels.nc"), kLabelTags, 60);
+  EXPECT_EQ(open_frames(path("a.nc"), {.labels = path("labels")})->read_labels(0), std::vector<std::uint8_t>(12, 1));
+  write(path("labels/a-labels.nc"), kLabelTags, 61);
+  EXPECT_HOLDS(error_of([&] { open_frames(path("a.nc"), {.labels = path("labels")}); }),
+               "a-labels.nc: latitude 2 is 61, but 60 in " + path("a.nc") + ": these are labels of another file");
+}
+
+TEST_F(ClimateNetcdf, WhatIsOutOfTheValidRangeIsAGap) {
+  {
+    Writer file(path());
+    const auto grid = file.grid({-60, 0, 60}, {0, 90, 180, 270});
+    const int field = file.variable("TS", NC_FLOAT, grid);
+    file.numbers(field, "valid_range", {200, 300});
+    file.numbers(field, "missing_value", {250, 251});
+    file.data(field, std::vector<double>{200, 199, 300, 301, 250, 251, 252, 253, 254, 255, 256, 257});
+  }
+  const std::vector<double> values = NetcdfFile(path()).read("TS");
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(std::isnan(values[i]), i == 1 || i == 3 || i == 4 || i == 5) << i;
+}
+
+TEST_F(ClimateNetcdf, SaysWhatIsNoFile) {
+  fs::create_directory(path("folder"));
+  test::write_bytes(path("nothing.nc"), "");
+  EXPECT_HOLDS(error_of([&] { open_frames(path("folder")); }), "folder is a folder; name its files, such as \"");
+  EXPECT_HOLDS(error_of([&] { open_frames(path("nothing.nc")); }), "nothing.nc is empty");
 }
 
 /// MERRA-2, 2017-02-28: 361 x 576 from -180.

@@ -12,6 +12,8 @@
 namespace petaflow::climate {
 namespace {
 
+using test::error_of;
+
 TEST(MapFile, HoldsMapsWithCoordinatesTimesAndFlags) {
   const test::ScratchFolder folder;
   const std::string path = folder / "maps.nc";
@@ -21,10 +23,10 @@ TEST(MapFile, HoldsMapsWithCoordinatesTimesAndFlags) {
   for (std::size_t p = 0; p < 12; ++p) {
     for (int c = 0; c < 3; ++c) probabilities.push_back(static_cast<float>(p) / 12 + 100.0F * static_cast<float>(c));
   }
-  MapFile file(path, grid, true);
-  file.append("1900-01-02T06:00:00", classes, probabilities);
+  MapFile file(path, grid, "standard", true);
+  file.append("1900-01-02T06:00:00", "a.h5", classes, probabilities);
   std::swap(classes[0], classes[2]);
-  file.append("1979-01-31T03:00:00", classes, probabilities);
+  file.append("1979-01-31T03:00:00", "b.h5", classes, probabilities);
   file.close({{"run", "runs/a"}});
 
   const NetcdfFile read(path);
@@ -49,20 +51,30 @@ TEST(MapFile, HoldsMapsWithCoordinatesTimesAndFlags) {
 TEST(MapFile, CountsFramesWhereNoMomentIsKnown) {
   const test::ScratchFolder folder;
   const std::string path = folder / "maps.nc";
-  MapFile file(path, cam5_grid(2, 2), false);
-  file.append("", std::vector<std::uint8_t>{0, 1, 0, 0});
-  EXPECT_THROW(file.append("1979-01-31T03:00:00", std::vector<std::uint8_t>{0, 1, 0, 0}), Error);
+  MapFile file(path, cam5_grid(2, 2), "standard", false);
+  file.append("", "a.h5", std::vector<std::uint8_t>{0, 1, 0, 0});
+  EXPECT_HOLDS(error_of([&] { file.append("1979-01-31T03:00:00", "b.h5", std::vector<std::uint8_t>{0, 1, 0, 0}); }),
+               "b.h5 does not say when a frame was, but frames before it have a moment, or the other way round");
   file.close({});
   const NetcdfFile read(path);
   EXPECT_EQ(read.dimensions("tag").front().name, "frame");
   EXPECT_FALSE(read.has("time"));
 }
 
-TEST(MapFile, RefusesWhatIsNoMoment) {
-  EXPECT_EQ(hours_since_1900("1900-01-01T00:30:00", "x.h5"), 0.5);
-  for (const char* time : {"1979-02-30T00:00:00", "1979-01-31", "", "soon"}) {
-    EXPECT_THROW(hours_since_1900(time, "x.h5"), Error) << time;
+TEST(MapFile, KeepsTheCalendarOfTheFrames) {
+  const test::ScratchFolder folder;
+  const std::string path = folder / "maps.nc";
+  const std::vector<std::uint8_t> classes = {0, 1, 0, 0};
+  MapFile file(path, cam5_grid(2, 2), "360_day", false);
+  file.append("1900-02-30T12:00:00", "a.nc", classes);
+  for (const char* time : {"1979-02-31T00:00:00", "1979-01-30", "soon", "1979-01-30T25:00:00"}) {
+    EXPECT_EQ(error_of([&] { file.append(time, "b.nc", classes); }),
+              fmt::format("b.nc: {} is no moment of the calendar 360_day", time));
   }
+  file.close({});
+  const NetcdfFile read(path);
+  EXPECT_EQ(read.read("time"), (std::vector<double>{24.0 * 59 + 12}));
+  EXPECT_EQ(read.text_attribute("time", "calendar"), "360_day");
 }
 
 }  // namespace

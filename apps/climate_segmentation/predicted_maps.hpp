@@ -15,13 +15,14 @@ class MapWriter final : public PredictionWriter {
  public:
   /// The data must outlive it.
   MapWriter(const std::string& path, const climate::ClimateData& data, const ClassOffsets& offsets)
-      : data_(data), offsets_(offsets), file_(path, data.grid(), true) {}
+      : data_(data), offsets_(offsets), file_(path, data.grid(), data.open(0)->calendar(), true) {}
 
   void append(const PredictedBatch& batch) override {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const std::int64_t index = batch.indices[i];
       const PredictedOutput& output = batch.outputs.front();
-      file_.append(data_.open(index)->time(data_.origin(index).index), decide(output.value(i), offsets_),
+      const auto source = data_.open(index);
+      file_.append(source->time(data_.origin(index).index), source->path(), decide(output.value(i), offsets_),
                    output.score(i));
     }
   }

@@ -221,6 +221,11 @@ TEST_F(SegmentationProgram, LabelsFramesAndMakesStatistics) {
   ASSERT_EQ(run("stats 'data/climate_small/train/*' -o stats.h5").code, 0);
   EXPECT_EQ(climate::read_statistics((folder_ / "stats.h5").string()).frames, 6);
   expect_refused("stats 'data/climate_small/train/*' -o stats.h5", "stats.h5 exists");
+  const Outcome larger =
+      run("generate " + small() + "generate.train=1 generate.validation=1 generate.test=1 data.height=96 " +
+          "generate.folder=larger");
+  ASSERT_EQ(larger.code, 0) << larger.err;
+  expect_refused("stats 'data/climate_small/train/*' 'larger/train/*' -o mixed.h5", "statistics are of one grid");
   expect_refused("label nowhere.h5 -o labels", "nowhere.h5");
   expect_refused("label 'data/climate_small/test/*' label.treshold=20 -o labels", "label.threshold");
 }

@@ -57,9 +57,10 @@ NpyFile::NpyFile(const std::string& path) : path_(path), descriptor_(open(path.c
     type_ = found_type[1];
     static const std::regex known("[<>](i2|i4|i8|f4|f8)|[|<>][iu]1");
     if (!std::regex_match(type_, known)) {
-      refuse(fmt::format("the numbers are {}; counts of particles are signed integers of 16 bits, labels f32 or f64",
-                         type_),
-             "array.astype('<i2')");
+      refuse(
+          fmt::format("the numbers are {}; integers of 8 bits, signed ones of 16, 32 or 64 bits, f32 and f64 are read",
+                      type_),
+          type_.find('f') == std::string::npos ? "array.astype('<i2')" : "array.astype('<f4')");
     }
     const std::int64_t element = type_.back() - '0';
     struct stat status{};
