@@ -80,7 +80,7 @@ std::string TimeUnits::text(double count) const {
 }
 
 std::optional<double> TimeUnits::count(const std::string& text) const {
-  static const std::regex form("(-?[0-9]{4,6})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})");
+  static const std::regex form("(-?[0-9]{3,6})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})");
   std::smatch found;
   if (!std::regex_match(text, found, form)) return std::nullopt;
   const Day at{std::stoll(found[1]), std::stoi(found[2]), std::stoi(found[3])};

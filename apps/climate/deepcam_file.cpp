@@ -55,7 +55,9 @@ void DeepCamFile::find_labels(std::int64_t label_set) {
   } else if (file_.has("climate/labels")) {
     labels_ = file_.dataset("climate/labels");
     label_row_ = label_set;
-  } else if (file_.contents().find("climate/labels_") != std::string::npos) {
+  } else if (std::ranges::any_of(file_.datasets(), [](const std::string& name) {
+               return name.starts_with("/climate/labels_") && !name.ends_with("_stats");
+             })) {
     user_error("{} has no data set {} (data.label_set = {}); it holds {}", path(), own, label_set, file_.contents());
   }
   if (!labels_) return;

@@ -147,24 +147,15 @@ void stats(const CommandLine& line, const FrameDataOptions& data, Communicator& 
     first->require(every, "statistics are of all 16 variables");
   });
   const auto check = [&](std::size_t, const FrameFile& file) {
-    const Grid &grid = file.grid(), &expected = first->grid();
-    if (grid.height() != expected.height() || grid.width() != expected.width()) {
-      user_error("{} has frames of {} x {} pixels, but {} of {} x {}; statistics are of one grid", file.path(),
-                 grid.height(), grid.width(), first->path(), expected.height(), expected.width());
-    }
-    if (const std::string other = difference(grid, expected); !other.empty())
+    if (const std::string other = difference(file.grid(), first->grid()); !other.empty())
       user_error("{}: {} in {}; statistics are of one grid", file.path(), other, first->path());
   };
   const Statistics statistics = compute_statistics(comm, files, without_labels(data), every, check);
-  std::vector<int> fields;
-  for (int f = 0; f < kFieldCount; ++f) {
-    if (statistics[f].count > 0) fields.push_back(f);
-  }
   agree(comm, [&] {
     if (comm.rank() != 0) return;
     make_parent(line.output);
     write_statistics(line.output, statistics);
-    for (const std::string& warning : deviation_warnings(statistics, fields, line.output)) log_warning("{}", warning);
+    for (const std::string& warning : deviation_warnings(statistics, every, line.output)) log_warning("{}", warning);
   });
   log_info("wrote the statistics of {} to {}", format_count(statistics.frames, "frame"), line.output);
 }

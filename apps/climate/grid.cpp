@@ -24,6 +24,7 @@ Grid cam5_grid(std::int64_t height, std::int64_t width) {
 std::string difference(const Grid& found, const Grid& expected) {
   constexpr double kNear = 1e-3;
   const auto of_axis = [](const char* what, const std::vector<double>& a, const std::vector<double>& b) -> std::string {
+    if (a.size() != b.size()) return fmt::format("it has {} {}s, but {}", a.size(), what, b.size());
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (!(std::abs(a[i] - b[i]) < kNear)) return fmt::format("{} {} is {}, but {}", what, i, a[i], b[i]);
     }

@@ -19,8 +19,8 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-/// "latitude 3 is 10.5, but 11" where one of the coordinates is not what was expected; empty where all are, to a
-/// thousandth of a degree: some files have theirs in f32.  Both are of one size.
+/// "latitude 3 is 10.5, but 11" where one of the coordinates is not what was expected, "it has 96 latitudes, but 48";
+/// empty where all are, to a thousandth of a degree: some files have theirs in f32.
 std::string difference(const Grid& found, const Grid& expected);
 
 /// The grid of CAM5 (768 x 1152 in the published sets) at any size: latitudes from -90 to 90 with both poles,

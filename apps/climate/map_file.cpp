@@ -107,10 +107,9 @@ void MapFile::append(const std::string& time, const std::string& source, std::sp
   const auto lock = lock_hdf5();
   if (!std::exchange(defined_, true)) define(!time.empty());
   if (time.empty() != (time_ < 0)) {
-    user_error(
-        "{} does not say when a frame was, but frames before it have a moment, or the other way round; files of "
-        "both kinds cannot go into one file of maps",
-        source);
+    user_error("{} {}; files of both kinds cannot go into one file of maps", source,
+               time.empty() ? "does not say when a frame was, but frames before it have a moment"
+                            : "says when a frame was, but frames before it have no moment");
   }
   if (time_ >= 0) {
     const std::optional<double> hours = units_.count(time);

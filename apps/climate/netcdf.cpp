@@ -22,15 +22,17 @@ NetcdfFile::NetcdfFile(const std::string& path) : path_(path) {
   if (const std::string missing = missing_file_text(path); !missing.empty()) user_error("{}", missing);
   const auto lock = lock_hdf5();
   check(nc_open(path.c_str(), NC_NOWRITE, &file_), "is not a readable netCDF file");
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path)), least = least_bytes();
-  if (bytes >= least) return;
-  nc_close(file_);
-  user_error("{} is truncated: it has {} bytes where its variables take {}", path, bytes, least);
+  try {
+    const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path)), least = least_bytes();
+    if (bytes < least) user_error("{} is truncated: it has {} bytes where its variables take {}", path, bytes, least);
+  } catch (...) {
+    nc_close(file_);
+    throw;
+  }
 }
 
-// The library reads zeros behind the end of a file in one of the classic formats, which begins with all that the
-// library tells and ends with the numbers.  Source: "The NetCDF Classic Format Specification", user's guide, appendix
-// B.
+// Bytes of a file in one of the classic formats, behind whose end the library reads zeros: a header of names, sizes and
+// attributes, then the numbers.  Source: "The NetCDF Classic Format Specification", user's guide, appendix B.
 std::int64_t NetcdfFile::least_bytes() const {
   int format = 0, dimensions = 0, variables = 0, attributes = 0, unlimited = -1;
   check(nc_inq_format(file_, &format), "is damaged");

@@ -223,11 +223,11 @@ TEST_F(ClimateNetcdf, TruncatedFilesAreRefusedInAllFormats) {
     }
     const NetcdfFile opened(whole);
     const auto bytes = fs::file_size(whole);
-    for (const std::uintmax_t left : {bytes - 4, bytes - 40, bytes / 2}) {
+    for (const std::uintmax_t left : {bytes - 4, bytes - 40}) {
       fs::copy_file(whole, cut, fs::copy_options::overwrite_existing);
       fs::resize_file(cut, left);
-      EXPECT_NE(error_of([&] { NetcdfFile{cut}; }), "")
-          << format << ", " << record_variables << ": " << left << " of " << bytes;
+      const std::string error = error_of([&] { NetcdfFile{cut}; });
+      EXPECT_HOLDS(error, format == NC_NETCDF4 ? "is not a readable netCDF file" : "is truncated: it has ");
     }
   };
   for (const int format : {0, NC_64BIT_OFFSET, NC_64BIT_DATA, NC_NETCDF4}) {

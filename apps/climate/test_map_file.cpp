@@ -54,7 +54,7 @@ TEST(MapFile, CountsFramesWhereNoMomentIsKnown) {
   MapFile file(path, cam5_grid(2, 2), "standard", false);
   file.append("", "a.h5", std::vector<std::uint8_t>{0, 1, 0, 0});
   EXPECT_HOLDS(error_of([&] { file.append("1979-01-31T03:00:00", "b.h5", std::vector<std::uint8_t>{0, 1, 0, 0}); }),
-               "b.h5 does not say when a frame was, but frames before it have a moment, or the other way round");
+               "b.h5 says when a frame was, but frames before it have no moment");
   file.close({});
   const NetcdfFile read(path);
   EXPECT_EQ(read.dimensions("tag").front().name, "frame");

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "base/error.hpp"
 #include "climate/climate_data.hpp"
 #include "climate/map_file.hpp"
 #include "climate_segmentation/class_offsets.hpp"
@@ -15,13 +16,20 @@ class MapWriter final : public PredictionWriter {
  public:
   /// The data must outlive it.
   MapWriter(const std::string& path, const climate::ClimateData& data, const ClassOffsets& offsets)
-      : data_(data), offsets_(offsets), file_(path, data.grid(), data.open(0)->calendar(), true) {}
+      : data_(data),
+        offsets_(offsets),
+        calendar_(data.open(0)->calendar()),
+        file_(path, data.grid(), calendar_, true) {}
 
   void append(const PredictedBatch& batch) override {
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const std::int64_t index = batch.indices[i];
       const PredictedOutput& output = batch.outputs.front();
       const auto source = data_.open(index);
+      if (source->calendar() != calendar_) {
+        user_error("{} has the calendar {}, but frames before it have {}: predict them one by one", source->path(),
+                   source->calendar(), calendar_);
+      }
       file_.append(source->time(data_.origin(index).index), source->path(), decide(output.value(i), offsets_),
                    output.score(i));
     }
@@ -35,6 +43,7 @@ class MapWriter final : public PredictionWriter {
  private:
   const climate::ClimateData& data_;
   ClassOffsets offsets_;
+  std::string calendar_;
   climate::MapFile file_;
 };
 

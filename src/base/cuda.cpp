@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/arrival.hpp"
@@ -32,9 +33,12 @@ struct Times {
   std::size_t recorded = 0;  // of the events
   std::vector<Piece> pieces;
 
-  Moment record(cudaStream_t stream, unsigned flags) {
-    if (recorded == events.size()) check(cudaEventCreate(&events.emplace_back()), "cudaEventCreate");
-    check(cudaEventRecordWithFlags(events[recorded], stream, flags), "cudaEventRecordWithFlags");
+  Moment record(cudaStream_t stream, unsigned flags, cudaError_t& error) {
+    const auto keep = [&](cudaError_t status) {
+      if (error == cudaSuccess) error = status;
+    };
+    if (recorded == events.size()) keep(cudaEventCreate(&events.emplace_back()));
+    keep(cudaEventRecordWithFlags(events[recorded], stream, flags));
     return recorded++;
   }
   void add_up() const {
@@ -50,11 +54,12 @@ struct Times {
   }
 };
 
-/// Of the thread that launches kernels; never destroyed: the events end with Kokkos, not behind it.
+/// What the thread that launches kernels has measured; never destroyed: the events end with Kokkos, not behind it.
 struct AllTimes {
   Times called;                       // since collect_times()
   Times* recording = nullptr;         // of the graph that is being recorded
   std::vector<const Times*> replays;  // of the graphs that ran since collect_times()
+  cudaError_t error = cudaSuccess;    // the first one: where a Stopwatch ends nothing can be thrown
 };
 AllTimes& all_times() {
   static auto* const all = [] {
@@ -72,8 +77,8 @@ Moment now(const Context& context) {
   AllTimes& all = all_times();
   const cudaStream_t stream = context.space.cuda_stream();
   // Inside a graph an event has a time of its own for each run only where it is recorded as an external one.
-  return all.recording != nullptr ? all.recording->record(stream, cudaEventRecordExternal)
-                                  : all.called.record(stream, cudaEventRecordDefault);
+  return all.recording != nullptr ? all.recording->record(stream, cudaEventRecordExternal, all.error)
+                                  : all.called.record(stream, cudaEventRecordDefault, all.error);
 }
 
 void add_time(Moment from, Moment to, double& sum) {
@@ -82,6 +87,7 @@ void add_time(Moment from, Moment to, double& sum) {
 }
 
 void collect_times() {
+  check(std::exchange(all_times().error, cudaSuccess), "cudaEventRecord");
   all_times().called.add_up();
   for (const Times* times : all_times().replays) times->add_up();
   forget_times();
@@ -127,12 +133,12 @@ struct Replay::Recorded {
     }
     all_times().recording = nullptr;
     const cudaError_t ended = cudaStreamEndCapture(stream, &graph);
-    if (error) {
-      destroy();
-      std::rethrow_exception(error);
-    }
+    const cudaError_t made = ended == cudaSuccess ? cudaGraphInstantiateWithFlags(&executable, graph, 0) : ended;
+    if (!error && made == cudaSuccess) return;
+    destroy();
+    if (error) std::rethrow_exception(error);
     check(ended, "cudaStreamEndCapture");
-    check(cudaGraphInstantiateWithFlags(&executable, graph, 0), "cudaGraphInstantiateWithFlags");
+    check(made, "cudaGraphInstantiateWithFlags");
   }
   ~Recorded() { destroy(); }
   Recorded(const Recorded&) = delete;

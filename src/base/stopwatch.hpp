@@ -22,9 +22,9 @@ using Moment = std::chrono::steady_clock::time_point;
 inline Moment now(const Context& /*context*/) { return std::chrono::steady_clock::now(); }
 /// sum += seconds from one moment to the other.  On a GPU at collect_times(), until when the sum must live.
 inline void add_time(Moment from, Moment to, double& sum) { sum += std::chrono::duration<double>(to - from).count(); }
-/// Where the space is idle, and no Stopwatch runs: brings all sums up to date.
+/// Brings all sums up to date; the space must be idle, and no Stopwatch may run.
 inline void collect_times() {}
-/// Before sums end that may still be waiting for collect_times().
+/// Gives up what still waits for collect_times(), before the sums that it is for end.
 inline void forget_times() {}
 #endif
 

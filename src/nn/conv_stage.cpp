@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/region.hpp"
+#include "base/stopwatch.hpp"
 #include "kernels/batch_norm.hpp"
 #include "kernels/channel_sum.hpp"
 #include "kernels/exact_sum.hpp"
@@ -298,9 +299,10 @@ void ConvStage::run(const Context& context, Pass pass, float* gradient) {
 }
 
 void ConvStage::backward(const Context& context, float* gradient) {
-  const Kokkos::Timer timer;
-  backward_weights(context, gradient);
-  backward_weights_s += timer.seconds();
+  {
+    const Stopwatch watch(context, backward_weights_s);
+    backward_weights(context, gradient);
+  }
   if (options_.wants_dx) backward_data(context);
 }
 

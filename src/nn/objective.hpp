@@ -61,8 +61,8 @@ class ObjectiveRun {
   /// @param gradients  as outputs, written; empty: not wanted
   void run(const Context& context, std::span<const void* const> targets, std::span<const Tensor> outputs,
            std::span<const Tensor> scores, std::span<const Tensor> gradients);
-  /// Of the last run(), once the context's space is idle: for each slot of the micro-batch weight_n times the weighted
-  /// sum of the terms' loss_n, exactly 0 in padded slots; valid until the next call.
+  /// Losses of the last run(), once the context's space is idle: for each slot of the micro-batch weight_n times the
+  /// weighted sum of the terms' loss_n, exactly 0 in padded slots; valid until the next call.
   std::span<const double> losses();
 
  private:

@@ -115,6 +115,13 @@ void GradientExchange::sum_what_arrived() {
     sum_.ready_from(leaving_[arrived_].first);
 }
 
+void GradientExchange::start_ready() {
+  sum_what_arrived();
+  if (arrived_ == left_) return;
+  context_.space.fence();
+  sum_what_arrived();
+}
+
 void GradientExchange::progress() {
   sum_what_arrived();
   sum_.advance();
@@ -123,10 +130,7 @@ void GradientExchange::progress() {
 void GradientExchange::end_micro_batch() {
   if (ready_ > 0) ready_from(0);
   if (squares_) micro_batch_squares_ = squares_->take();
-  if (arrived_ < left_) {
-    context_.space.fence();
-    sum_what_arrived();
-  }
+  start_ready();
   left_ = arrived_ = 0;
   sum_.end_micro_batch();
   ready_ = elements_;

@@ -37,6 +37,9 @@ class GradientExchange {
   float* gradient() { return gradient_.device(); }
   /// In the running micro-batch the elements from `first` to the end are final.
   void ready_from(std::int64_t first);
+  /// Starts the sums of all buckets that were ready so far: sums of others on the same communicator follow in the same
+  /// order on every rank only behind them.
+  void start_ready();
   void end_micro_batch();
   /// From now on the squares of gradients are summed, too.
   void measure(const std::vector<Parameter>& parameters);

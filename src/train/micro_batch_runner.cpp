@@ -50,10 +50,12 @@ void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
                        rank_sums_[rank_sums_done_].values == static_cast<std::int64_t>(values.size()),
                    "sum {} of a micro-batch has {} values", rank_sums_done_, values.size());
   rank_sums_done_ += 1;
+  exchange_->start_ready();
   (norm_group_ ? *norm_group_ : comm_).all_reduce_sum(values);
 }
 
 void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& clock) {
+  exchange_ = &exchange;
   clock_ = &clock;
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
@@ -66,6 +68,7 @@ void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& c
 
 double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const StepState& state,
                              GradientExchange& exchange, Replay* replay, StepClock& clock) {
+  exchange_ = &exchange;
   clock_ = &clock;
   {
     const TimedRegion watch("petaflow::input"_label, context_, clock, &StepTimes::input);

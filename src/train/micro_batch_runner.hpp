@@ -65,7 +65,8 @@ class MicroBatchRunner {
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a micro-batch
   std::size_t rank_sums_done_ = 0;
-  StepClock* clock_ = nullptr;  // of the running micro-batch
+  GradientExchange* exchange_ = nullptr;  // of the running micro-batch, as what follows
+  StepClock* clock_ = nullptr;            // of the running micro-batch
   std::vector<Tensor> outputs_, output_gradients_;
 };
 

@@ -42,7 +42,7 @@ class StepClock {
   Moment since_{};
 };
 
-/// Time of its life is that of a part.
+/// Gives the time of its life to a part.
 class TimedPart {
  public:
   TimedPart(const Context& context, StepClock& clock, StepClock::Part part)
@@ -57,7 +57,7 @@ class TimedPart {
   StepClock::Part before_;
 };
 
-/// A region whose time is that of a part.
+/// A region that gives its time to a part.
 class TimedRegion {
  public:
   TimedRegion(const std::string& name, const Context& context, StepClock& clock, StepClock::Part part)

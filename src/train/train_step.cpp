@@ -79,7 +79,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
   }
-  if (!options.network.kernels.replay || exchange.leaves_the_device()) return;
+  if (kOnHost || !options.network.kernels.replay || exchange.leaves_the_device() || poll_) return;
   for (Flight& flight : flights_) {
     flight.passes = std::make_unique<Replay>();
     if (!average_.wanted() && !updater_->asks_the_host()) flight.update = std::make_unique<Replay>();

@@ -146,7 +146,7 @@ class TrainStep {
     std::int64_t samples = 0;            // as in StepResult
     bool summed = false;                 // nothing of it is under way
     std::optional<NoiseEstimate> noise;  // from its sum on, where it is measured
-    // Where nothing of a step is asked of the host; null: of each step something is.
+    // Recorded where a step of a rank alone asks nothing of the host in between; null: it does, or this is no GPU.
     std::unique_ptr<Replay> passes, update;
     double loss() const { return agreement->loss() / static_cast<double>(samples); }
   };

@@ -34,7 +34,7 @@ class Updater {
   /// Waits for the sum of the gradient and updates the weights by it; all of them are there on all ranks at the end.
   /// @param step    whose gradient it is
   /// @param summed  the sum is there already
-  /// @param times   takes the time of the optimizer
+  /// @param clock   takes the time of the optimizer
   virtual void update(GradientExchange& exchange, bool summed, std::int64_t step, float learning_rate,
                       StepClock& clock);
   /// Makes the states of all weights known to rank 0, for arrays().  Collective.

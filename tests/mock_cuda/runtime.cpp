@@ -420,6 +420,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   const auto lock = enter("cudaEventRecord");
   check_event("cudaEventRecord", event);
   check_stream("cudaEventRecord", stream);
+  state().looked_for.erase(event);
   if ((flags == cudaEventRecordExternal) != (state().captured != nullptr))
     complain("cudaEventRecord: external events are those of a capture");
   return cudaSuccess;
@@ -434,7 +435,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   *milliseconds = 1;
   return cudaSuccess;
 }
-// Nothing is reached at the first look, so that what waits for an event has to look again.
+// No event is reached at the first look after it was recorded, so that what waits for an event has to look again.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto lock = enter_uncaptured("cudaEventQuery");
   check_event("cudaEventQuery", event);
