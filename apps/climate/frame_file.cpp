@@ -91,6 +91,9 @@ namespace {
 
 std::unique_ptr<FrameFile> open_layout(const std::string& path, const FrameFileOptions& options) {
   if (const std::string missing = missing_file_text(path); !missing.empty()) user_error("{}", missing);
+  if (std::filesystem::is_directory(path))
+    user_error("{} is a folder; name the files in it, such as {}", path, (std::filesystem::path(path) / "*").string());
+  if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) == 0) user_error("{} is empty", path);
   if (path.ends_with(".npy")) return std::make_unique<NpyFrame>(path);
   if (!is_hdf5(path)) return std::make_unique<CfFile>(path, options);  // netCDF 3, or nothing
   const Hdf5File file = Hdf5File::open(path);

@@ -303,7 +303,7 @@ TEST_F(ClimateNetcdf, WhatIsOutOfTheValidRangeIsAGap) {
 TEST_F(ClimateNetcdf, SaysWhatIsNoFile) {
   fs::create_directory(path("folder"));
   test::write_bytes(path("nothing.nc"), "");
-  EXPECT_HOLDS(error_of([&] { open_frames(path("folder")); }), "folder is a folder; name its files, such as \"");
+  EXPECT_HOLDS(error_of([&] { open_frames(path("folder")); }), "folder is a folder; name the files in it, such as ");
   EXPECT_HOLDS(error_of([&] { open_frames(path("nothing.nc")); }), "nothing.nc is empty");
 }
 

@@ -9,8 +9,6 @@ namespace petaflow {
 std::string missing_file_text(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (fs::is_directory(path, error)) return fmt::format("{0} is a folder; name its files, such as \"{0}/*\"", path);
-  if (fs::is_regular_file(path, error) && fs::file_size(path, error) == 0) return path + " is empty";
   if (fs::exists(path, error)) return "";
   if (error) return fmt::format("{} cannot be opened: {}", path, error.message());
   if (fs::is_symlink(path, error)) {
