@@ -13,6 +13,7 @@ struct BuildInfo {
   const char* kokkos;          // version and devices
   const char* onednn;          // version, or empty where built without
   const char* cudnn;           // version, or empty where built without
+  const char* nccl;            // version, or empty where built without
   const char* kokkos_kernels;  // version, or empty where built without
   const char* hdf5;            // version
 };

@@ -10,11 +10,11 @@
 #     --no-packages   skips step 1: the packages are there in another way (modules)
 #     --force         does steps 2 and 3 again
 #     --cuda          a Kokkos for GPUs instead of steps 2 and 3, in build/deps/kokkos-cuda-<capability>; 70: V100, 90: H100, H200;
-#                     for 90 also cuDNN, unless it lies in CUDNN_ROOT or the CUDA toolkit, and the headers of its frontend, prebuilt
-#                     ones of PyPI, in build/deps/cudnn.  Takes nvcc from PATH.
+#                     for 90 also cuDNN and NCCL, unless they lie in CUDNN_ROOT, NCCL_ROOT or the CUDA toolkit, and the headers
+#                     of cuDNN's frontend, prebuilt ones of PyPI, in build/deps/nvidia.  Takes nvcc from PATH.
 # Environment: CMAKE_PREFIX_PATH, Kokkos_ROOT, dnnl_ROOT (where to look first), CXX, PETAFLOW_ARCH (value of -march, default native;
-# another one gets a Kokkos of its own, build/deps/kokkos-<arch>), CUDNN_ROOT, PETAFLOW_ONEDNN=OFF, PETAFLOW_KOKKOSKERNELS=OFF,
-# PETAFLOW_CUDNN=OFF.
+# another one gets a Kokkos of its own, build/deps/kokkos-<arch>), CUDNN_ROOT, NCCL_ROOT, PETAFLOW_ONEDNN=OFF,
+# PETAFLOW_KOKKOSKERNELS=OFF, PETAFLOW_CUDNN=OFF, PETAFLOW_NCCL=OFF.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . cmake/common.sh
@@ -62,9 +62,10 @@ system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
 [ -z "$cuda" ] || kokkos_key+=" cuda=$cuda $(nvcc --version | sed -n 's/.*release //p')"
 onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
-cudnn_version=9.19.0.56 cudnn_frontend_version=1.15.0   # of the wheels
+cudnn_version=9.19.0.56 cudnn_frontend_version=1.15.0 nccl_version=2.28.9   # of the wheels
 key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version ${CMAKE_PREFIX_PATH:-} ${Kokkos_ROOT:-} ${dnnl_ROOT:-}"
-[ -z "$cuda" ] || key+=" cudnn=${PETAFLOW_CUDNN:-AUTO} $cudnn_version $cudnn_frontend_version ${CUDNN_ROOT:-}"
+[ -z "$cuda" ] || key+=" cudnn=${PETAFLOW_CUDNN:-AUTO} $cudnn_version $cudnn_frontend_version ${CUDNN_ROOT:-}" \
+  key+=" nccl=${PETAFLOW_NCCL:-AUTO} $nccl_version ${NCCL_ROOT:-}"
 stamp=$deps/installed-for-$arch${cuda:+-cuda-$cuda}
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
@@ -191,7 +192,7 @@ sources_for_cuda() {
   [ "$cuda" = 70 ] || edit "$kokkos/cmake/kokkos_arch.cmake" "s/(CHECK_CUDA_ARCH\(AMPERE80 +)sm_80/\1sm_$cuda/"
 }
 
-# ---- cuDNN ----------------------------------------------------------------------------------------------------------------
+# ---- cuDNN and NCCL -------------------------------------------------------------------------------------------------------------
 # unpack_wheel FILE ROOT FOLDER: its files below ROOT/{include,lib} into FOLDER.  A wheel is a zip file.
 unpack_wheel() {
   python3 - "$@" <<'PYTHON'
@@ -208,18 +209,27 @@ with zipfile.ZipFile(file) as wheel:
 PYTHON
 }
 
-# get_cudnn: into build/deps/cudnn, the library only where neither CUDNN_ROOT nor the toolkit has one.  The frontend is headers:
-# those of the wheel for any Python do.
-get_cudnn() {
-  local staging=$work/cudnn-prefix wheels=$work/wheels entry name version root sum file toolkit release
-  local wanted=("nvidia-cudnn-frontend $cudnn_frontend_version . 21ac16e4add264839a8db570d5378bb6583bf9539649d80bc8802ded00098a20")
+# get_nvidia_libraries: cuDNN and NCCL into build/deps/nvidia, each only where neither its _ROOT nor the toolkit has it.  The frontend
+# of cuDNN is headers: those of the wheel for any Python do.
+get_nvidia_libraries() {
+  local staging=$work/nvidia-prefix wheels=$work/wheels entry name version root sum file toolkit release wanted=() for_cuda_13=()
   toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   release=$(nvcc --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
-  if [ ! -e "${CUDNN_ROOT:-/nowhere}/include/cudnn_version.h" ] && [ ! -e "$toolkit/include/cudnn_version.h" ]; then
-    [ "$release" = 13 ] || { say "cuDNN is not downloaded: the prebuilt one is for CUDA 13, this is CUDA $release"; return 0; }
-    wanted+=("nvidia-cudnn-cu13 $cudnn_version nvidia/cudnn d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf")
+  # cuDNN 9.15, the first that will do, is not for the V100.
+  if [ "$cuda" != 70 ] && [ "${PETAFLOW_CUDNN:-AUTO}" != OFF ]; then
+    wanted+=("nvidia-cudnn-frontend $cudnn_frontend_version . 21ac16e4add264839a8db570d5378bb6583bf9539649d80bc8802ded00098a20")
+    [ -e "${CUDNN_ROOT:-/nowhere}/include/cudnn_version.h" ] || [ -e "$toolkit/include/cudnn_version.h" ] ||
+      for_cuda_13+=("nvidia-cudnn-cu13 $cudnn_version nvidia/cudnn d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf")
   fi
-  [ "$(uname -m)" = x86_64 ] || { say "cuDNN is not downloaded: the prebuilt one is for x86_64"; return 0; }
+  [ "${PETAFLOW_NCCL:-AUTO}" = OFF ] || [ -e "${NCCL_ROOT:-/nowhere}/include/nccl.h" ] || [ -e "$toolkit/include/nccl.h" ] ||
+    for_cuda_13+=("nvidia-nccl-cu13 $nccl_version nvidia/nccl e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42")
+  if [ "$release" = 13 ]; then
+    wanted+=("${for_cuda_13[@]}")
+  else
+    for entry in "${for_cuda_13[@]}"; do say "${entry%% *} is not downloaded: it is for CUDA 13, this is CUDA $release"; done
+  fi
+  [ ${#wanted[@]} -gt 0 ] || return 0
+  [ "$(uname -m)" = x86_64 ] || { say "cuDNN and NCCL are not downloaded: the prebuilt ones are for x86_64"; return 0; }
   python3 -m pip --version >/dev/null 2>&1 || { [ $packages = 1 ] && install_packages python3 python3-pip; }
   rm -rf "$staging" "$wheels"
   mkdir -p "$staging" "$wheels"
@@ -227,21 +237,24 @@ get_cudnn() {
     read -r name version root sum <<<"$entry"
     say "Downloading $name $version (PyPI)"
     python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir --retries 3 --python-version 3.11 --implementation cp --abi cp311 \
-      --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 -d "$wheels" "$name==$version" >"$logs/cudnn.log" 2>&1 ||
-      die_with_log "cuDNN could not be downloaded. Without it: PETAFLOW_CUDNN=OFF." "$logs/cudnn.log"
+      --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
+      -d "$wheels" "$name==$version" >"$logs/nvidia.log" 2>&1 ||
+      die_with_log "$name could not be downloaded. Without it: PETAFLOW_CUDNN=OFF, PETAFLOW_NCCL=OFF." "$logs/nvidia.log"
     file=$(ls "$wheels/${name//-/_}-$version"-*.whl)
     sha256sum -c --quiet <<<"$sum  $file" || die "$file is not the file that was expected: its checksum differs."
     unpack_wheel "$file" "$root" "$staging"
     rm "$file"
   done
-  if [ -e "$staging/lib/libcudnn.so.9" ]; then ln -sf libcudnn.so.9 "$staging/lib/libcudnn.so"; fi
-  rm -rf "$deps/cudnn" "$wheels"
-  mv "$staging" "$deps/cudnn"
+  local library
+  for library in cudnn.so.9 nccl.so.2; do
+    if [ -e "$staging/lib/lib$library" ]; then ln -sf "lib$library" "$staging/lib/lib${library%.*}"; fi
+  done
+  rm -rf "$deps/nvidia" "$wheels"
+  mv "$staging" "$deps/nvidia"
 }
 
 if [ -n "$cuda" ]; then
-  # cuDNN 9.15, the first that will do, is not for the V100.
-  if [ "$cuda" != 70 ] && [ "${PETAFLOW_CUDNN:-AUTO}" != OFF ]; then get_cudnn; fi
+  get_nvidia_libraries
   found=$(probe kokkos | grep CUDA || true)
   if [ -z "$found" ]; then
     get_kokkos_sources

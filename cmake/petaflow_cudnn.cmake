@@ -2,7 +2,7 @@
 # Search order: CUDNN_ROOT, the CUDA toolkit, what cmake/install-dependencies.sh left in PETAFLOW_DEPS, then the system.
 
 find_package(CUDAToolkit REQUIRED)
-set(cudnn_prefixes ${CUDNN_ROOT} $ENV{CUDNN_ROOT} ${CUDAToolkit_BIN_DIR}/.. ${PETAFLOW_DEPS}/cudnn)
+set(cudnn_prefixes ${CUDNN_ROOT} $ENV{CUDNN_ROOT} ${CUDAToolkit_BIN_DIR}/.. ${PETAFLOW_DEPS}/nvidia)
 find_path(CUDNN_INCLUDE_DIR cudnn_version.h HINTS ${cudnn_prefixes} PATH_SUFFIXES include DOC "Folder that holds cudnn.h")
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${cudnn_prefixes} PATH_SUFFIXES include
           DOC "Folder that holds cudnn_frontend.h")
@@ -11,14 +11,6 @@ if(CUDNN_INCLUDE_DIR)
 endif()
 string(JOIN "" how_to_get_cudnn "Run cmake/install-dependencies.sh --cuda ${PETAFLOW_CUDA}, name another one (-DCUDNN_ROOT=<its prefix>), "
                                 "or do without: -DPETAFLOW_CUDNN=OFF.")
-
-# petaflow_header_version(file prefix out): "9.19.0" from #define <prefix>_MAJOR, _MINOR and the third one.
-function(petaflow_header_version file prefix out)
-  file(STRINGS ${file} lines REGEX "#define ${prefix}_(MAJOR|MAJOR_VERSION|MINOR|MINOR_VERSION|PATCHLEVEL|PATCH_VERSION) +[0-9]+")
-  list(TRANSFORM lines REPLACE ".* ([0-9]+).*" "\\1")
-  list(JOIN lines "." version)
-  set(${out} "${version}" PARENT_SCOPE)
-endfunction()
 
 set(missing)
 if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY)

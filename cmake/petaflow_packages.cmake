@@ -54,7 +54,7 @@ if(PETAFLOW_GUARDED)
 endif()
 
 # ---- Fast paths ----------------------------------------------------------------------------------------------------------
-foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS PETAFLOW_CUDNN)
+foreach(choice PETAFLOW_ONEDNN PETAFLOW_KOKKOSKERNELS PETAFLOW_CUDNN PETAFLOW_NCCL)
   if(NOT "${${choice}}" MATCHES "^(AUTO|ON|OFF)$")
     message(FATAL_ERROR "${choice}=${${choice}}: expected AUTO, ON or OFF.")
   endif()
@@ -80,9 +80,22 @@ if(NOT PETAFLOW_KOKKOSKERNELS STREQUAL "OFF")
   endif()
 endif()
 
+# petaflow_header_version(file prefix out): "9.19.0" from #define <prefix>_MAJOR, _MINOR and the third one.
+function(petaflow_header_version file prefix out)
+  file(STRINGS ${file} lines REGEX "#define ${prefix}_(MAJOR|MAJOR_VERSION|MINOR|MINOR_VERSION|PATCH|PATCHLEVEL|PATCH_VERSION) +[0-9]+")
+  list(TRANSFORM lines REPLACE ".* ([0-9]+).*" "\\1")
+  list(JOIN lines "." version)
+  set(${out} "${version}" PARENT_SCOPE)
+endfunction()
+
 set(PETAFLOW_HAVE_CUDNN OFF)
 if(PETAFLOW_CUDA AND NOT PETAFLOW_CUDNN STREQUAL "OFF")
   include(petaflow_cudnn)
+endif()
+
+set(PETAFLOW_HAVE_NCCL OFF)
+if(PETAFLOW_CUDA AND NOT PETAFLOW_NCCL STREQUAL "OFF")
+  include(petaflow_nccl)
 endif()
 
 # ---- The rest ------------------------------------------------------------------------------------------------------------

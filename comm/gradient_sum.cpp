@@ -10,9 +10,33 @@
 
 namespace petaflow {
 
+std::vector<Slice> cut_into_buckets(std::span<const std::int64_t> ends, std::int64_t least) {
+  PETAFLOW_REQUIRE(!ends.empty() && least > 0, "{} arrays, buckets of {}", ends.size(), least);
+  std::vector<Slice> buckets;
+  std::int64_t end = ends.back();
+  for (std::size_t i = ends.size(); i-- > 0;) {
+    const std::int64_t begin = i == 0 ? 0 : ends[i - 1];
+    PETAFLOW_REQUIRE(begin <= ends[i], "array {} ends at {}, the one before at {}", i, ends[i], begin);
+    if (i > 0 && end - begin < least) continue;
+    if (end > begin) buckets.push_back({begin, end});
+    end = begin;
+  }
+  return buckets;
+}
+
+std::string describe_buckets(std::span<const Slice> buckets) {
+  const auto mib = [](const Slice& bucket) { return static_cast<double>(bucket.size()) / (1 << 18); };
+  const auto [least, most] = std::ranges::minmax(buckets, {}, &Slice::size);
+  return fmt::format("{} {} of {} MiB", buckets.size(), buckets.size() == 1 ? "bucket" : "buckets",
+                     least.size() == most.size() ? fmt::format("{:.2f}", mib(most))
+                                                 : fmt::format("{:.2f} to {:.2f}", mib(least), mib(most)));
+}
+
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options)
-    : comm_(comm), overlap_(options.overlap), plain_micro_batches_(options.micro_batches) {
-  cut(ends, options.bucket);
+    : comm_(comm),
+      overlap_(options.overlap),
+      buckets_(cut_into_buckets(ends, options.bucket)),
+      plain_micro_batches_(options.micro_batches) {
   take_memory(options.repeats, ends.back());
   PETAFLOW_REQUIRE(!options.owners, "owners without shards");
   own_ = buckets_;
@@ -28,7 +52,9 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
 
 GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends, const GradientSumOptions& options,
                          std::span<const ShardRange> shards)
-    : comm_(comm), overlap_(options.overlap) {
+    : comm_(comm),
+      overlap_(options.overlap),
+      buckets_(cut_into_buckets(ends, options.owner_of.empty() ? options.bucket : 1)) {
   PETAFLOW_REQUIRE(
       options.reduction == "auto" || options.reduction == "tree" || (options.owners && options.reduction == "halving"),
       "{} has no fixed order", options.reduction);
@@ -36,7 +62,6 @@ GradientSum::GradientSum(Communicator& comm, std::span<const std::int64_t> ends,
                    "{} ranges of shards for {} ranks", shards.size(), comm.size());
   PETAFLOW_REQUIRE(options.owner_of.empty() || options.owner_of.size() == ends.size(), "{} owners of {} arrays",
                    options.owner_of.size(), ends.size());
-  cut(ends, options.owner_of.empty() ? options.bucket : 1);
   shards_ = shards[static_cast<std::size_t>(comm.rank())];
   take_memory(options.repeats, ends.back());
   const auto add = [&](const ReductionPlan& plan, Wire wire) {
@@ -75,18 +100,6 @@ void GradientSum::reset_times() {
   }
   std::ranges::fill(waited_s_, 0.0);
   start_s_.assign(times_.size(), -1.0);
-}
-
-void GradientSum::cut(std::span<const std::int64_t> ends, std::int64_t bucket) {
-  PETAFLOW_REQUIRE(!ends.empty() && bucket > 0, "{} arrays, buckets of {}", ends.size(), bucket);
-  std::int64_t end = ends.back();
-  for (std::size_t i = ends.size(); i-- > 0;) {
-    const std::int64_t begin = i == 0 ? 0 : ends[i - 1];
-    PETAFLOW_REQUIRE(begin <= ends[i], "array {} ends at {}, the one before at {}", i, ends[i], begin);
-    if (i > 0 && end - begin < bucket) continue;
-    if (end > begin) buckets_.push_back({begin, end});
-    end = begin;
-  }
 }
 
 void GradientSum::plan_micro_batches(std::int64_t repeats) {
@@ -140,17 +153,11 @@ void GradientSum::add_memory(std::int64_t elements) {
 }
 
 std::string GradientSum::describe() const {
-  std::map<std::string, std::vector<std::int64_t>> sizes;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) sizes[times_[i].reduction].push_back(buckets_[i].size());
+  std::map<std::string, std::vector<Slice>> buckets;
+  for (std::size_t i = 0; i < buckets_.size(); ++i) buckets[times_[i].reduction].push_back(buckets_[i]);
   std::string text;
-  for (const auto& [name, elements] : sizes) {
-    const auto [least, most] = std::ranges::minmax(elements);
-    constexpr double kMib = 1.0 / (1 << 18);
-    const double low = kMib * static_cast<double>(least), high = kMib * static_cast<double>(most);
-    text += fmt::format("{}{} {} of {} MiB by {}", text.empty() ? "" : ", ", elements.size(),
-                        elements.size() == 1 ? "bucket" : "buckets",
-                        least == most ? fmt::format("{:.2f}", high) : fmt::format("{:.2f} to {:.2f}", low, high), name);
-  }
+  for (const auto& [name, slices] : buckets)
+    text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", describe_buckets(slices), name);
   return text;
 }
 

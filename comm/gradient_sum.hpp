@@ -30,6 +30,13 @@ struct GradientSumOptions {
   std::vector<int> owner_of = {};       // owners: of each array, which is a bucket then; empty: slices of every bucket
 };
 
+/// Buckets of a flat buffer in the order in which backward makes them final: each ends where an array does, and has at
+/// least so many elements, but the last.
+/// @param ends  of the arrays, rising
+std::vector<Slice> cut_into_buckets(std::span<const std::int64_t> ends, std::int64_t least);
+/// "7 buckets of 0.10 to 4.00 MiB"
+std::string describe_buckets(std::span<const Slice> buckets);
+
 /// How the sums of a bucket went, on this rank.
 struct BucketTimes {
   std::string reduction;  // name of it
@@ -102,7 +109,6 @@ class GradientSum {
     bool adds = false;  // or is it
     int merges = 0;     // so often the last piece is added to the one before it
   };
-  void cut(std::span<const std::int64_t> ends, std::int64_t bucket);
   void plan_micro_batches(std::int64_t repeats);
   void plan_shards(std::int64_t repeats);
   void take_memory(bool repeats, std::int64_t elements);

@@ -109,6 +109,7 @@ nlohmann::json describe_process(const RunIdentity& run, const Communicator& comm
   nlohmann::json libraries = {{"Kokkos", build.kokkos}, {"MPI", mpi_library()}, {"HDF5", build.hdf5}};
   if (*build.onednn != '\0') libraries["oneDNN"] = build.onednn;
   if (*build.cudnn != '\0') libraries["cuDNN"] = build.cudnn;
+  if (*build.nccl != '\0') libraries["NCCL"] = build.nccl;
   if (*build.kokkos_kernels != '\0') libraries["Kokkos Kernels"] = build.kokkos_kernels;
   std::error_code ignored;
   const Binding own = own_binding(comm.rank(), threads);

@@ -16,13 +16,17 @@ std::vector<std::int64_t> ends_of(const std::vector<Parameter>& parameters) {
   return ends;
 }
 
+std::int64_t bucket_elements(const CommOptions& options) {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(options.bucket_mb * (1 << 18)));
+}
+
 /// In a fixed order every micro-batch is a shard of the batch.
 GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                      const UpdateOptions& update, const std::vector<Parameter>& parameters,
                      std::vector<std::int64_t> cuts) {
   GradientSumOptions sum;
-  sum.bucket = std::max<std::int64_t>(1, static_cast<std::int64_t>(options.bucket_mb * (1 << 18)));
-  sum.reduction = options.reduction;
+  sum.bucket = bucket_elements(options);
+  sum.reduction = options.reduction == "nccl" ? "auto" : options.reduction;  // that of a rank alone
   sum.wire = options.wire;
   sum.overlap = options.overlap;
   sum.owners = update.sharded || update.servers > 0;
@@ -45,6 +49,19 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   return {comm, ends, sum, shards};
 }
 
+/// Why gradients are not summed on devices; empty: they may be.
+std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
+                              const UpdateOptions& update) {
+  if (update.servers > 0) return "update.servers get gradients from the host's memory";
+  if (update.sharded) return "update.sharded divides sums between ranks, which is done in the host's memory";
+  if (train.deterministic) return "train.deterministic asks for a fixed order";
+  if (options.fixed_order) return "comm.order asks for a fixed order";
+  if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
+  if (!train.batch_epochs.empty()) return "train.batch_epochs adds micro-batches in the host's memory";
+  if (options.wire != Wire::kF32) return "comm.wire narrows numbers, which it does not";
+  return why_no_device_sum(comm.transport());
+}
+
 /// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.
 bool is_finite(const float* begin, const float* end) {
   std::array<double, 8> squares{};  // several, so that additions do not wait for each other
@@ -62,14 +79,30 @@ using ConstOnDevice = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnma
 
 }  // namespace
 
+std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
+                                           const CommOptions& options, const UpdateOptions& update,
+                                           const std::vector<Parameter>& parameters) {
+  const bool asked = options.reduction == "nccl";
+  if (comm.size() == 1 || (!asked && options.reduction != "auto")) return nullptr;
+  if (const std::string reason = why_no_device_sum(comm, train, options, update); !reason.empty()) {
+    if (asked) user_error("comm.reduction = \"nccl\" cannot be used here: {}; set it to \"auto\"", reason);
+    return nullptr;
+  }
+  return make_device_sum(comm, context, ends_of(parameters),
+                         {.bucket = bucket_elements(options), .overlap = options.overlap, .steps = update.lag + 1});
+}
+
 GradientExchange::GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train,
                                    const CommOptions& options, const UpdateOptions& update,
-                                   const std::vector<Parameter>& parameters, std::vector<std::int64_t> cuts)
+                                   const std::vector<Parameter>& parameters, std::vector<std::int64_t> cuts,
+                                   DeviceSum* devices, std::int64_t place)
     : context_(context),
       elements_(elements_of(parameters)),
       gradient_("petaflow::gradient", static_cast<std::size_t>(elements_)),
+      devices_(devices),
+      place_(place),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),
-      leaves_the_device_(comm.size() > 1 || train.deterministic || train.accumulate > 1 ||
+      leaves_the_device_((comm.size() > 1 && devices == nullptr) || train.deterministic || train.accumulate > 1 ||
                          !train.batch_epochs.empty() || update.servers > 0),
       spreads_(update.sharded || update.servers > 0) {}
 
@@ -92,13 +125,17 @@ void GradientExchange::measure(const std::vector<Parameter>& parameters) {
 
 void GradientExchange::begin_step(std::int64_t repeats) {
   sum_.begin(gradient_.host(), repeats);
+  if (devices_ != nullptr) devices_->begin(place_, gradient());
+  joined_ = false;
   ready_ = elements_;
 }
 
 void GradientExchange::ready_from(std::int64_t first) {
-  if (!leaves_the_device_) return;
+  if (!leaves_the_device_ && devices_ == nullptr) return;
   if (squares_) squares_->add(gradient(), first, ready_);  // before others' are added to it
-  if constexpr (kOnHost) {
+  if (devices_ != nullptr) {
+    devices_->ready_from(first);
+  } else if constexpr (kOnHost) {
     sum_.ready_from(first);
   } else {
     to_host(gradient(), first, ready_);
@@ -130,10 +167,29 @@ void GradientExchange::progress() {
 void GradientExchange::end_micro_batch() {
   if (ready_ > 0) ready_from(0);
   if (squares_) micro_batch_squares_ = squares_->take();
+  if (devices_ != nullptr) return;
   start_ready();
   left_ = arrived_ = 0;
   sum_.end_micro_batch();
   ready_ = elements_;
+}
+
+void GradientExchange::join() {
+  if (devices_ != nullptr && !joined_) devices_->join(place_);
+  joined_ = true;
+}
+
+void GradientExchange::replayed() {
+  ready_ = 0;
+  joined_ = true;
+}
+
+void GradientExchange::wait() {
+  if (devices_ != nullptr) {
+    devices_->wait();
+  } else {
+    context_.space.fence();
+  }
 }
 
 void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights) {
@@ -149,6 +205,12 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
       context_.space.fence();
     }
   };
+  if (devices_ != nullptr) {
+    join();
+    take(0, elements_);
+    if (squares_) sum_squares_ = squares_->take();
+    return;
+  }
   float* const values = on_device ? gradient_.host() : weights;
   sum_.finish(std::ref(take), spreads ? values : nullptr);  // a reference fits into std::function without memory
   if (squares_) sum_squares_ = squares_->take();

@@ -14,6 +14,7 @@
 #include "base/context.hpp"
 #include "base/staged.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_sum.hpp"
 #include "comm/gradient_sum.hpp"
 #include "nn/network.hpp"
 #include "servers/session.hpp"
@@ -22,15 +23,26 @@
 
 namespace petaflow {
 
-/// The gradient of one step, on a device and in the host's memory, where it is summed: begin_step(), then per
-/// micro-batch the network overwrites gradient() and end_micro_batch() follows, at last finish().
+/// Who sums gradients on devices: by comm.reduction "auto" where that can be done, and by "nccl"; null: the host does.
+/// Throws a user error on all ranks where "nccl" is asked for and cannot be had, and as the other make_device_sum().
+/// Collective.
+/// @param context  must outlive it
+std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
+                                           const CommOptions& options, const UpdateOptions& update,
+                                           const std::vector<Parameter>& parameters);
+
+/// The gradient of one step, on a device and in the host's memory, where it is summed, or on devices alone:
+/// begin_step(), then per micro-batch the network overwrites gradient() and end_micro_batch() follows, at last
+/// finish().
 class GradientExchange {
  public:
   /// @param context  must outlive the exchange
   /// @param cuts     with update.sharded: optimizer_cuts()
+  /// @param devices  sums gradients on devices, this one in that place; must outlive it.  Null: they are summed in the
+  ///                 host's memory
   GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
                    const UpdateOptions& update, const std::vector<Parameter>& parameters,
-                   std::vector<std::int64_t> cuts);
+                   std::vector<std::int64_t> cuts, DeviceSum* devices = nullptr, std::int64_t place = 0);
   /// @param repeats  so many micro-batches of this step in the place of each of the plan (train.batch_epochs)
   void begin_step(std::int64_t repeats = 1);
   /// Flat, in MemorySpace: that of a micro-batch; from finish() on the sum.
@@ -41,13 +53,19 @@ class GradientExchange {
   /// order on every rank only behind them.
   void start_ready();
   void end_micro_batch();
+  /// Where sums are made on devices: what the context's space is given from now on finds them.
+  void join();
+  /// A Replay did what ready_from(0) and join() do.
+  void replayed();
+  /// Waits until the context's space has done what it was given; as DeviceSum::wait().
+  void wait();
   /// From now on the squares of gradients are summed, too.
   void measure(const std::vector<Parameter>& parameters);
   /// Where they are, and there are several micro-batches: of the last one that ended; after finish() of the sum, where
   /// it divides of own() alone.
   double micro_batch_squares() const { return micro_batch_squares_; }
   double sum_squares() const { return sum_squares_; }
-  std::string describe() const { return sum_.describe(); }
+  std::string describe() const { return devices_ != nullptr ? devices_->describe() : sum_.describe(); }
   /// How the sums went: buckets, and for whom this rank waited.
   GradientSum& sum() { return sum_; }
   void reset_times() { sum_.reset_times(); }
@@ -69,7 +87,8 @@ class GradientExchange {
               const std::function<void(std::optional<std::int64_t> spoilt)>& check);
   /// Of this rank; everything without update.sharded and update.servers.
   const std::vector<Slice>& own() const { return sum_.own(); }
-  /// Whether gradients are summed in the host's memory: of several ranks or micro-batches, or by servers.
+  /// Whether gradients are summed in the host's memory: of several micro-batches, by servers, or of ranks whose devices
+  /// do not sum them.
   bool leaves_the_device() const { return leaves_the_device_; }
   /// Whether sums go to owners: update.sharded or update.servers.
   bool divides() const { return spreads_; }
@@ -88,10 +107,13 @@ class GradientExchange {
 
   const Context& context_;
   std::int64_t elements_;
-  Staged<float> gradient_;        // sums come together in its twin on the host
+  Staged<float> gradient_;  // sums come together in its twin on the host
+  DeviceSum* devices_;
+  std::int64_t place_;
+  bool joined_ = false;
   std::vector<Leaving> leaving_;  // [arrived_, left_) are under way; kept for their events
   std::size_t left_ = 0, arrived_ = 0;
-  GradientSum sum_;
+  GradientSum sum_;  // where devices sum it only counts waits
   bool leaves_the_device_, spreads_;
   std::unique_ptr<GradientSquares> squares_;
   double micro_batch_squares_ = 0, sum_squares_ = 0;

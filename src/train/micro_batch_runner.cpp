@@ -74,13 +74,18 @@ double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const
     const TimedRegion watch("petaflow::input"_label, context_, clock, &StepTimes::input);
     inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
   }
-  const auto passes = [&] { run_passes(exchange, clock); };
   if (replay != nullptr) {
+    const auto passes = [&] {
+      run_passes(exchange, clock);
+      const TimedRegion watch("petaflow::communication"_label, context_, clock, &StepTimes::communication);
+      exchange.join();
+    };
     replay->run(context_, std::ref(passes));  // a reference fits into std::function without memory
+    exchange.replayed();
   } else {
-    passes();
+    run_passes(exchange, clock);
   }
-  context_.space.fence();  // the only one of a micro-batch
+  exchange.wait();  // the only one of a micro-batch
   collect_times();
   double loss = 0;
   for (const double sample : losses_.losses()) loss += sample;

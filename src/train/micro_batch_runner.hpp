@@ -40,6 +40,8 @@ class MicroBatchRunner {
   /// exchanged, all in their order.
   void finish_rank_sums(GradientExchange& exchange, StepClock& clock);
 
+  /// Whether layers sum over ranks during a micro-batch, by the host.
+  bool sums_over_ranks() const { return !rank_sums_.empty(); }
   /// What run() calls while it computes, as Context::poll.  It must live on.
   void poll_by(const std::function<void(bool)>& poll) { context_.poll = &poll; }
 

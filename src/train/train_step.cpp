@@ -47,15 +47,16 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       average_(network(), options.optimizer.ema) {
   check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
   const std::vector<Parameter>& parameters = network().parameters();
+  devices_ = make_device_sum(comm, runner_.context(), options.train, options.comm, options.update, parameters);
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
-    flight.exchange =
-        std::make_unique<GradientExchange>(comm, runner_.context(), options.train, options.comm, options.update,
-                                           parameters, optimizer_cuts(options.optimizer, parameters));
+    flight.exchange = std::make_unique<GradientExchange>(
+        comm, runner_.context(), options.train, options.comm, options.update, parameters,
+        optimizer_cuts(options.optimizer, parameters), devices_.get(), i);
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
     if (measures_noise_) flight.exchange->measure(parameters);
   }
-  const bool sums = comm.size() > 1 && (options.comm.overlap || flights_.size() > 1);
+  const bool sums = comm.size() > 1 && ((options.comm.overlap && !devices_) || flights_.size() > 1);
   if (sums || options.update.average_late > 0 || options.update.colocate_servers) {
     poll_ = [this](bool in_loop) {
       const TimedPart timed(runner_.context(), clock_, &StepTimes::communication);
@@ -79,7 +80,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
   }
-  if (kOnHost || !options.network.kernels.replay || exchange.leaves_the_device() || poll_) return;
+  const bool asks_the_host = exchange.leaves_the_device() || poll_ || runner_.sums_over_ranks() || measures_noise_;
+  if (kOnHost || !options.network.kernels.replay || asks_the_host) return;
   for (Flight& flight : flights_) {
     flight.passes = std::make_unique<Replay>();
     if (!average_.wanted() && !updater_->asks_the_host()) flight.update = std::make_unique<Replay>();
@@ -98,7 +100,7 @@ std::string TrainStep::describe_exchange() const {
 }
 
 std::vector<BucketTimes> TrainStep::bucket_times() const {
-  if (comm_.size() == 1) return {};
+  if (comm_.size() == 1 || devices_) return {};  // NCCL does not say
   std::vector<BucketTimes> all = flights_.front().exchange->sum().times();
   for (std::size_t f = 1; f < flights_.size(); ++f) {
     const std::vector<BucketTimes>& more = flights_[f].exchange->sum().times();

@@ -14,6 +14,7 @@
 
 #include "base/context.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_sum.hpp"
 #include "data/loader.hpp"
 #include "io/checkpoint.hpp"
 #include "nn/network.hpp"
@@ -146,7 +147,7 @@ class TrainStep {
     std::int64_t samples = 0;            // as in StepResult
     bool summed = false;                 // nothing of it is under way
     std::optional<NoiseEstimate> noise;  // from its sum on, where it is measured
-    // Recorded where a step of a rank alone asks nothing of the host in between; null: it does, or this is no GPU.
+    // Recorded where a step asks nothing of the host in between; null: it does, or this is no GPU.
     std::unique_ptr<Replay> passes, update;
     double loss() const { return agreement->loss() / static_cast<double>(samples); }
   };
@@ -171,7 +172,8 @@ class TrainStep {
   std::string exchange_text_;
   MicroBatchRunner runner_;
   WeightAverage average_;
-  std::vector<Flight> flights_;  // lag + 1, taken in turn
+  std::unique_ptr<DeviceSum> devices_;  // sums the gradients of all flights; null: the host does
+  std::vector<Flight> flights_;         // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;          // the same, with update.servers
   std::unique_ptr<LateAverage> late_;        // from start_average() on

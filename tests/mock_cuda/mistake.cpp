@@ -4,8 +4,35 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#ifdef PETAFLOW_HAVE_NCCL
+#include <nccl.h>
+#endif
 
 __global__ void nothing() {}
+
+#ifdef PETAFLOW_HAVE_NCCL
+/// Two ranks in one process.
+void sum(const std::string& mistake, cudaStream_t stream) {
+  float* values = nullptr;
+  cudaMalloc(reinterpret_cast<void**>(&values), 100 * sizeof *values);
+  std::vector<float> on_host(100);
+  ncclUniqueId id;
+  ncclGetUniqueId(&id);
+  ncclComm_t ranks[2];
+  for (int rank = 0; rank < 2; ++rank) ncclCommInitRank(&ranks[rank], 2, id, rank);
+  const auto all_reduce = [&](int rank, float* from, std::size_t count) {
+    ncclAllReduce(from, values, count, ncclFloat32, ncclSum, ranks[rank], stream);
+  };
+  all_reduce(0, values, 60);
+  all_reduce(1, values, mistake == "collective_order" ? 40 : 60);
+  if (mistake == "collective_past_end") all_reduce(0, values + 41, 60);
+  if (mistake == "collective_on_host") all_reduce(0, on_host.data(), 60);
+  all_reduce(0, values, 40);
+  if (mistake != "collective_missing") all_reduce(1, values, 40);
+  for (const ncclComm_t rank : ranks) ncclCommDestroy(rank);
+  cudaFree(values);
+}
+#endif
 
 int main(int argc, char** argv) {
   const std::string mistake = argc == 2 ? argv[1] : "";
@@ -31,11 +58,27 @@ int main(int argc, char** argv) {
   if (mistake == "captured_blocking_copy") cudaMemcpy(memory, values.data(), size, cudaMemcpyHostToDevice);
   if (mistake == "captured_pageable_copy") cudaMemcpyAsync(memory, values.data(), size, cudaMemcpyHostToDevice, stream);
   if (mistake == "captured_stream") nothing<<<1, 1, 0, other>>>();
+  cudaEvent_t fork = nullptr, join = nullptr;
+  cudaEventCreate(&fork);
+  cudaEventCreate(&join);
+  cudaEventRecord(fork, stream);
+  cudaStreamWaitEvent(other, fork, 0);
+  nothing<<<1, 1, 0, other>>>();
+  cudaEventRecord(join, other);
+  if (mistake == "forked_later") nothing<<<1, 1, 0, other>>>();
+  if (mistake != "forked") cudaStreamWaitEvent(stream, join, 0);
   cudaGraph_t graph = nullptr;
   cudaStreamEndCapture(stream, &graph);
   cudaGraphExec_t executable = nullptr;
   cudaGraphInstantiateWithFlags(&executable, graph, 0);
   for (int i = 0; i < 3; ++i) cudaGraphLaunch(executable, stream);
+  if (mistake == "graph_event_query") cudaEventQuery(join);
+  if (mistake == "graph_event_wait") cudaStreamWaitEvent(other, join, 0);
+  cudaEventDestroy(fork);
+  cudaEventDestroy(join);
+#ifdef PETAFLOW_HAVE_NCCL
+  sum(mistake, stream);
+#endif
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
   if (mistake == "destroyed_graph") cudaGraphLaunch(executable, stream);

@@ -86,15 +86,26 @@ cudaError_t cudaFuncSetCacheConfig(const void* kernel, cudaFuncCache) {
   return cudaSuccess;
 }
 
-// The device: an H200.
+// The devices: H200s.
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = kDevices;
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  const std::lock_guard lock(state().mutex);
+  if (device < 0 || device >= kDevices) return cudaErrorInvalidDevice;
+  state().gpu = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  const std::lock_guard lock(state().mutex);
+  *device = state().gpu;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
   std::strcpy(properties->name, "mock of an H200");
   properties->major = PETAFLOW_CUDA / 10;
   properties->minor = PETAFLOW_CUDA % 10;
@@ -205,7 +216,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
   const auto lock = enter("cudaEventCreate");
   *event = reinterpret_cast<cudaEvent_t>(new char);
-  state().events.insert(*event);
+  state().events[*event];
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
@@ -217,11 +228,25 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const auto lock = enter("cudaEventRecord");
-  check_event("cudaEventRecord", event);
+  Event& recorded = check_event("cudaEventRecord", event);
   check_stream("cudaEventRecord", stream);
-  state().looked_for.erase(event);
-  if ((flags == cudaEventRecordExternal) != (state().captured != nullptr))
-    complain("cudaEventRecord: external events are those of a capture");
+  const bool captured = state().captured != nullptr, external = flags == cudaEventRecordExternal;
+  if (external && !captured) complain("cudaEventRecord: external events are those of a capture");
+  const auto fork = state().forks.find(stream);
+  recorded = {stream, captured && !external, fork == state().forks.end() ? 0 : fork->second.calls};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto lock = enter("cudaStreamWaitEvent");
+  State& all = state();
+  const Event& awaited = check_event("cudaStreamWaitEvent", event);
+  if (awaited.stream == nullptr) complain("cudaStreamWaitEvent for an event that was never recorded");
+  if (awaited.in_graph != (all.captured != nullptr))
+    complain("cudaStreamWaitEvent: one of stream and event is of a capture, the other is not");
+  if (all.captured != nullptr && stream != all.captured) all.forks[stream];
+  check_stream("cudaStreamWaitEvent", stream);
+  const auto from = all.forks.find(awaited.stream);
+  if (stream == all.captured && from != all.forks.end()) from->second.joined = awaited.calls;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
@@ -229,20 +254,19 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const auto lock = enter_uncaptured("cudaEventElapsedTime");
-  check_event("cudaEventElapsedTime", begin);
-  check_event("cudaEventElapsedTime", end);
+  check_event_outside("cudaEventElapsedTime", begin);
+  check_event_outside("cudaEventElapsedTime", end);
   *milliseconds = 1;
   return cudaSuccess;
 }
 // No event is reached at the first look after it was recorded, so that what waits for an event has to look again.
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto lock = enter_uncaptured("cudaEventQuery");
-  check_event("cudaEventQuery", event);
-  return state().looked_for.insert(event).second ? cudaErrorNotReady : cudaSuccess;
+  return std::exchange(check_event_outside("cudaEventQuery", event).looked_for, true) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const auto lock = enter_uncaptured("cudaEventSynchronize");
-  check_event("cudaEventSynchronize", event);
+  check_event_outside("cudaEventSynchronize", event);
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -255,7 +279,7 @@ cudaError_t cudaDeviceSynchronize() {
   return cudaSuccess;
 }
 
-// Graphs: kernels do nothing in them either, and copies are kept for each launch.
+// Graphs: kernels do nothing in them either; copies and sums are kept for each launch.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   const auto lock = enter_uncaptured("cudaStreamBeginCapture");
   check_stream("cudaStreamBeginCapture", stream);
@@ -271,6 +295,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const auto lock = enter("cudaStreamEndCapture");
   check_stream("cudaStreamEndCapture", stream);
   if (state().captured == nullptr) complain("cudaStreamEndCapture of a stream that is not captured");
+  for (const auto& [other, fork] : state().forks) {
+    if (fork.joined < fork.calls) complain("cudaStreamEndCapture: another stream's work is not waited for");
+  }
+  state().forks.clear();
   *graph = state().capture;
   state().captured = nullptr;
   return cudaSuccess;
@@ -287,7 +315,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   check_stream("cudaGraphLaunch", stream);
   const auto found = state().executables.find(executable);
   if (found == state().executables.end()) complain("cudaGraphLaunch of a graph that does not exist");
-  for (const auto& copy : state().graphs.at(found->second)) copy();
+  for (const auto& work : state().graphs.at(found->second)) work();
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {

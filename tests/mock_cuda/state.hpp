@@ -16,24 +16,43 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cuda_runtime_api.h>
 #include <execinfo.h>
+
+struct ncclComm;
+using ncclComm_t = ncclComm*;
 
 namespace mock_cuda {
 
 constexpr int kExitCode = 97;
 constexpr std::size_t kAlignment = 4096;
 constexpr std::size_t kRegion = std::size_t{1} << 40;  // bytes of addresses, none of which is used twice
+constexpr int kDevices = 8;
 constexpr std::size_t kDeviceMemory = 141'000'000'000;
 constexpr std::size_t kSharedPerBlock = 48 << 10;
 constexpr unsigned kThreadsPerBlock = 1024, kThreadsInZ = 64, kWarp = 32;
 constexpr unsigned kGridX = 0x7FFFFFFF, kGridYZ = 0xFFFF;
 
+/// Where an event was recorded last.
+struct Event {
+  cudaStream_t stream = nullptr;  // nullptr: nowhere
+  bool in_graph = false;          // for a capture's own use
+  std::size_t calls = 0;          // that the stream had got in the capture
+  bool looked_for = false;
+};
+
+/// A stream that waited for an event of a captured one: what it is given becomes a part of the graph, too.
+struct Fork {
+  std::size_t calls = 0, joined = 0;  // given to it, and that the captured stream has waited for
+};
+
 /// All that the runtime knows; never destroyed, since programs free memory in their last destructors.
 struct State {
   std::mutex mutex;
+  int gpu = 0;                    // of the node
   std::byte* device = nullptr;    // what programs know: pages that nobody may touch
   std::byte* contents = nullptr;  // what lies there
   std::size_t used = 0, live = 0;
@@ -41,11 +60,13 @@ struct State {
   std::map<const void*, std::string> kernels;                  // device names by the host's stand-ins
   std::map<const void*, std::size_t> symbols;                  // bytes
   std::set<cudaStream_t> streams;
-  std::set<cudaEvent_t> events, looked_for;
-  std::map<cudaGraph_t, std::vector<std::function<void()>>> graphs;  // their copies
+  std::map<cudaEvent_t, Event> events;
+  std::map<cudaGraph_t, std::vector<std::function<void()>>> graphs;  // their copies and sums
   std::map<cudaGraphExec_t, cudaGraph_t> executables;
   cudaStream_t captured = nullptr;  // what is given to it becomes a part of `capture`
   cudaGraph_t capture = nullptr;
+  std::map<cudaStream_t, Fork> forks;  // other streams that became parts of it
+  std::set<ncclComm_t> communicators;
   std::map<std::string, long> counts;
 };
 inline State& state() {
@@ -100,6 +121,7 @@ inline void reserve_addresses() {
   none_left(all.streams.size(), "streams");
   none_left(all.events.size(), "events");
   none_left(all.graphs.size() + all.executables.size(), "graphs");
+  none_left(all.communicators.size(), "communicators of NCCL");
   std::string line = "mock CUDA: ";
   for (const auto& [call, count] : all.counts) line += call + ' ' + std::to_string(count) + ", ";
   std::fprintf(stderr, "%sno complaint\n", line.c_str());
@@ -125,12 +147,23 @@ inline void check_stream(const char* call, cudaStream_t stream) {
   } else if (!state().streams.contains(stream)) {
     complain("%s on a stream that does not exist", call);
   }
-  if (state().captured != nullptr && stream != state().captured)
-    complain("%s on another stream than that which is captured", call);
+  if (state().captured == nullptr || stream == state().captured) return;
+  const auto fork = state().forks.find(stream);
+  if (fork == state().forks.end()) complain("%s on another stream than that which is captured", call);
+  ++fork->second.calls;
 }
 
-inline void check_event(const char* call, cudaEvent_t event) {
-  if (!state().events.contains(event)) complain("%s of an event that does not exist", call);
+inline Event& check_event(const char* call, cudaEvent_t event) {
+  const auto found = state().events.find(event);
+  if (found == state().events.end()) complain("%s of an event that does not exist", call);
+  return found->second;
+}
+
+/// For the host, to which a graph's own events say nothing.
+inline Event& check_event_outside(const char* call, cudaEvent_t event) {
+  Event& found = check_event(call, event);
+  if (found.in_graph) complain("%s of an event that was recorded in a graph", call);
+  return found;
 }
 
 inline const char* kernel_name(const char* call, const void* kernel) {
@@ -166,6 +199,15 @@ inline Memory memory_at(const char* call, const void* address, std::size_t bytes
   return {on_device ? state().contents + (at - state().device) : at, on_device, !on_device && allocation != nullptr};
 }
 
+/// Does it now, or whenever the graph runs that is being captured.
+inline void do_or_capture(std::function<void()> work) {
+  if (state().captured == nullptr) {
+    work();
+  } else {
+    state().graphs[state().capture].push_back(std::move(work));
+  }
+}
+
 inline cudaError_t copy(const char* call, void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (bytes == 0) return cudaSuccess;
   const Memory source = memory_at(call, from, bytes), target = memory_at(call, to, bytes);
@@ -180,15 +222,11 @@ inline cudaError_t copy(const char* call, void* to, const void* from, std::size_
   for (const Memory& memory : {source, target}) {
     if (!memory.on_device && !memory.pinned) ++state().counts["copies of pageable memory"];
   }
-  const auto move = [=] { std::memmove(target.contents, source.contents, bytes); };
-  if (state().captured == nullptr) {
-    move();
-  } else {
-    for (const Memory& memory : {source, target}) {
-      if (!memory.on_device && !memory.pinned) complain("%s of pageable memory while a stream is captured", call);
-    }
-    state().graphs[state().capture].push_back(move);
+  for (const Memory& memory : {source, target}) {
+    if (state().captured != nullptr && !memory.on_device && !memory.pinned)
+      complain("%s of pageable memory while a stream is captured", call);
   }
+  do_or_capture([=] { std::memmove(target.contents, source.contents, bytes); });
   return cudaSuccess;
 }
 

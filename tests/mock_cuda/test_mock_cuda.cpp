@@ -65,13 +65,31 @@ class MockCudaTraining : public MockCuda {
     return four;
   }
 
+  static void expect_no_other_waits(Counts& counts) {
+    for (const char* call : {"on the legacy stream", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy",
+                             "copies of pageable memory", "cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaFree",
+                             "cudaFreeHost", "cudaStreamCreate", "cudaEventCreate"})
+      EXPECT_EQ(counts[call], 0) << call;
+  }
+
   /// The kernels of a step are recorded once, and then two graphs and copies from and to pinned memory are all that the
   /// GPU is asked for, and one wait; or kernel by kernel, as with several ranks.
+  /// Two ranks that sum by NCCL ask for twice the same, and for all-reduces inside the graphs.
   void expect_steps(long launches) {
     Counts recorded = train(2, 1);
     EXPECT_GT(recorded["captured launches"], 0);
     EXPECT_LE(recorded["captured launches"], launches);
-    Counts replayed = a_step(1, ""), called = a_step(1, "kernels.replay=false"), summed = a_step(2, "");
+    Counts replayed = a_step(1, ""), called = a_step(1, "kernels.replay=false");
+    Counts summed = a_step(2, "comm.reduction=two_level");
+#ifdef PETAFLOW_HAVE_NCCL
+    Counts by_nccl = a_step(2, "comm.reduction=nccl");
+    EXPECT_GT(by_nccl["all-reduces"], 0);
+    for (const char* call : {"launches", "captured launches", "cudaGraphLaunch", "cudaMemcpyAsync"})
+      EXPECT_EQ(by_nccl[call], 2 * replayed[call]) << call;
+    EXPECT_EQ(by_nccl["cudaEventQuery"], 2 * 2);  // one wait: the mock's events are reached at the second look
+    EXPECT_EQ(by_nccl["cudaStreamSynchronize"], 0);
+    expect_no_other_waits(by_nccl);
+#endif
     EXPECT_EQ(replayed["launches"], 0);
     EXPECT_EQ(replayed["captured launches"], 0);
     EXPECT_EQ(replayed["cudaGraphLaunch"], 2);
@@ -82,14 +100,10 @@ class MockCudaTraining : public MockCuda {
     EXPECT_GE(summed["cudaMemcpyAsync"], 2 * 8);  // gradients, to the host and back
     for (Counts* counts : {&replayed, &called, &summed}) {
       EXPECT_EQ((*counts)["cudaStreamSynchronize"], counts == &summed ? 2 : 1);
-      for (const char* call : {"on the legacy stream", "cudaDeviceSynchronize", "cudaEventSynchronize", "cudaMemcpy",
-                               "copies of pageable memory", "cudaMalloc", "cudaMallocHost", "cudaHostAlloc", "cudaFree",
-                               "cudaFreeHost", "cudaStreamCreate", "cudaEventCreate"})
-        EXPECT_EQ((*counts)[call], 0) << call;
+      expect_no_other_waits(*counts);
     }
   }
 
- private:
   std::string arguments_;
 };
 
@@ -104,7 +118,30 @@ class MockCudaHep : public MockCudaTraining {
 TEST_F(MockCudaHep, BreaksNoRule) {
   expect_steps(94);
   train(2, 4);
+  train(2, 4, "comm.reduction=two_level");
 }
+
+#ifdef PETAFLOW_HAVE_NCCL
+TEST_F(MockCudaHep, SumsByNcclWhateverElseAStepDoes) {
+  for (const char* options : {"update.lag=1", "comm.overlap=false", "log.noise_scale=true", "kernels.replay=false",
+                              "optimizer.ema=0.9", "update.groups=2 update.average_every=2", "comm.bucket_mb=0.01"}) {
+    EXPECT_GT(train(4, 4, options)["all-reduces"], 0) << options;
+  }
+  for (const char* options :
+       {"update.sharded=true", "train.deterministic=true", "comm.order=fixed", "comm.wire=bf16"}) {
+    EXPECT_EQ(train(2, 2, options)["all-reduces"], 0) << options;
+  }
+}
+
+TEST_F(MockCudaHep, TwoRanksHaveTwoGpus) {
+  const std::string shared = "train" + arguments_ + " train.steps=2 --kokkos-device-id=0 ";
+  const Outcome outcome = run_on_mock(shared, 2);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_NE(outcome.err.find("ranks 0 and 1 have the same GPU (mock of an H200)"), std::string::npos) << outcome.err;
+  EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
+  EXPECT_EQ(run_on_mock(shared + "comm.reduction=two_level", 2).code, 0);
+}
+#endif
 
 class MockCudaCosmoflow : public MockCudaTraining {
  protected:
@@ -125,22 +162,33 @@ TEST_F(MockCudaMistake, IsSeen) {
   struct Case {
     const char *mistake, *message;
   };
-  for (const Case& c :
-       {Case{"past_end", "cudaMemcpy of 1001 bytes at byte 0 of an allocation of 1000"},
-        Case{"direction", "cudaMemcpy: the direction does not fit the addresses"},
-        Case{"host_read", "the host touches device memory at 0x"},
-        Case{"block", "nothingv: no GPU takes 1 x 1 x 1 blocks of 1025 x 1 x 1 threads"},
-        Case{"shared", "nothingv: 49153 bytes of shared memory"},
-        Case{"unknown_kernel", "launch of a kernel that is not registered"},
-        Case{"destroyed_event", "cudaEventRecord of an event that does not exist"},
-        Case{"destroyed_stream", "nothingv on a stream that does not exist"}, Case{"freed_twice", "cudaFree: 0x"},
-        Case{"captured_wait", "cudaStreamSynchronize while a stream is captured"},
-        Case{"captured_malloc", "cudaMalloc while a stream is captured"},
-        Case{"captured_blocking_copy", "cudaMemcpy while a stream is captured"},
-        Case{"captured_pageable_copy", "cudaMemcpyAsync of pageable memory while a stream is captured"},
-        Case{"captured_stream", "on another stream than that which is captured"},
-        Case{"destroyed_graph", "cudaGraphLaunch of a graph that does not exist"},
-        Case{"use_after_free", "cudaMemcpy: 0x"}, Case{"leak", "1 allocations on the device left at the end"}}) {
+  for (const Case& c : {Case{"past_end", "cudaMemcpy of 1001 bytes at byte 0 of an allocation of 1000"},
+                        Case{"direction", "cudaMemcpy: the direction does not fit the addresses"},
+                        Case{"host_read", "the host touches device memory at 0x"},
+                        Case{"block", "nothingv: no GPU takes 1 x 1 x 1 blocks of 1025 x 1 x 1 threads"},
+                        Case{"shared", "nothingv: 49153 bytes of shared memory"},
+                        Case{"unknown_kernel", "launch of a kernel that is not registered"},
+                        Case{"destroyed_event", "cudaEventRecord of an event that does not exist"},
+                        Case{"destroyed_stream", "nothingv on a stream that does not exist"},
+                        Case{"freed_twice", "cudaFree: 0x"},
+                        Case{"captured_wait", "cudaStreamSynchronize while a stream is captured"},
+                        Case{"captured_malloc", "cudaMalloc while a stream is captured"},
+                        Case{"captured_blocking_copy", "cudaMemcpy while a stream is captured"},
+                        Case{"captured_pageable_copy", "cudaMemcpyAsync of pageable memory while a stream is captured"},
+                        Case{"captured_stream", "on another stream than that which is captured"},
+                        Case{"forked", "cudaStreamEndCapture: another stream's work is not waited for"},
+                        Case{"forked_later", "cudaStreamEndCapture: another stream's work is not waited for"},
+                        Case{"graph_event_query", "cudaEventQuery of an event that was recorded in a graph"},
+                        Case{"graph_event_wait", "one of stream and event is of a capture"},
+#ifdef PETAFLOW_HAVE_NCCL
+                        Case{"collective_order", "rank 1 sums 40 numbers in collective 0, another one 60"},
+                        Case{"collective_missing", "rank 1 has taken part in 1 collectives, another one in 2"},
+                        Case{"collective_past_end", "ncclAllReduce of 240 bytes at byte 164 of an allocation of 400"},
+                        Case{"collective_on_host", "is not on the device"},
+#endif
+                        Case{"destroyed_graph", "cudaGraphLaunch of a graph that does not exist"},
+                        Case{"use_after_free", "cudaMemcpy: 0x"},
+                        Case{"leak", "1 allocations on the device left at the end"}}) {
     const Outcome outcome = run_on_mock(c.mistake);
     EXPECT_EQ(outcome.code, 97) << c.mistake << "\n" << outcome.err;
     EXPECT_NE(outcome.err.find("mock CUDA: "), std::string::npos) << outcome.err;
@@ -150,7 +198,7 @@ TEST_F(MockCudaMistake, IsSeen) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   Counts counts = counts_of(outcome.err);
   EXPECT_EQ(counts["launches"], 1) << outcome.err;
-  EXPECT_EQ(counts["captured launches"], 1) << outcome.err;
+  EXPECT_EQ(counts["captured launches"], 2) << outcome.err;
   EXPECT_EQ(counts["cudaGraphLaunch"], 3) << outcome.err;
 }
 

@@ -1,0 +1,58 @@
+// Sums of flat gradients over ranks that never leave the memory of their GPUs: by NCCL, on a stream of its own, while
+// kernels of the backward pass go on.
+// Source: NVIDIA, "NCCL 2.28 User Guide", chapters "Creating a Communicator" and "Using NCCL with CUDA Graphs".
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace petaflow {
+
+struct Context;
+
+struct DeviceSumOptions {
+  std::int64_t bucket = 1 << 18;  // smallest size of a bucket but the last, elements
+  bool overlap = true;            // as in GradientSumOptions
+  std::int64_t steps = 1;         // whose sums may be under way at a time
+};
+
+/// Of each step begin(), ready_from() as its gradient gets final, and join(); the same on all ranks.  All but wait()
+/// may be recorded in a CUDA graph, which has to hold a step's join() where it holds its sums.
+class DeviceSum {
+ public:
+  DeviceSum() = default;
+  virtual ~DeviceSum() = default;
+  DeviceSum(const DeviceSum&) = delete;
+  DeviceSum& operator=(const DeviceSum&) = delete;
+
+  /// Begins a step.
+  /// @param place   of DeviceSumOptions::steps; its last step has been joined
+  /// @param buffer  flat, on the device
+  virtual void begin(std::int64_t place, float* buffer) = 0;
+  /// The elements from `first` to the end are final when the context's space has done what it was given: starts the
+  /// sums of the buckets that lie there, behind that.
+  virtual void ready_from(std::int64_t first) = 0;
+  /// What the context's space is given from now on finds the sums of that place.
+  virtual void join(std::int64_t place) = 0;
+  /// Waits until the context's space has done all that it was given.  A hang is noticed here; throws a CommError where
+  /// NCCL reports an error.
+  virtual void wait() = 0;
+  /// "7 buckets of 0.10 to 4.00 MiB by NCCL 2.28.9": for the log.
+  virtual std::string describe() const = 0;
+};
+
+/// Empty where ranks that communicate like this can sum on devices, otherwise the reason in a few words.
+std::string why_no_device_sum(const Transport& transport);
+
+/// Where they can.  Throws a user error on all ranks where two of them have one GPU, a CommError where NCCL does not
+/// start.  Collective.
+/// @param context  must outlive it
+/// @param ends     where arrays end in the flat buffer, rising; a bucket ends at one of them
+std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,
+                                           std::span<const std::int64_t> ends, const DeviceSumOptions& options);
+
+}  // namespace petaflow

@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include "base/arrival.hpp"
+#include "base/context.hpp"
+#include "base/error.hpp"
+#include "comm/agree.hpp"
+#include "comm/device_sum.hpp"
+#include "comm/gradient_sum.hpp"
+
+namespace petaflow {
+namespace {
+
+void check(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) failure("{}: {}", call, cudaGetErrorString(error));
+}
+
+/// Ranks cannot agree on what one of them finds out here: others may wait inside NCCL.
+void check(ncclResult_t result, const char* call, ncclComm_t ranks = nullptr) {
+  if (result == ncclSuccess) return;
+  throw CommError(
+      fmt::format("{}: {} ({}); NCCL_DEBUG=INFO says more", call, ncclGetErrorString(result), ncclGetLastError(ranks)));
+}
+
+/// "2.28.9"
+std::string nccl_version() {
+  int version = 0;
+  check(ncclGetVersion(&version), "ncclGetVersion");
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+/// NCCL takes ranks with GPUs of their own.
+void check_devices(Communicator& comm) {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  const std::vector<std::string> devices =
+      gather_text(comm, {std::begin(properties.uuid.bytes), std::end(properties.uuid.bytes)});
+  std::map<std::string, std::size_t> owners;
+  std::string shared;
+  for (std::size_t rank = 0; rank < devices.size() && shared.empty(); ++rank) {
+    const auto [owner, is_new] = owners.emplace(devices[rank], rank);
+    if (!is_new) shared = fmt::format("ranks {} and {}", owner->second, rank);
+  }
+  shared = broadcast_text(comm, shared);
+  if (shared.empty()) return;
+  throw AgreedError(ErrorKind::kUser,
+                    fmt::format("{} have the same GPU ({}): start at most as many ranks on a node as it has GPUs, or "
+                                "set comm.reduction to \"two_level\" to let them share it",
+                                shared, properties.name));
+}
+
+class NcclSum final : public DeviceSum {
+ public:
+  NcclSum(Communicator& comm, const Context& context, std::span<const std::int64_t> ends,
+          const DeviceSumOptions& options)
+      : comm_(comm),
+        context_(context),
+        overlap_(options.overlap),
+        buckets_(cut_into_buckets(ends, options.bucket)),
+        over_(static_cast<std::size_t>(options.steps)) {
+    check_devices(comm);
+    ncclUniqueId id{};
+    if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
+    comm.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
+    check(ncclCommInitRank(&ranks_, comm.size(), id, comm.rank()), "ncclCommInitRank");
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaEventCreateWithFlags(&ready_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    for (cudaEvent_t& over : over_)
+      check(cudaEventCreateWithFlags(&over, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    connect();
+  }
+  ~NcclSum() override {
+    if (ranks_ != nullptr) std::uncaught_exceptions() > 0 ? ncclCommAbort(ranks_) : ncclCommDestroy(ranks_);
+    for (const cudaEvent_t over : over_) {
+      if (over != nullptr) cudaEventDestroy(over);
+    }
+    if (ready_ != nullptr) cudaEventDestroy(ready_);
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+
+  void begin(std::int64_t place, float* buffer) override {
+    place_ = static_cast<std::size_t>(place);
+    buffer_ = buffer;
+    started_ = 0;
+  }
+
+  void ready_from(std::int64_t first) override {
+    const auto ready = [&](const Slice& bucket) { return bucket.begin >= first && (overlap_ || first == 0); };
+    if (started_ == buckets_.size() || !ready(buckets_[started_])) return;
+    check(cudaEventRecord(ready_, context_.space.cuda_stream()), "cudaEventRecord");
+    check(cudaStreamWaitEvent(stream_, ready_, 0), "cudaStreamWaitEvent");
+    check(ncclGroupStart(), "ncclGroupStart");
+    for (; started_ < buckets_.size() && ready(buckets_[started_]); ++started_) sum(buckets_[started_], buffer_);
+    check(ncclGroupEnd(), "ncclGroupEnd", ranks_);
+    if (started_ == buckets_.size()) check(cudaEventRecord(over_[place_], stream_), "cudaEventRecord");
+  }
+
+  void join(std::int64_t place) override {
+    check(cudaStreamWaitEvent(context_.space.cuda_stream(), over_[static_cast<std::size_t>(place)], 0),
+          "cudaStreamWaitEvent");
+  }
+
+  void wait() override {
+    arrival_.expect(context_);
+    const auto over = [this] {
+      ncclResult_t error = ncclSuccess;
+      check(ncclCommGetAsyncError(ranks_, &error), "ncclCommGetAsyncError", ranks_);
+      check(error, "all-reduce by NCCL", ranks_);
+      return arrival_.reached();
+    };
+    comm_.transport().wait(over, "all-reduce by NCCL");
+  }
+
+  std::string describe() const override {
+    return fmt::format("{} by NCCL {}", describe_buckets(buckets_), nccl_version());
+  }
+
+ private:
+  void sum(const Slice& bucket, float* buffer) {
+    float* const values = buffer + bucket.begin;
+    check(ncclAllReduce(values, values, static_cast<std::size_t>(bucket.size()), ncclFloat32, ncclSum, ranks_, stream_),
+          "ncclAllReduce", ranks_);
+  }
+
+  /// The first sum of a size makes connections between ranks, for which the host waits: here, where all are present,
+  /// and outside of a graph.
+  void connect() {
+    const Kokkos::View<float*, MemorySpace> zeros("petaflow::nccl", static_cast<std::size_t>(buckets_.front().end));
+    context_.space.fence();
+    for (const Slice& bucket : buckets_) sum(bucket, zeros.data());
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+
+  Communicator& comm_;
+  const Context& context_;
+  bool overlap_;
+  std::vector<Slice> buckets_;
+  ncclComm_t ranks_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t ready_ = nullptr;
+  std::vector<cudaEvent_t> over_;  // of each place: its last sum
+  Arrival arrival_;
+  std::size_t place_ = 0;
+  float* buffer_ = nullptr;
+  std::size_t started_ = 0;  // of the buckets
+};
+
+}  // namespace
+
+std::string why_no_device_sum(const Transport& transport) {
+  return transport.has_all_reduce() ? "" : "messages are delayed ([inject])";
+}
+
+std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,
+                                           std::span<const std::int64_t> ends, const DeviceSumOptions& options) {
+  return std::make_unique<NcclSum>(comm, context, ends, options);
+}
+
+}  // namespace petaflow

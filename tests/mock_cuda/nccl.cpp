@@ -1,0 +1,108 @@
+// NCCL without a GPU, beside the mock CUDA runtime.  Nothing is added; ranks compare what they ask for: the same
+// collectives, of as many numbers, in the same order, of memory on the device, on streams that exist.
+#include <fcntl.h>
+
+#include <array>
+#include <atomic>
+
+#include <nccl.h>
+
+#include "state.hpp"
+
+using namespace mock_cuda;
+
+namespace {
+
+/// Of all ranks, in a file of the folder that they run in.  Zeros at first.
+struct Shared {
+  std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // numbers of each, and one
+  std::atomic<std::size_t> count;                             // of them, and one
+  std::atomic<int> left;
+};
+
+/// What the first rank says the others have to say; gives that.
+std::size_t agree(std::atomic<std::size_t>& place, std::size_t value) {
+  std::size_t found = 0;
+  return place.compare_exchange_strong(found, value) ? value : found;
+}
+
+}  // namespace
+
+struct ncclComm {
+  std::string path;
+  int rank, size;
+  Shared* shared;
+  std::size_t collectives = 0;
+};
+
+extern "C" {
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) { return "an error of the mock of NCCL"; }
+const char* ncclGetLastError(ncclComm_t) { return ""; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  static int count = 0;
+  std::snprintf(id->internal, sizeof id->internal, "mock_nccl_%d_%d", getpid(), count++);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
+  const auto lock = enter_uncaptured("ncclCommInitRank");
+  if (rank < 0 || rank >= size) complain("ncclCommInitRank: rank %d of %d", rank, size);
+  const int file = open(id.internal, O_RDWR | O_CREAT, 0600);
+  if (file < 0 || ftruncate(file, sizeof(Shared)) != 0) complain("ncclCommInitRank: no file %s", id.internal);
+  void* const shared = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  close(file);
+  if (shared == MAP_FAILED) complain("ncclCommInitRank: %s cannot be mapped", id.internal);
+  *comm = new ncclComm{id.internal, rank, size, static_cast<Shared*>(shared)};
+  state().communicators.insert(*comm);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const auto lock = enter_uncaptured("ncclCommDestroy");
+  if (state().communicators.erase(comm) == 0) complain("ncclCommDestroy of a communicator that does not exist");
+  const std::size_t others = agree(comm->shared->count, comm->collectives + 1) - 1;
+  if (others != comm->collectives)
+    complain("rank %d has taken part in %zu collectives, another one in %zu", comm->rank, comm->collectives, others);
+  if (++comm->shared->left == comm->size) unlink(comm->path.c_str());
+  munmap(comm->shared, sizeof(Shared));
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const auto lock = enter_uncaptured("ncclCommAbort");
+  state().communicators.erase(comm);
+  unlink(comm->path.c_str());
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  const std::lock_guard lock(state().mutex);
+  if (!state().communicators.contains(comm)) complain("ncclCommGetAsyncError of a communicator that does not exist");
+  *error = ncclSuccess;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() { return ncclSuccess; }
+ncclResult_t ncclGroupEnd() { return ncclSuccess; }
+ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const auto lock = enter("ncclAllReduce");
+  if (!state().communicators.contains(comm)) complain("ncclAllReduce of a communicator that does not exist");
+  check_stream("ncclAllReduce", stream);
+  if (type != ncclFloat32) complain("ncclAllReduce of numbers that are not f32");
+  for (const void* address : {from, static_cast<const void*>(to)}) {
+    if (!memory_at("ncclAllReduce", address, count * sizeof(float)).on_device)
+      complain("ncclAllReduce: %p is not on the device", address);
+  }
+  do_or_capture([comm, count] {
+    ++state().counts["all-reduces"];
+    const std::size_t number = comm->collectives++;
+    if (number >= comm->shared->collectives.size()) complain("more than %zu collectives", number);
+    const std::size_t others = agree(comm->shared->collectives[number], count + 1) - 1;
+    if (others != count) {
+      complain("rank %d sums %zu numbers in collective %zu, another one %zu", comm->rank, count, number, others);
+    }
+  });
+  return ncclSuccess;
+}
+}
