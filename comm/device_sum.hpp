@@ -45,11 +45,10 @@ class DeviceSum {
   virtual std::string describe() const = 0;
 };
 
-/// Empty where ranks that communicate like this can sum on devices, otherwise the reason in a few words.
-std::string why_no_device_sum(const Transport& transport);
+/// Empty where these ranks can sum on devices, otherwise the reason in a few words.  Collective.
+std::string why_no_device_sum(Communicator& comm);
 
-/// Where they can.  Throws a user error on all ranks where two of them have one GPU, a CommError where NCCL does not
-/// start.  Collective.
+/// Where they can.  Throws a CommError where NCCL does not start.  Collective.
 /// @param context  must outlive it
 /// @param ends     where arrays end in the flat buffer, rising; a bucket ends at one of them
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -9,9 +8,9 @@
 #include "base/arrival.hpp"
 #include "base/context.hpp"
 #include "base/error.hpp"
-#include "comm/agree.hpp"
 #include "comm/device_sum.hpp"
 #include "comm/gradient_sum.hpp"
+#include "comm/shared_devices.hpp"
 
 namespace petaflow {
 namespace {
@@ -34,28 +33,6 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-/// NCCL takes ranks with GPUs of their own.
-void check_devices(Communicator& comm) {
-  int device = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  cudaDeviceProp properties{};
-  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-  const std::vector<std::string> devices =
-      gather_text(comm, {std::begin(properties.uuid.bytes), std::end(properties.uuid.bytes)});
-  std::map<std::string, std::size_t> owners;
-  std::string shared;
-  for (std::size_t rank = 0; rank < devices.size() && shared.empty(); ++rank) {
-    const auto [owner, is_new] = owners.emplace(devices[rank], rank);
-    if (!is_new) shared = fmt::format("ranks {} and {}", owner->second, rank);
-  }
-  shared = broadcast_text(comm, shared);
-  if (shared.empty()) return;
-  throw AgreedError(ErrorKind::kUser,
-                    fmt::format("{} have the same GPU ({}): start at most as many ranks on a node as it has GPUs, or "
-                                "set comm.reduction to \"two_level\" to let them share it",
-                                shared, properties.name));
-}
-
 class NcclSum final : public DeviceSum {
  public:
   NcclSum(Communicator& comm, const Context& context, std::span<const std::int64_t> ends,
@@ -65,7 +42,6 @@ class NcclSum final : public DeviceSum {
         overlap_(options.overlap),
         buckets_(cut_into_buckets(ends, options.bucket)),
         over_(static_cast<std::size_t>(options.steps)) {
-    check_devices(comm);
     ncclUniqueId id{};
     if (comm.rank() == 0) check(ncclGetUniqueId(&id), "ncclGetUniqueId");
     comm.broadcast(std::as_writable_bytes(std::span(&id, 1)), 0);
@@ -154,8 +130,8 @@ class NcclSum final : public DeviceSum {
 
 }  // namespace
 
-std::string why_no_device_sum(const Transport& transport) {
-  return transport.has_all_reduce() ? "" : "messages are delayed ([inject])";
+std::string why_no_device_sum(Communicator& comm) {
+  return comm.transport().has_all_reduce() ? shared_devices(comm) : "messages are delayed ([inject])";
 }
 
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,

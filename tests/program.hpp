@@ -66,7 +66,8 @@ class Program : public testing::Test {
     std::string command = "cd " + folder_.string() + " && env -i PATH=" + (path != nullptr ? path : "/usr/bin") +
                           " HOME=" + folder_.string() + sanitizers +
                           " OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
-                          " OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe " +
+                          " OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe"
+                          " OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none " +
                           limit + " ";
     if (ranks > 1) command += "mpirun -n " + std::to_string(ranks) + " ";
     command += program_.string() + " " + arguments + " >out.txt 2>err.txt";

@@ -1,17 +1,20 @@
-// What a GPU needs of CUDA beside Kokkos: a stream of its own, events that say how long its work takes, and graphs of
-// work that comes again.
+// What a GPU needs of CUDA beside Kokkos: whether there is one, a stream of its own, events that say how long its work
+// takes, and graphs of work that comes again.
 #include <Kokkos_Core.hpp>
 
 #ifdef KOKKOS_ENABLE_CUDA
 
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/arrival.hpp"
 #include "base/context.hpp"
+#include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/replay.hpp"
 #include "base/stopwatch.hpp"
@@ -169,6 +172,50 @@ void Replay::run(const Context& context, const std::function<void()>& work) {
     recorded_->run(context);
   }
   called_ = true;
+}
+
+void check_device() {
+  const auto version = [](int number) { return fmt::format("CUDA {}.{}", number / 1000, number % 1000 / 10); };
+  int driver = 0, count = 0;
+  cudaDriverGetVersion(&driver);
+  const std::string built = fmt::format("this program was built for GPUs with {}", version(CUDART_VERSION));
+  const std::string otherwise = "start it where there is one, or build for the processor (cmake --preset host)";
+  if (driver == 0) user_error("{}, but this machine has no NVIDIA driver; {}", built, otherwise);
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaErrorInsufficientDriver) {
+    user_error("{}, but the driver of this machine knows no more than {}: build with a toolkit of that or update it",
+               built, version(driver));
+  }
+  if (error == cudaErrorNoDevice || (error == cudaSuccess && count == 0))
+    user_error("{}, but no GPU is to be seen here (CUDA_VISIBLE_DEVICES, the job's --gpus); {}", built, otherwise);
+  check(error, "cudaGetDeviceCount");
+  for (int device = 0; device < count; ++device) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    // Code for 9.0 runs on 9.1, but neither on 8.9 nor on 10.0.
+    if (properties.major == PETAFLOW_CUDA / 10 && properties.minor >= PETAFLOW_CUDA % 10) continue;
+    user_error(
+        "this program was built for GPUs of compute capability {}.{}, but GPU {} ({}) has {}.{}; build with the preset "
+        "for "
+        "it, or leave it out (CUDA_VISIBLE_DEVICES)",
+        PETAFLOW_CUDA / 10, PETAFLOW_CUDA % 10, device, properties.name, properties.major, properties.minor);
+  }
+}
+
+DeviceIdentity device_identity() {
+  int device = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {{std::begin(properties.uuid.bytes), std::end(properties.uuid.bytes)}, properties.name};
+}
+
+std::string free_device_memory() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  constexpr double kGib = 1 << 30;
+  return fmt::format(" of a GPU's memory, of whose {:.1f} GiB {:.1f} are free", static_cast<double>(total) / kGib,
+                     static_cast<double>(free) / kGib);
 }
 
 // Kokkos' own instance is the legacy stream, for which all others wait and which no graph can be captured from.

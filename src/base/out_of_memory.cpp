@@ -3,6 +3,8 @@
 #include <new>
 #include <regex>
 
+#include "base/device.hpp"
+
 namespace petaflow {
 
 std::string out_of_memory_text(const std::exception& exception) {
@@ -12,7 +14,9 @@ std::string out_of_memory_text(const std::exception& exception) {
   std::cmatch match;
   if (std::regex_search(exception.what(), match, pattern)) {
     const std::string unit = match[3] == "B" ? "B" : match[3].str() + "iB";
-    return "out of memory: " + match[1].str() + " takes " + match[2].str() + " " + unit;
+    const bool on_device = std::string(exception.what()).find("\"Cuda\"") != std::string::npos;
+    return "out of memory: " + match[1].str() + " takes " + match[2].str() + " " + unit +
+           (on_device ? free_device_memory() : "");
   }
   return dynamic_cast<const std::bad_alloc*>(&exception) != nullptr ? "out of memory" : "";
 }

@@ -49,7 +49,7 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   return {comm, ends, sum, shards};
 }
 
-/// Why gradients are not summed on devices; empty: they may be.
+/// Why gradients are not summed on devices; empty: they may be.  Collective.
 std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                               const UpdateOptions& update) {
   if (update.servers > 0) return "update.servers get gradients from the host's memory";
@@ -59,7 +59,7 @@ std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, con
   if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
   if (!train.batch_epochs.empty()) return "train.batch_epochs adds micro-batches in the host's memory";
   if (options.wire != Wire::kF32) return "comm.wire narrows numbers, which it does not";
-  return why_no_device_sum(comm.transport());
+  return why_no_device_sum(comm);
 }
 
 /// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.

@@ -86,10 +86,16 @@ cudaError_t cudaFuncSetCacheConfig(const void* kernel, cudaFuncCache) {
   return cudaSuccess;
 }
 
-// The devices: H200s.
-cudaError_t cudaGetDeviceCount(int* count) {
-  *count = kDevices;
+// The devices: H200s, or as MOCK_CUDA_DRIVER (the version that it knows), MOCK_CUDA_DEVICES and MOCK_CUDA_CAPABILITY
+// say.
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = number_of("MOCK_CUDA_DRIVER", CUDART_VERSION);
   return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  if (number_of("MOCK_CUDA_DRIVER", CUDART_VERSION) < CUDART_VERSION) return cudaErrorInsufficientDriver;
+  *count = number_of("MOCK_CUDA_DEVICES", kDevices);
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaSetDevice(int device) {
   const std::lock_guard lock(state().mutex);
@@ -107,10 +113,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
   std::strcpy(properties->name, "mock of an H200");
-  properties->major = PETAFLOW_CUDA / 10;
-  properties->minor = PETAFLOW_CUDA % 10;
+  const int capability = number_of("MOCK_CUDA_CAPABILITY", PETAFLOW_CUDA);
+  properties->major = capability / 10;
+  properties->minor = capability % 10;
   properties->multiProcessorCount = 132;
-  properties->totalGlobalMem = kDeviceMemory;
+  properties->totalGlobalMem = device_memory();
   properties->sharedMemPerBlock = kSharedPerBlock;
   properties->sharedMemPerMultiprocessor = 228 << 10;
   properties->regsPerBlock = properties->regsPerMultiprocessor = 65536;
@@ -133,7 +140,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   State& all = state();
   if (all.device == nullptr) reserve_addresses();
   const std::size_t pages = (bytes / kAlignment + 2) * kAlignment;  // one of them stays free
-  if (bytes == 0 || bytes > kDeviceMemory - all.live || pages > kRegion - all.used) {
+  if (bytes == 0 || all.live + bytes > device_memory() || pages > kRegion - all.used) {
     *memory = nullptr;
     return cudaErrorMemoryAllocation;
   }
@@ -141,6 +148,12 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   all.on_device[all.device + all.used] = bytes;
   all.used += pages;
   all.live += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const auto lock = enter("cudaMemGetInfo");
+  *total = device_memory();
+  *free = *total - state().live;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {

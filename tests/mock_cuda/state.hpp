@@ -31,7 +31,7 @@ constexpr int kExitCode = 97;
 constexpr std::size_t kAlignment = 4096;
 constexpr std::size_t kRegion = std::size_t{1} << 40;  // bytes of addresses, none of which is used twice
 constexpr int kDevices = 8;
-constexpr std::size_t kDeviceMemory = 141'000'000'000;
+constexpr int kDeviceMegabytes = 141'000;
 constexpr std::size_t kSharedPerBlock = 48 << 10;
 constexpr unsigned kThreadsPerBlock = 1024, kThreadsInZ = 64, kWarp = 32;
 constexpr unsigned kGridX = 0x7FFFFFFF, kGridYZ = 0xFFFF;
@@ -85,6 +85,15 @@ inline State& state() {
   void* frames[16];
   backtrace_symbols_fd(frames, backtrace(frames, 16), STDERR_FILENO);
   _exit(kExitCode);
+}
+
+/// Of the environment, which may make the mock another machine.
+inline int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+inline std::size_t device_memory() {
+  return std::size_t{1'000'000} * static_cast<std::size_t>(number_of("MOCK_CUDA_MEGABYTES", kDeviceMegabytes));
 }
 
 inline bool is_device_address(const void* address) {

@@ -13,10 +13,11 @@ class MockCuda : public Program {
  protected:
   using Program::Program;
 
-  Outcome run_on_mock(const std::string& arguments, int ranks = 1) {
+  /// @param machine  settings of the mock, as "MOCK_CUDA_DEVICES=1"
+  Outcome run_on_mock(const std::string& arguments, int ranks = 1, const std::string& machine = "") {
     const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
     const fs::path mock = build / "lib/libpetaflow_mock_cuda.so";
-    return run(arguments, ranks, "env LD_PRELOAD=" + mock.string() + " timeout 120");
+    return run(arguments, ranks, "env LD_PRELOAD=" + mock.string() + " " + machine + " timeout 120");
   }
 };
 
@@ -46,6 +47,14 @@ class MockCudaTraining : public MockCuda {
     MockCuda::SetUp();
     const Outcome outcome = run_on_mock("generate" + arguments_);
     ASSERT_EQ(outcome.code, 0) << outcome.err;
+  }
+
+  void expect_refused_on_mock(const std::string& arguments, int ranks, const std::string& machine,
+                              const std::string& words) {
+    const Outcome outcome = run_on_mock(arguments, ranks, machine);
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_NE(outcome.err.find(words), std::string::npos) << words << "\n" << outcome.err;
+    EXPECT_EQ(count(outcome.err, name_ + ": "), 1U) << outcome.err;
   }
 
   Counts train(int steps, int ranks = 1, const std::string& options = "") {
@@ -84,6 +93,7 @@ class MockCudaTraining : public MockCuda {
 #ifdef PETAFLOW_HAVE_NCCL
     Counts by_nccl = a_step(2, "comm.reduction=nccl");
     EXPECT_GT(by_nccl["all-reduces"], 0);
+    EXPECT_EQ(by_nccl["all-reduces"], a_step(2, "kernels.replay=false")["all-reduces"]);
     for (const char* call : {"launches", "captured launches", "cudaGraphLaunch", "cudaMemcpyAsync"})
       EXPECT_EQ(by_nccl[call], 2 * replayed[call]) << call;
     EXPECT_EQ(by_nccl["cudaEventQuery"], 2 * 2);  // one wait: the mock's events are reached at the second look
@@ -133,15 +143,28 @@ TEST_F(MockCudaHep, SumsByNcclWhateverElseAStepDoes) {
   }
 }
 
-TEST_F(MockCudaHep, TwoRanksHaveTwoGpus) {
-  const std::string shared = "train" + arguments_ + " train.steps=2 --kokkos-device-id=0 ";
-  const Outcome outcome = run_on_mock(shared, 2);
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_NE(outcome.err.find("ranks 0 and 1 have the same GPU (mock of an H200)"), std::string::npos) << outcome.err;
-  EXPECT_EQ(count(outcome.err, "hep: "), 1U) << outcome.err;
-  EXPECT_EQ(run_on_mock(shared + "comm.reduction=two_level", 2).code, 0);
+TEST_F(MockCudaHep, DoesNotTakeNcclForRanksThatShareAGpu) {
+  const std::string one_gpu = "train" + arguments_ + " train.steps=2 --overwrite --kokkos-device-id=0 ";
+  const Outcome outcome = run_on_mock(one_gpu, 2);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(counts_of(outcome.err)["all-reduces"], 0);
+  expect_refused_on_mock(one_gpu + "comm.reduction=nccl", 2, "",
+                         "\"nccl\" cannot be used here: ranks 0 and 1 have the same GPU (mock of an H200)");
 }
 #endif
+
+TEST_F(MockCudaHep, RefusesMachinesThatWillNotDo) {
+  const std::string train = "train" + arguments_ + " train.steps=2 ";
+  for (const int ranks : {1, 2}) {
+    expect_refused_on_mock(train, ranks, "MOCK_CUDA_DRIVER=0", "but this machine has no NVIDIA driver; start it where");
+    expect_refused_on_mock(train, ranks, "MOCK_CUDA_DRIVER=9020", "knows no more than CUDA 9.2: build with");
+    expect_refused_on_mock(train, ranks, "MOCK_CUDA_DEVICES=0", "but no GPU is to be seen here (CUDA_VISIBLE_DEVICES");
+    expect_refused_on_mock(train, ranks, "MOCK_CUDA_CAPABILITY=75", "but GPU 0 (mock of an H200) has 7.5; build with");
+    expect_refused_on_mock(train, ranks, "MOCK_CUDA_MEGABYTES=2",
+                           " of a GPU's memory, of whose 0.0 GiB 0.0 are free; ");
+  }
+  expect_refused_on_mock(train, 2, "MOCK_CUDA_DEVICES=1", "ranks 0 and 1 have the same GPU (mock of an H200): start");
+}
 
 class MockCudaCosmoflow : public MockCudaTraining {
  protected:
