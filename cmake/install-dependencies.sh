@@ -212,14 +212,17 @@ PYTHON
 # get_nvidia_libraries: cuDNN and NCCL into build/deps/nvidia, each only where neither its _ROOT nor the toolkit has it.  The frontend
 # of cuDNN is headers: those of the wheel for any Python do.
 get_nvidia_libraries() {
-  local staging=$work/nvidia-prefix wheels=$work/wheels entry name version root sum file toolkit release wanted=() for_cuda_13=()
+  local staging=$work/nvidia-prefix wheels=$work/wheels entry name version root sum file toolkit release frontend wanted=() for_cuda_13=()
   toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   release=$(nvcc --version | sed -n 's/.*release \([0-9]*\).*/\1/p')
   # cuDNN 9.15, the first that will do, is not for the V100.
   if [ "$cuda" != 70 ] && [ "${PETAFLOW_CUDNN:-AUTO}" != OFF ]; then
-    wanted+=("nvidia-cudnn-frontend $cudnn_frontend_version . 21ac16e4add264839a8db570d5378bb6583bf9539649d80bc8802ded00098a20")
-    [ -e "${CUDNN_ROOT:-/nowhere}/include/cudnn_version.h" ] || [ -e "$toolkit/include/cudnn_version.h" ] ||
-      for_cuda_13+=("nvidia-cudnn-cu13 $cudnn_version nvidia/cudnn d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf")
+    frontend="nvidia-cudnn-frontend $cudnn_frontend_version . 21ac16e4add264839a8db570d5378bb6583bf9539649d80bc8802ded00098a20"
+    if [ -e "${CUDNN_ROOT:-/nowhere}/include/cudnn_version.h" ] || [ -e "$toolkit/include/cudnn_version.h" ]; then
+      wanted+=("$frontend")
+    else
+      for_cuda_13+=("$frontend" "nvidia-cudnn-cu13 $cudnn_version nvidia/cudnn d20e1734305e9d68889a96e3f35094d733ff1f83932ebe462753973e53a572bf")
+    fi
   fi
   [ "${PETAFLOW_NCCL:-AUTO}" = OFF ] || [ -e "${NCCL_ROOT:-/nowhere}/include/nccl.h" ] || [ -e "$toolkit/include/nccl.h" ] ||
     for_cuda_13+=("nvidia-nccl-cu13 $nccl_version nvidia/nccl e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42")

@@ -20,8 +20,8 @@ struct DeviceSumOptions {
   std::int64_t steps = 1;         // whose sums may be under way at a time
 };
 
-/// Of each step begin(), ready_from() as its gradient gets final, and join(); the same on all ranks.  All but wait()
-/// may be recorded in a CUDA graph, which has to hold a step's join() where it holds its sums.
+/// Of each step begin(), ready_from() as its gradient gets final, and join(); the same on all ranks.  ready_from() and
+/// join() of a step may be recorded in a CUDA graph, on all ranks or on none; begin() comes before each recording.
 class DeviceSum {
  public:
   DeviceSum() = default;
@@ -38,18 +38,17 @@ class DeviceSum {
   virtual void ready_from(std::int64_t first) = 0;
   /// What the context's space is given from now on finds the sums of that place.
   virtual void join(std::int64_t place) = 0;
-  /// Waits until the context's space has done all that it was given.  A hang is noticed here; throws a CommError where
-  /// NCCL reports an error.
+  /// Waits until the context's space has done all that it was given.  A hang is noticed here; ends all ranks where NCCL
+  /// or CUDA reports an error.
   virtual void wait() = 0;
   /// "7 buckets of 0.10 to 4.00 MiB by NCCL 2.28.9": for the log.
   virtual std::string describe() const = 0;
 };
 
-/// Empty where these ranks can sum on devices, otherwise the reason in a few words.  Collective.
-std::string why_no_device_sum(Communicator& comm);
+/// Empty where ranks that communicate like this can sum on devices, otherwise the reason in a few words.
+std::string why_no_device_sum(const Transport& transport);
 
-/// Where they can.  Throws a CommError where NCCL does not start.  Collective.
-/// @param context  must outlive it
+/// Where each has a GPU of its own.  Throws a CommError where NCCL does not start.  Collective.
 /// @param ends     where arrays end in the flat buffer, rising; a bucket ends at one of them
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,
                                            std::span<const std::int64_t> ends, const DeviceSumOptions& options);

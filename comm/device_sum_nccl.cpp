@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstdio>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -10,16 +12,15 @@
 #include "base/error.hpp"
 #include "comm/device_sum.hpp"
 #include "comm/gradient_sum.hpp"
-#include "comm/shared_devices.hpp"
 
 namespace petaflow {
 namespace {
 
+/// Ranks cannot agree on what one of them finds out here, and below: others may wait inside NCCL.
 void check(cudaError_t error, const char* call) {
-  if (error != cudaSuccess) failure("{}: {}", call, cudaGetErrorString(error));
+  if (error != cudaSuccess) throw CommError(fmt::format("{}: {}", call, cudaGetErrorString(error)));
 }
 
-/// Ranks cannot agree on what one of them finds out here: others may wait inside NCCL.
 void check(ncclResult_t result, const char* call, ncclComm_t ranks = nullptr) {
   if (result == ncclSuccess) return;
   throw CommError(
@@ -72,9 +73,8 @@ class NcclSum final : public DeviceSum {
     if (started_ == buckets_.size() || !ready(buckets_[started_])) return;
     check(cudaEventRecord(ready_, context_.space.cuda_stream()), "cudaEventRecord");
     check(cudaStreamWaitEvent(stream_, ready_, 0), "cudaStreamWaitEvent");
-    check(ncclGroupStart(), "ncclGroupStart");
+    // One by one, not as a group of NCCL: a rank that fails sums the rest at once, and groups have to be the same.
     for (; started_ < buckets_.size() && ready(buckets_[started_]); ++started_) sum(buckets_[started_], buffer_);
-    check(ncclGroupEnd(), "ncclGroupEnd", ranks_);
     if (started_ == buckets_.size()) check(cudaEventRecord(over_[place_], stream_), "cudaEventRecord");
   }
 
@@ -86,10 +86,15 @@ class NcclSum final : public DeviceSum {
   void wait() override {
     arrival_.expect(context_);
     const auto over = [this] {
-      ncclResult_t error = ncclSuccess;
-      check(ncclCommGetAsyncError(ranks_, &error), "ncclCommGetAsyncError", ranks_);
-      check(error, "all-reduce by NCCL", ranks_);
-      return arrival_.reached();
+      try {
+        ncclResult_t error = ncclSuccess;
+        check(ncclCommGetAsyncError(ranks_, &error), "ncclCommGetAsyncError", ranks_);
+        check(error, "all-reduce by NCCL", ranks_);
+        return arrival_.reached();
+      } catch (const Error& error) {  // at once: no memory of a GPU is freed while its kernels wait for other ranks
+        std::fprintf(stderr, "rank %d: %s\n", comm_.rank(), error.what());
+        comm_.abort(kHangExitCode);
+      }
     };
     comm_.transport().wait(over, "all-reduce by NCCL");
   }
@@ -115,7 +120,7 @@ class NcclSum final : public DeviceSum {
   }
 
   Communicator& comm_;
-  const Context& context_;
+  Context context_;
   bool overlap_;
   std::vector<Slice> buckets_;
   ncclComm_t ranks_ = nullptr;
@@ -130,8 +135,8 @@ class NcclSum final : public DeviceSum {
 
 }  // namespace
 
-std::string why_no_device_sum(Communicator& comm) {
-  return comm.transport().has_all_reduce() ? shared_devices(comm) : "messages are delayed ([inject])";
+std::string why_no_device_sum(const Transport& transport) {
+  return transport.has_all_reduce() ? "" : "messages are delayed ([inject])";
 }
 
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context,

@@ -13,7 +13,6 @@
 #include "base/activity.hpp"
 #include "base/device.hpp"
 #include "comm/agree.hpp"
-#include "comm/shared_devices.hpp"
 #include "io/log.hpp"
 #include "measure/threads.hpp"
 #include "measure/tools.hpp"
@@ -61,20 +60,6 @@ void limit_finalize(double seconds) {
   alarm(static_cast<unsigned>(std::min(std::ceil(seconds), 1e9)));
 }
 
-/// Throws where ranks share a GPU and nobody has said that they are to.
-void check_ranks_of_devices(Communicator& world, const std::vector<std::string>& kokkos_given) {
-  const bool named = std::ranges::any_of(
-      kokkos_given, [](const std::string& argument) { return argument.starts_with("--kokkos-device"); });
-  if (world.size() == 1 || named) return;
-  const std::string shared = shared_devices(world);
-  if (shared.empty()) return;
-  throw AgreedError(
-      ErrorKind::kUser,
-      fmt::format("{}: start at most as many ranks on a node as it has GPUs, or name one for all of them to "
-                  "share (--kokkos-device-id=0)",
-                  shared));
-}
-
 int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std::string>& kokkos_given, Task& task,
                const Reporter& reporter, char* program) {
   const std::unique_ptr<Communicator> world = make_communicator();
@@ -101,7 +86,6 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
       check_device();
       kokkos.emplace(count, pointers.data());
     });
-    check_ranks_of_devices(*world, kokkos_given);
     Configuration config(task);
     const int code = run_command(parsed.line, config, task, reporter, *world);
     const Activity activity("ending");

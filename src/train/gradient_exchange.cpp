@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "comm/shared_devices.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -49,7 +50,7 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
   return {comm, ends, sum, shards};
 }
 
-/// Why gradients are not summed on devices; empty: they may be.  Collective.
+/// Why gradients are not summed on devices; empty: they may be.
 std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                               const UpdateOptions& update) {
   if (update.servers > 0) return "update.servers get gradients from the host's memory";
@@ -59,7 +60,7 @@ std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, con
   if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
   if (!train.batch_epochs.empty()) return "train.batch_epochs adds micro-batches in the host's memory";
   if (options.wire != Wire::kF32) return "comm.wire narrows numbers, which it does not";
-  return why_no_device_sum(comm);
+  return why_no_device_sum(comm.transport());
 }
 
 /// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.
@@ -84,6 +85,13 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
                                            const std::vector<Parameter>& parameters) {
   const bool asked = options.reduction == "nccl";
   if (comm.size() == 1 || (!asked && options.reduction != "auto")) return nullptr;
+  if (const std::string shared = shared_devices(comm); !shared.empty()) {
+    user_error(
+        "{}: start at most as many ranks on a node as it has GPUs, of which each rank has its own by "
+        "OMPI_COMM_WORLD_LOCAL_RANK or SLURM_LOCALID, or else by CUDA_VISIBLE_DEVICES; to let them share one, set "
+        "comm.reduction to another than \"{}\"",
+        shared, options.reduction);
+  }
   if (const std::string reason = why_no_device_sum(comm, train, options, update); !reason.empty()) {
     if (asked) user_error("comm.reduction = \"nccl\" cannot be used here: {}; set it to \"auto\"", reason);
     return nullptr;
@@ -166,6 +174,7 @@ void GradientExchange::progress() {
 
 void GradientExchange::end_micro_batch() {
   if (ready_ > 0) ready_from(0);
+  if (devices_ != nullptr && squares_) wait();
   if (squares_) micro_batch_squares_ = squares_->take();
   if (devices_ != nullptr) return;
   start_ready();

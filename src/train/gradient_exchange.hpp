@@ -24,9 +24,8 @@
 namespace petaflow {
 
 /// Who sums gradients on devices: by comm.reduction "auto" where that can be done, and by "nccl"; null: the host does.
-/// Throws a user error on all ranks where "nccl" is asked for and cannot be had, and as the other make_device_sum().
-/// Collective.
-/// @param context  must outlive it
+/// Throws a user error on all ranks where "nccl" is asked for and cannot be had and where ranks share a GPU, and as the
+/// other make_device_sum().  Collective.
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
                                            const CommOptions& options, const UpdateOptions& update,
                                            const std::vector<Parameter>& parameters);

@@ -80,6 +80,18 @@ void MicroBatchInputs::load(const Context& context, const Batch& batch, std::int
     samples_.host()[to] = slot < count ? batch.indices[from] : -1;
     weights_.host()[to] = slot < count ? batch.weights[from] : 0;
   }
+  upload(context, state);
+}
+
+void MicroBatchInputs::load_nothing(const Context& context) {
+  for (std::int64_t slot = 0; slot < slots_; ++slot) {
+    samples_.host()[slot] = -1;
+    weights_.host()[slot] = 0;
+  }
+  upload(context, {});
+}
+
+void MicroBatchInputs::upload(const Context& context, StepState state) {
   samples_.upload(context);
   weights_.upload(context);
   state.sample = samples_.device();

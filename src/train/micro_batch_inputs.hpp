@@ -27,6 +27,8 @@ class MicroBatchInputs {
   /// @param input  (slots, C, D, H, W), dense, of the type of the samples, written
   /// @param state  of the step; its pointers are set here
   void load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
+  /// Makes all slots those without a sample; input and targets stay what they are.
+  void load_nothing(const Context& context);
 
   /// Where load() puts the targets, (slots) of each; in MemorySpace, valid as long as this object.
   const std::vector<const void*>& targets() const { return target_pointers_; }
@@ -35,6 +37,7 @@ class MicroBatchInputs {
 
  private:
   using Bytes = Kokkos::View<std::byte*, MemorySpace>;
+  void upload(const Context& context, StepState state);
 
   std::int64_t slots_;
   std::vector<TargetSpec> specs_;

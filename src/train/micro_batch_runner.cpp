@@ -66,21 +66,26 @@ void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& c
   rank_sums_done_ = 0;
 }
 
-double MicroBatchRunner::run(const Batch& batch, std::int64_t micro_batch, const StepState& state,
-                             GradientExchange& exchange, Replay* replay, StepClock& clock) {
+void MicroBatchRunner::load(const Batch& batch, std::int64_t micro_batch, const StepState& state, StepClock& clock) {
+  const TimedRegion watch("petaflow::input"_label, context_, clock, &StepTimes::input);
+  inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
+}
+
+double MicroBatchRunner::run(GradientExchange& exchange, Replay* replay, StepClock& clock) {
   exchange_ = &exchange;
   clock_ = &clock;
-  {
-    const TimedRegion watch("petaflow::input"_label, context_, clock, &StepTimes::input);
-    inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
-  }
   if (replay != nullptr) {
     const auto passes = [&] {
       run_passes(exchange, clock);
       const TimedRegion watch("petaflow::communication"_label, context_, clock, &StepTimes::communication);
       exchange.join();
     };
-    replay->run(context_, std::ref(passes));  // a reference fits into std::function without memory
+    try {
+      replay->run(context_, std::ref(passes));  // a reference fits into std::function without memory
+    } catch (const std::exception& error) {
+      if (comm_.size() == 1) throw;
+      throw CommError(error.what());  // others may wait for sums that were recorded, but will not run
+    }
     exchange.replayed();
   } else {
     run_passes(exchange, clock);

@@ -31,13 +31,15 @@ class MicroBatchRunner {
   MicroBatchRunner(const MicroBatchRunner&) = delete;
   MicroBatchRunner& operator=(const MicroBatchRunner&) = delete;
 
-  /// Takes one through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
+  /// Gives the network one of them, or no samples.
   /// @param micro_batch  of this rank's share of the batch
-  /// @param replay       of the passes with this exchange; null where what the host does between them differs
-  double run(const Batch& batch, std::int64_t micro_batch, const StepState& state, GradientExchange& exchange,
-             Replay* replay, StepClock& clock);
-  /// Behind each run(), also one that failed: what the others go on to sum, and in between what they find ready to be
-  /// exchanged, all in their order.
+  void load(const Batch& batch, std::int64_t micro_batch, const StepState& state, StepClock& clock);
+  void load_nothing() { inputs_.load_nothing(context_); }
+  /// Takes it through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
+  /// @param replay  of the passes with this exchange; null where what the host does between them differs
+  double run(GradientExchange& exchange, Replay* replay, StepClock& clock);
+  /// Behind each run(), also one that failed or was left out: what the others go on to sum, and in between what they
+  /// find ready to be exchanged, all in their order.
   void finish_rank_sums(GradientExchange& exchange, StepClock& clock);
 
   /// Whether layers sum over ranks during a micro-batch, by the host.

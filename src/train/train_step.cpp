@@ -43,11 +43,11 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
+      devices_(make_device_sum(comm, context, options.train, options.comm, options.update, list_parameters(graph))),
       runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
       average_(network(), options.optimizer.ema) {
   check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
   const std::vector<Parameter>& parameters = network().parameters();
-  devices_ = make_device_sum(comm, runner_.context(), options.train, options.comm, options.update, parameters);
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
     Flight& flight = flights_.emplace_back();
     flight.exchange = std::make_unique<GradientExchange>(
@@ -173,11 +173,20 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   flight.exchange->begin_step(batches);
   for (std::int64_t micro_batch = 0; micro_batch < batches * micro_batches; ++micro_batch) {
     if (micro_batch % micro_batches == 0) attempt(take_batch);
+    bool loaded = false;
     attempt([&] {
-      const double loss =
-          runner_.run(*batch, micro_batch % micro_batches, state, *flight.exchange, flight.passes.get(), clock_);
-      flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
+      runner_.load(*batch, micro_batch % micro_batches, state, clock_);
+      loaded = true;
     });
+    if (loaded) {
+      attempt([&] {
+        const double loss = runner_.run(*flight.exchange, flight.passes.get(), clock_);
+        flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
+      });
+    } else if (flight.passes) {  // what others record, or launch recorded, NCCL wants of all
+      runner_.load_nothing();
+      runner_.run(*flight.exchange, flight.passes.get(), clock_);
+    }
     runner_.finish_rank_sums(*flight.exchange, clock_);
     const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
     flight.exchange->end_micro_batch();
@@ -292,6 +301,7 @@ void TrainStep::finish_sums() {
     if (flight.step < 0 || flight.summed) continue;
     all_agree_on(flight);
     flight.exchange->finish([](std::int64_t, std::int64_t) {});
+    flight.exchange->wait();  // nothing is under way where the error ends the run
     flight.summed = true;
   }
 }

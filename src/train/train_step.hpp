@@ -170,10 +170,10 @@ class TrainStep {
   std::uint64_t seed_;
   bool measures_noise_;
   std::string exchange_text_;
+  std::unique_ptr<DeviceSum> devices_;  // sums gradients; null: the host does.  Made before one rank alone can fail
   MicroBatchRunner runner_;
   WeightAverage average_;
-  std::unique_ptr<DeviceSum> devices_;  // sums the gradients of all flights; null: the host does
-  std::vector<Flight> flights_;         // lag + 1, taken in turn
+  std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;          // the same, with update.servers
   std::unique_ptr<LateAverage> late_;        // from start_average() on

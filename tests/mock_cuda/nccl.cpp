@@ -15,7 +15,7 @@ namespace {
 
 /// Of all ranks, in a file of the folder that they run in.  Zeros at first.
 struct Shared {
-  std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // numbers of each, and one
+  std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // of each: 2 numbers, and one where recorded, and one
   std::atomic<std::size_t> count;                             // of them, and one
   std::atomic<int> left;
 };
@@ -82,8 +82,6 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = ncclSuccess;
   return ncclSuccess;
 }
-ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclSuccess; }
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {
   const auto lock = enter("ncclAllReduce");
@@ -94,14 +92,16 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
     if (!memory_at("ncclAllReduce", address, count * sizeof(float)).on_device)
       complain("ncclAllReduce: %p is not on the device", address);
   }
-  do_or_capture([comm, count] {
+  const bool recorded = state().captured != nullptr;
+  do_or_capture([comm, count, recorded] {
     ++state().counts["all-reduces"];
-    const std::size_t number = comm->collectives++;
+    const std::size_t number = comm->collectives++, mine = 2 * count + (recorded ? 1 : 0);
     if (number >= comm->shared->collectives.size()) complain("more than %zu collectives", number);
-    const std::size_t others = agree(comm->shared->collectives[number], count + 1) - 1;
-    if (others != count) {
-      complain("rank %d sums %zu numbers in collective %zu, another one %zu", comm->rank, count, number, others);
+    const std::size_t others = agree(comm->shared->collectives[number], mine + 1) - 1;
+    if (others / 2 != count) {
+      complain("rank %d sums %zu numbers in collective %zu, another one %zu", comm->rank, count, number, others / 2);
     }
+    if (others != mine) complain("collective %zu is recorded in a graph on one rank, but not on another", number);
   });
   return ncclSuccess;
 }

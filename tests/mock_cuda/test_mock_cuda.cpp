@@ -143,13 +143,13 @@ TEST_F(MockCudaHep, SumsByNcclWhateverElseAStepDoes) {
   }
 }
 
-TEST_F(MockCudaHep, DoesNotTakeNcclForRanksThatShareAGpu) {
-  const std::string one_gpu = "train" + arguments_ + " train.steps=2 --overwrite --kokkos-device-id=0 ";
-  const Outcome outcome = run_on_mock(one_gpu, 2);
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(counts_of(outcome.err)["all-reduces"], 0);
-  expect_refused_on_mock(one_gpu + "comm.reduction=nccl", 2, "",
-                         "\"nccl\" cannot be used here: ranks 0 and 1 have the same GPU (mock of an H200)");
+TEST_F(MockCudaHep, RefusesRanksThatShareAGpuUnasked) {
+  const std::string train = "train" + arguments_ + " train.steps=2 --overwrite ";
+  for (const char* reduction : {"", "comm.reduction=nccl"}) {
+    expect_refused_on_mock(train + reduction, 2, "MOCK_CUDA_DEVICES=1",
+                           "ranks 0 and 1 have the same GPU (mock of an H200): start at most");
+  }
+  EXPECT_EQ(run_on_mock(train + "comm.reduction=two_level", 2, "MOCK_CUDA_DEVICES=1").code, 0);
 }
 #endif
 
@@ -163,7 +163,6 @@ TEST_F(MockCudaHep, RefusesMachinesThatWillNotDo) {
     expect_refused_on_mock(train, ranks, "MOCK_CUDA_MEGABYTES=2",
                            " of a GPU's memory, of whose 0.0 GiB 0.0 are free; ");
   }
-  expect_refused_on_mock(train, 2, "MOCK_CUDA_DEVICES=1", "ranks 0 and 1 have the same GPU (mock of an H200): start");
 }
 
 class MockCudaCosmoflow : public MockCudaTraining {
