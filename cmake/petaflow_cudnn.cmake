@@ -32,10 +32,7 @@ else()
 endif()
 
 if(missing)
-  if(PETAFLOW_CUDNN STREQUAL "ON")
-    message(FATAL_ERROR "PETAFLOW_CUDNN=ON, but: ${missing}. ${how_to_get_cudnn}")
-  endif()
-  message(STATUS "${missing}: convolutions will be those of Kokkos alone, which are slower. ${how_to_get_cudnn}")
+  petaflow_do_without(PETAFLOW_CUDNN "${missing}" "convolutions will be those of Kokkos alone, which are slower" "${how_to_get_cudnn}")
   return()
 endif()
 

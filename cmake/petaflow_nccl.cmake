@@ -21,10 +21,8 @@ endif()
 if(missing)
   string(JOIN "" how_to_get_nccl "Run cmake/install-dependencies.sh --cuda ${PETAFLOW_CUDA}, name one (-DNCCL_ROOT=<its prefix>), or do "
                                  "without: -DPETAFLOW_NCCL=OFF.")
-  if(PETAFLOW_NCCL STREQUAL "ON")
-    message(FATAL_ERROR "PETAFLOW_NCCL=ON, but: ${missing}. ${how_to_get_nccl}")
-  endif()
-  message(STATUS "${missing}: gradients of several ranks will be summed in the host's memory, which is slower. ${how_to_get_nccl}")
+  petaflow_do_without(PETAFLOW_NCCL "${missing}" "gradients of several ranks will be summed in the host's memory, which is slower"
+                      "${how_to_get_nccl}")
   return()
 endif()
 

@@ -88,6 +88,15 @@ function(petaflow_header_version file prefix out)
   set(${out} "${version}" PARENT_SCOPE)
 endfunction()
 
+# petaflow_do_without(choice missing otherwise how): says what follows where a library is missing; ends where choice, the name of an
+# option, insists on it.
+function(petaflow_do_without choice missing otherwise how)
+  if("${${choice}}" STREQUAL "ON")
+    message(FATAL_ERROR "${choice}=ON, but: ${missing}. ${how}")
+  endif()
+  message(STATUS "${missing}: ${otherwise}. ${how}")
+endfunction()
+
 set(PETAFLOW_HAVE_CUDNN OFF)
 if(PETAFLOW_CUDA AND NOT PETAFLOW_CUDNN STREQUAL "OFF")
   include(petaflow_cudnn)
