@@ -9,6 +9,9 @@
 #include "base/error.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/where.hpp"
+#ifdef PETAFLOW_HAVE_CUDNN
+#include "kernels/plans_cudnn.hpp"
+#endif
 
 namespace petaflow {
 
@@ -175,14 +178,16 @@ std::string bf16_products() {
   return library_uses_amx() ? "AMX tiles" : lanes::kMultipliesPairs ? "AVX512_BF16" : "f32 arithmetic";
 }
 
-ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request) {
+namespace {
+
+// The implementation alone.
+ConvChoice find_choice(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request) {
   PETAFLOW_REQUIRE(!tiles.empty(), "a convolution is made for at least one tile");
   ConvChoice choice;
   for (const ConvImpl* impl : candidates(pass, tiles.front(), request)) {
     const std::string reason = impl->why_not(pass, tiles);
     if (reason.empty()) {
       choice.impl = impl;
-      choice.kernel = impl->make(pass, tiles);
       return choice;
     }
     if (request.rule == ConvRequest::Rule::kOnly) {
@@ -193,6 +198,35 @@ ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvReq
       choice.refusals.push_back(fmt::format("not {}: {}", impl->name, reason));
   }
   failure("no convolution accepts the {} pass", name_of(pass));
+}
+
+}  // namespace
+
+ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request) {
+  ConvChoice choice = find_choice(pass, tiles, request);
+  choice.kernel = choice.impl->make(pass, tiles);
+  return choice;
+}
+
+void plan_convs_for([[maybe_unused]] const Card& card) {
+#ifdef PETAFLOW_HAVE_CUDNN
+  cudnn::plan_for(card);
+#else
+  user_error("this program has no cuDNN, whose engines are asked for: build it for GPUs (docs/gpus.md)");
+#endif
+}
+
+ConvPlan plan_conv(Pass pass, const ConvDesc& whole, const ConvRequest& request) {
+  ConvChoice choice = find_choice(pass, {&whole, 1}, request);
+  ConvPlan planned{choice.impl->name, 0, std::move(choice.refusals)};
+#ifdef PETAFLOW_HAVE_CUDNN
+  if (planned.engine == "cudnn") {
+    const cudnn::Plan& plan = cudnn::plan_of(pass, whole);
+    planned.engine += " " + plan.engine;
+    planned.workspace_bytes = plan.workspace;
+  }
+#endif
+  return planned;
 }
 
 // Tiles are cut for one implementation only: the first that has wishes, unless one before it takes the layer.

@@ -16,6 +16,8 @@
 
 namespace petaflow {
 
+struct Card;
+
 enum class Pass { kForward, kBackwardData, kBackwardWeights };
 constexpr const char* name_of(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kBackwardData ? "backward_data" : "backward_weights";
@@ -182,6 +184,19 @@ struct ConvChoice {
 /// The implementation that is asked for, made for all tiles of a layer.  One that must be taken and refuses is a user
 /// error with the pass and the reason.  kTune must have been replaced by what was found.
 ConvChoice choose_conv(Pass pass, std::span<const ConvDesc> tiles, const ConvRequest& request);
+
+/// What a pass would run on a GPU that need not be there.
+struct ConvPlan {
+  std::string engine;  // "kokkos", "cudnn eng11_k2=3"
+  std::int64_t workspace_bytes = 0;
+  std::vector<std::string> refusals;  // as of a ConvChoice
+};
+
+/// From now on choices are those for this GPU, and convolutions can be planned alone.  Throws a user error where this
+/// build has no cuDNN.
+void plan_convs_for(const Card& card);
+/// Behind plan_convs_for(): what choose_conv() would take for a whole layer.
+ConvPlan plan_conv(Pass pass, const ConvDesc& whole, const ConvRequest& request);
 
 /// The wishes of the implementation that is to compute a pass of the whole layer; none where it has no wishes.
 std::optional<TileWishes> tile_wishes(Pass pass, const ConvDesc& whole, const ConvRequest& request);

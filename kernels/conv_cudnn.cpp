@@ -7,6 +7,7 @@
 #include "kernels/describe_cudnn.hpp"
 #include "kernels/execution_cudnn.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/plans_cudnn.hpp"
 
 namespace petaflow {
 namespace cudnn {
@@ -44,18 +45,15 @@ struct AddPart {
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t i) const { sum[i] += part[i]; }
 };
 
-// Plans of this process, which works on one device: `why_not` asks for one, `make` takes it, and layers alike share it.
-const Plan& plan_of(Pass pass, const ConvDesc& desc) {
-  static std::mutex mutex;
-  static std::vector<std::pair<Convolution, std::unique_ptr<const Plan>>> plans;
-  static std::string why;
-  const std::lock_guard lock(mutex);
-  static const std::string device = device_properties(why);
-  const Convolution convolution = describe(pass, desc);
-  const auto found = std::ranges::find_if(plans, [&](const auto& entry) { return entry.first == convolution; });
-  if (found != plans.end()) return *found->second;
-  auto plan = device.empty() ? Plan{.refusal = "no device: " + why} : make_plan(convolution, device);
-  return *plans.emplace_back(convolution, std::make_unique<const Plan>(std::move(plan))).second;
+// `why_not` asks for a plan, `make` takes it, and layers alike share it.
+struct Plans {
+  std::mutex mutex;
+  std::string device, why_none;  // the properties of the device
+  std::vector<std::pair<Convolution, std::unique_ptr<const Plan>>> made;
+};
+Plans& all_plans() {
+  static Plans plans;
+  return plans;
 }
 
 class Kernel final : public ConvKernel {
@@ -132,6 +130,27 @@ std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
 }
 
 }  // namespace
+
+void plan_for(const Card& card) {
+  Plans& plans = all_plans();
+  const std::lock_guard lock(plans.mutex);
+  PETAFLOW_REQUIRE(plans.made.empty(), "plans were made for another GPU");
+  need_driver();
+  plans.device = properties(card);
+}
+
+const Plan& plan_of(Pass pass, const ConvDesc& desc) {
+  Plans& plans = all_plans();
+  const std::lock_guard lock(plans.mutex);
+  if (plans.device.empty() && plans.why_none.empty()) plans.device = device_properties(plans.why_none);
+  const Convolution convolution = describe(pass, desc);
+  const auto found = std::ranges::find_if(plans.made, [&](const auto& entry) { return entry.first == convolution; });
+  if (found != plans.made.end()) return *found->second;
+  auto plan =
+      plans.device.empty() ? Plan{.refusal = "no device: " + plans.why_none} : make_plan(convolution, plans.device);
+  return *plans.made.emplace_back(convolution, std::make_unique<const Plan>(std::move(plan))).second;
+}
+
 }  // namespace cudnn
 
 extern const ConvImpl kConvCudnn;

@@ -22,22 +22,35 @@ namespace {
 
 class Builder {
  public:
-  Builder(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters, const NetworkOptions& options,
-          const Context& context, ConvTuning* tuning)
-      : graph_(graph), parameters_(parameters), options_(options), context_(context), tuning_(tuning) {}
-
-  LoweredNetwork build() {
+  /// Finds all values.
+  Builder(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters, const NetworkOptions& options)
+      : graph_(graph), parameters_(parameters), options_(options) {
     count_uses();
     values_.push_back({{"input", graph_.sample().with_batch(options_.batch), graph_.sample_type()}});
     values_.front().fixed = "it is the network's input";
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) lower_layer(i);
-    LoweredNetwork network;
     for (const GraphValue output : graph_.outputs())
-      network.outputs.push_back(in_type(at_[output.index].value, DType::kF32, "output"));
+      outputs_.push_back(in_type(at_[output.index].value, DType::kF32, "output"));
     for (std::size_t i = 0; i < values_.size(); ++i) place(i);
-    for (Draft& draft : drafts_) network.stages.push_back(make_in_memory(std::move(draft)));
+  }
+
+  LoweredNetwork build(const Context& context, ConvTuning* tuning) && {
+    LoweredNetwork network;
+    network.outputs = std::move(outputs_);
+    for (Draft& draft : drafts_) network.stages.push_back(make_in_memory(std::move(draft), context, tuning));
     for (Planned& value : values_) network.values.push_back(std::move(value.value));
     return network;
+  }
+
+  std::vector<LoweredConvolution> convolutions() const {
+    std::vector<LoweredConvolution> found;
+    for (const Draft& draft : drafts_) {
+      if (!draft.fusion || !std::holds_alternative<ConvOp>(draft.fusion->linear)) continue;
+      const auto& op = std::get<ConvOp>(draft.fusion->linear);
+      found.push_back({draft.lowered.name, describe_conv(*draft.fusion), op.role,
+                       values_[draft.fusion->input].value.wants_gradient});
+    }
+    return found;
   }
 
  private:
@@ -207,7 +220,7 @@ class Builder {
       setup.x.push_back(values_[x].value.shape);
       inputs.push_back(x);
     }
-    stage->setup(setup, context_);
+    stage->setup(setup);
     const DType type = stage->takes_bf16() ? values_[inputs.front()].value.type : stage->output_type();
     std::vector<Flow> result;
     for (const GraphValue value : node.outputs) {
@@ -290,11 +303,11 @@ class Builder {
   std::int64_t pixel_stride(std::size_t value) const { return values_[values_[value].value.root].value.shape.c; }
 
   /// Names the layer whose kernels do not fit into memory.
-  LoweredStage make_in_memory(Draft draft) {
+  LoweredStage make_in_memory(Draft draft, const Context& context, ConvTuning* tuning) {
     const std::vector<std::size_t>& layers = draft.lowered.layers;
     const std::string name = layers.empty() ? draft.lowered.name : graph_.nodes()[layers.front()].name;
     try {
-      return make(std::move(draft));
+      return make(std::move(draft), context, tuning);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -304,7 +317,7 @@ class Builder {
     }
   }
 
-  LoweredStage make(Draft draft) {
+  LoweredStage make(Draft draft, const Context& context, ConvTuning* tuning) {
     LoweredStage lowered = std::move(draft.lowered);
     if (draft.own) {
       lowered.stage = std::move(draft.own);
@@ -316,18 +329,19 @@ class Builder {
       return lowered;
     }
     if (const auto* norm = std::get_if<BatchNormOp>(&fusion.linear)) {
-      lowered.stage = make_batch_norm(fusion, norm->options);
+      lowered.stage = make_batch_norm(fusion, norm->options, context);
       return lowered;
     }
     const Graph::Node& node = graph_.nodes()[fusion.linear_layer];
     const LoweredValue& x = values_[fusion.input].value;
     lowered.forward_flop = node.layer->cost(x.shape).flop;
-    lowered.stage =
-        std::holds_alternative<ConvOp>(fusion.linear) ? make_conv(fusion, lowered.outputs.front()) : make_dense(fusion);
+    lowered.stage = std::holds_alternative<ConvOp>(fusion.linear)
+                        ? make_conv(fusion, lowered.outputs.front(), context, tuning)
+                        : make_dense(fusion, context);
     return lowered;
   }
 
-  std::unique_ptr<Stage> make_conv(const Fusion& fusion, std::size_t y) const {
+  ConvDesc describe_conv(const Fusion& fusion) const {
     const auto& op = std::get<ConvOp>(fusion.linear);
     const LoweredValue& x = values_[fusion.input].value;
     ConvDesc desc;
@@ -348,14 +362,20 @@ class Builder {
     }
     desc.type = x.type;
     desc.split = x.type == DType::kF32 && options_.kernels.f32 == F32Products::kSplit3;
+    return desc;
+  }
+
+  std::unique_ptr<Stage> make_conv(const Fusion& fusion, std::size_t y, const Context& context,
+                                   ConvTuning* tuning) const {
+    const auto& op = std::get<ConvOp>(fusion.linear);
     const ConvPassOptions kernels{options_.kernels.conv, options_.kernels.tiles, options_.kernels.cache_share};
     ConvStage::Options stage{.name = graph_.nodes()[fusion.linear_layer].name,
-                             .conv = desc,
+                             .conv = describe_conv(fusion),
                              .epilogue = fusion.epilogue,
                              .weight = *parameter(fusion.linear_layer, ParamRole::kWeight),
                              .bias = bias_of(fusion),
                              .backward = options_.backward,
-                             .wants_dx = x.wants_gradient,
+                             .wants_dx = values_[fusion.input].value.wants_gradient,
                              .fixed_order = options_.fixed_order,
                              .kernels = {kernels, kernels, kernels},
                              .role = op.role,
@@ -364,13 +384,13 @@ class Builder {
                              .y_is_slice = pixel_stride(y) != values_[y].value.shape.c,
                              .norm = norm_of(fusion)};
     if (kernels.conv.rule == ConvRequest::Rule::kTune) {
-      PETAFLOW_REQUIRE(tuning_ != nullptr, "a network is to be tuned, but nothing was given to tune it with");
-      tuning_->tune(stage, context_);
+      PETAFLOW_REQUIRE(tuning != nullptr, "a network is to be tuned, but nothing was given to tune it with");
+      tuning->tune(stage, context);
     }
-    return std::make_unique<ConvStage>(stage, context_);
+    return std::make_unique<ConvStage>(stage, context);
   }
 
-  std::unique_ptr<Stage> make_dense(const Fusion& fusion) const {
+  std::unique_ptr<Stage> make_dense(const Fusion& fusion, const Context& context) const {
     const LoweredValue& x = values_[fusion.input].value;
     const DenseStage::Options stage{.name = graph_.nodes()[fusion.linear_layer].name,
                                     .x = x.shape,
@@ -381,10 +401,11 @@ class Builder {
                                     .wants_dx = x.wants_gradient,
                                     .fixed_order = options_.fixed_order,
                                     .gemm = options_.kernels.gemm};
-    return std::make_unique<DenseStage>(stage, context_);
+    return std::make_unique<DenseStage>(stage, context);
   }
 
-  std::unique_ptr<Stage> make_batch_norm(const Fusion& fusion, const BatchNormOptions& options) const {
+  std::unique_ptr<Stage> make_batch_norm(const Fusion& fusion, const BatchNormOptions& options,
+                                         const Context& context) const {
     const std::size_t layer = fusion.linear_layer;
     const BatchNormStage::Options stage{.name = graph_.nodes()[layer].name,
                                         .epilogue = fusion.epilogue,
@@ -396,7 +417,7 @@ class Builder {
                                         .residual = fusion.residual.has_value(),
                                         .backward = options_.backward,
                                         .fixed_order = options_.fixed_order};
-    return std::make_unique<BatchNormStage>(stage, context_);
+    return std::make_unique<BatchNormStage>(stage, context);
   }
 
   std::optional<StageParameter> parameter(std::size_t layer, ParamRole role) const {
@@ -424,12 +445,11 @@ class Builder {
   const Graph& graph_;
   const std::vector<std::vector<StageParameter>>& parameters_;
   const NetworkOptions& options_;
-  const Context& context_;
-  ConvTuning* tuning_;
   std::vector<int> uses_;  // of the graph's values
   std::vector<Flow> at_;   // where they are
   std::vector<Planned> values_;
   std::vector<Draft> drafts_;
+  std::vector<std::size_t> outputs_;
   std::map<std::size_t, std::size_t> converted_, whole_;  // copies of values in the other type, in memory of their own
 };
 
@@ -437,7 +457,13 @@ class Builder {
 
 LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
                      const NetworkOptions& options, const Context& context, ConvTuning* tuning) {
-  return Builder(graph, parameters, options, context, tuning).build();
+  return Builder(graph, parameters, options).build(context, tuning);
+}
+
+std::vector<LoweredConvolution> lowered_convolutions(const Graph& graph,
+                                                     const std::vector<std::vector<StageParameter>>& parameters,
+                                                     const NetworkOptions& options) {
+  return Builder(graph, parameters, options).convolutions();
 }
 
 }  // namespace petaflow

@@ -92,4 +92,17 @@ struct LoweredNetwork {
 LoweredNetwork lower(const Graph& graph, const std::vector<std::vector<StageParameter>>& parameters,
                      const NetworkOptions& options, const Context& context, ConvTuning* tuning);
 
+/// A convolution as the kernels of its stage would get it, whole.
+struct LoweredConvolution {
+  std::string name;  // of the stage
+  ConvDesc conv;
+  ConvRole role = ConvRole::kConvolution;
+  bool wants_dx = false;
+};
+
+/// The convolutions of the stages that lower() would make; asks nothing of the machine.
+std::vector<LoweredConvolution> lowered_convolutions(const Graph& graph,
+                                                     const std::vector<std::vector<StageParameter>>& parameters,
+                                                     const NetworkOptions& options);
+
 }  // namespace petaflow

@@ -30,6 +30,13 @@ void require_memory_for(const Shape& input) {
       input.n, bytes / kMib, there / kMib);
 }
 
+/// Of each of the graph's nodes.
+std::vector<std::vector<StageParameter>> by_layer(const Graph& graph, const std::vector<Parameter>& parameters) {
+  std::vector<std::vector<StageParameter>> of_layers(graph.nodes().size());
+  for (const Parameter& p : parameters) of_layers[p.layer].push_back({p.offset});
+  return of_layers;
+}
+
 }  // namespace
 
 std::vector<Parameter> list_parameters(const Graph& graph) {
@@ -46,14 +53,16 @@ std::vector<Parameter> list_parameters(const Graph& graph) {
   return parameters;
 }
 
+std::vector<LoweredConvolution> list_convolutions(const Graph& graph, const NetworkOptions& options) {
+  return lowered_convolutions(graph, by_layer(graph, list_parameters(graph)), options);
+}
+
 Network::Network(const Graph& graph, const NetworkOptions& options, const Context& context, ConvTuning* tuning)
     : options_(options), parameters_(list_parameters(graph)) {
   if (graph.nodes().empty()) user_error("a network needs at least one layer");
   require_memory_for(graph.sample().with_batch(options.batch));
   if (!parameters_.empty()) parameter_elements_ = parameters_.back().offset + parameters_.back().spec.elements();
-  std::vector<std::vector<StageParameter>> of_layers(graph.nodes().size());
-  for (const Parameter& p : parameters_) of_layers[p.layer].push_back({p.offset});
-  LoweredNetwork lowered = lower(graph, of_layers, options, context, tuning);
+  LoweredNetwork lowered = lower(graph, by_layer(graph, parameters_), options, context, tuning);
   timeline_ = make_timeline(lowered, options.backward, options.recompute);
   if (options.backward) {
     plan_ = plan_backward(lowered);

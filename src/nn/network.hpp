@@ -18,6 +18,7 @@
 namespace petaflow {
 
 class ConvTuning;
+struct LoweredConvolution;
 
 /// A parameter in the flat arrays, in the order of the graph.
 struct Parameter {
@@ -29,6 +30,9 @@ struct Parameter {
 
 /// Of all layers, without making a network of them.
 std::vector<Parameter> list_parameters(const Graph& graph);
+
+/// The convolutions of the network that would be made, in the order of its stages; asks nothing of the machine.
+std::vector<LoweredConvolution> list_convolutions(const Graph& graph, const NetworkOptions& options);
 
 /// A stage and its cost so far, for tables.
 struct StageReport {

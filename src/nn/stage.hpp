@@ -54,7 +54,7 @@ class Stage {
   virtual ~Stage() = default;
 
   /// Called first, of stages that layers bring (StageOp).
-  virtual void setup(const StageSetup&, const Context&) {}
+  virtual void setup(const StageSetup&) {}
   virtual std::size_t saved_bytes() const { return 0; }
   virtual std::size_t forward_scratch_bytes() const { return 0; }
   virtual std::size_t backward_scratch_bytes() const { return 0; }

@@ -10,6 +10,7 @@
 #include "base/build_info.hpp"
 #include "comm/communicator.hpp"
 #include "config/schema.hpp"
+#include "kernels/card.hpp"
 #include "program/commands.hpp"
 
 namespace petaflow {
@@ -136,6 +137,12 @@ ParsedLine parse_command_line(const std::vector<std::string>& arguments, const s
       add_command(program, "summary", "Show layers, stages, implementations, flop and memory; needs no data");
   add_input(summary, line);
   summary.add_flag("--json", line.json, "print JSON");
+  std::vector<std::string> gpus;
+  for (const Card& card : kCards) gpus.emplace_back(card.name);
+  summary
+      .add_option("--gpu", line.gpu,
+                  "show cuDNN's engines and their workspaces instead, for a GPU that need not be here")
+      ->transform(CLI::IsMember(gpus, CLI::ignore_case));
 
   CLI::App& bench =
       add_command(program, "bench", "Measure training steps, on synthetic samples in memory or on data.train");

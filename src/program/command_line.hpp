@@ -21,6 +21,7 @@ struct CommandLine {
   bool check = false, overwrite = false, resume = false, json = false;
   bool io = false;          // bench: on the training data
   bool pytorch = false;     // export: the network too
+  std::string gpu;          // summary: name of a Card
   std::int64_t steps = 20;  // bench
 };
 

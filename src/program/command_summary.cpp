@@ -143,6 +143,7 @@ std::string tuning_text(int found, int unknown) {
 int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm) {
   config.load_input(comm, line);
   const CommonOptions& options = config.options;
+  if (!line.gpu.empty()) return summarise_for_gpu(line, options, task, comm);
   const Context context;
   std::unique_ptr<ConvTuning> tuning;
   if (options.kernels.conv.rule == ConvRequest::Rule::kTune) tuning = look_up_tuning(comm, context.threads);

@@ -33,6 +33,8 @@ int command_evaluate(const CommandLine& line, Configuration& config, Task& task,
 int command_predict(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
 int command_inspect(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
 int command_summary(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);
+/// Without Kokkos, which starts on no machine without a GPU.
+int summarise_for_gpu(const CommandLine& line, const CommonOptions& options, const Task& task, Communicator& comm);
 int command_bench(const CommandLine& line, Configuration& config, Task& task, Communicator& comm);
 int command_report(const CommandLine& line, const Task& task, const Reporter& reporter, Communicator& comm);
 int command_export(const CommandLine& line, Configuration& config, const Task& task, Communicator& comm);

@@ -82,10 +82,12 @@ int run_in_mpi(const std::vector<std::string>& arguments, const std::vector<std:
     for (std::string& option : options) pointers.push_back(option.data());
     int count = static_cast<int>(pointers.size());
     pointers.push_back(nullptr);
-    agree(*world, [&] {
-      check_device();
-      kokkos.emplace(count, pointers.data());
-    });
+    if (parsed.line.gpu.empty()) {
+      agree(*world, [&] {
+        check_device();
+        kokkos.emplace(count, pointers.data());
+      });
+    }
     Configuration config(task);
     const int code = run_command(parsed.line, config, task, reporter, *world);
     const Activity activity("ending");

@@ -175,6 +175,61 @@ class MockCudaCosmoflow : public MockCudaTraining {
 
 TEST_F(MockCudaCosmoflow, BreaksNoRule) { expect_steps(126); }
 
+/// The programs for weather; two and four ranks sum their gradients, and the sums of their batch norms beside them.
+class MockCudaClimate : public MockCudaTraining {
+ protected:
+  MockCudaClimate(const std::string& program, const std::string& input, const std::string& options)
+      : MockCudaTraining(program, input,
+                         "data.height=48 data.width=72 train.batch=4 generate.train=16 generate.validation=1 "
+                         "generate.test=1 " +
+                             options) {}
+
+  void expect_training() {
+    Counts step = a_step(1, "");
+    EXPECT_EQ(step["cudaGraphLaunch"], 2);
+    EXPECT_EQ(step["cudaStreamSynchronize"], 1);
+    EXPECT_EQ(step["launches"], 0);
+    expect_no_other_waits(step);
+    train(3, 2);
+    train(3, 4);
+  }
+};
+
+class MockCudaSegmentation : public MockCudaClimate {
+ protected:
+  MockCudaSegmentation()
+      : MockCudaClimate("climate_segmentation", "inputs/climate_small.toml", "evaluate.baseline_trials=0") {}
+};
+TEST_F(MockCudaSegmentation, BreaksNoRule) { expect_training(); }
+
+class MockCudaDetection : public MockCudaClimate {
+ protected:
+  MockCudaDetection()
+      : MockCudaClimate("climate_detection", "inputs/climate_detection.toml", "model.filters=[8,8,16]") {}
+};
+TEST_F(MockCudaDetection, BreaksNoRule) { expect_training(); }
+
+class MockCudaSummary : public MockCuda {
+ protected:
+  MockCudaSummary() : MockCuda("hep") {}
+};
+
+#ifdef PETAFLOW_HAVE_CUDNN
+// On the machine as it is, without the mock.
+TEST_F(MockCudaSummary, NeedsNoGpu) {
+  const std::string input = fs::absolute("inputs/hep_quick.toml").string();
+  const Outcome f32 = run("summary " + input + " --gpu h200");
+  ASSERT_EQ(f32.code, 0) << f32.err;
+  EXPECT_EQ(count(f32.out, "cudnn eng"), 14U) << f32.out;  // 5 layers, the first without a gradient of its input
+  EXPECT_NE(f32.out.find("for an H200, f32, a micro-batch of 32 samples"), std::string::npos) << f32.out;
+  const Outcome bf16 = run("summary " + input + " --gpu A100 --json precision=bf16");
+  ASSERT_EQ(bf16.code, 0) << bf16.err;
+  EXPECT_NE(bf16.out.find("not cudnn: "), std::string::npos) << bf16.out;  // a first layer of 3 channels
+  EXPECT_EQ(run("summary " + input + " --gpu h200 kernels.conv=kokkos").out.find("cudnn eng"), std::string::npos);
+  EXPECT_EQ(run("summary " + input + " --gpu K80").code, 1);
+}
+#endif
+
 class MockCudaMistake : public MockCuda {
  protected:
   MockCudaMistake() : MockCuda("tests/mock_cuda_mistake") {}

@@ -41,7 +41,7 @@ class Counts final : public Layer {
       Kokkos::deep_copy(logs_, logs);
     }
 
-    void setup(const StageSetup& setup, const Context&) override { type_ = setup.options.precision; }
+    void setup(const StageSetup& setup) override { type_ = setup.options.precision; }
     DType output_type() const override { return type_; }
 
     void forward(const Context& context) override {
