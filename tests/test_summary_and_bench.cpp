@@ -34,6 +34,14 @@ TEST_F(Program, SummaryAndBenchNeedNoData) {
   EXPECT_TRUE(has_line("conv2 .*" + number + number + rate + number + number + rate)) << table;
 }
 
+TEST_F(Program, EnginesForAGpuAreThoseOfCudnn) {
+  const Outcome summary = run("summary small.toml --gpu h200");
+  if (summary.code == 0) GTEST_SKIP() << "this build has cuDNN: test mock_cuda looks at its engines";
+  EXPECT_EQ(summary.code, 1);
+  EXPECT_NE(summary.err.find("this program has no cuDNN"), std::string::npos) << summary.err;
+  EXPECT_EQ(run("summary small.toml --gpu K80").code, 1);
+}
+
 TEST_F(Program, SummaryShowsTheMemoryPlan) {
   const std::string line =
       "summary small.toml train.batch=4 model.filters=[8,16,16,16,16] data.height=64 data.width=64";
