@@ -1,7 +1,6 @@
 # cuDNN and the headers of its frontend, neither of which has a CMake package: target cudnn::cudnn and PETAFLOW_HAVE_CUDNN.
 # Search order: CUDNN_ROOT, the CUDA toolkit, what cmake/install-dependencies.sh left in PETAFLOW_DEPS, then the system.
 
-find_package(CUDAToolkit REQUIRED)
 set(cudnn_prefixes ${CUDNN_ROOT} $ENV{CUDNN_ROOT} ${CUDAToolkit_BIN_DIR}/.. ${PETAFLOW_DEPS}/nvidia)
 find_path(CUDNN_INCLUDE_DIR cudnn_version.h HINTS ${cudnn_prefixes} PATH_SUFFIXES include DOC "Folder that holds cudnn.h")
 find_path(CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h HINTS ${cudnn_prefixes} PATH_SUFFIXES include

@@ -1,7 +1,6 @@
 # NCCL, which has no CMake package: target nccl::nccl and PETAFLOW_HAVE_NCCL.
 # Search order: NCCL_ROOT, the CUDA toolkit, what cmake/install-dependencies.sh left in PETAFLOW_DEPS, then the system.
 
-find_package(CUDAToolkit REQUIRED)
 find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} $ENV{NCCL_ROOT} ${CUDAToolkit_BIN_DIR}/.. ${PETAFLOW_DEPS}/nvidia PATH_SUFFIXES include
           DOC "Folder that holds nccl.h")
 if(NCCL_INCLUDE_DIR)

@@ -97,6 +97,12 @@ function(petaflow_do_without choice missing otherwise how)
   message(STATUS "${missing}: ${otherwise}. ${how}")
 endfunction()
 
+set(PETAFLOW_HAVE_CUBLAS OFF)
+if(PETAFLOW_CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  set(PETAFLOW_HAVE_CUBLAS ON)  # every toolkit has it
+endif()
+
 set(PETAFLOW_HAVE_CUDNN OFF)
 if(PETAFLOW_CUDA AND NOT PETAFLOW_CUDNN STREQUAL "OFF")
   include(petaflow_cudnn)

@@ -37,7 +37,7 @@ function(petaflow_module name folder)
 
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp ${folder}/*/*.cpp)
   file(GLOB headers CONFIGURE_DEPENDS ${folder}/*.hpp ${folder}/*/*.hpp)
-  list(FILTER sources EXCLUDE REGEX "_(host|amx|onednn|cudnn|kokkoskernels|nccl)\\.cpp$")  # petaflow_fast_path() adds them
+  list(FILTER sources EXCLUDE REGEX "_(host|amx|onednn|cublas|cudnn|kokkoskernels|nccl)\\.cpp$")  # petaflow_fast_path() adds them
   if(name STREQUAL "base")
     if(NOT PETAFLOW_GUARDED)
       list(FILTER sources EXCLUDE REGEX "guarded_space\\.cpp$")

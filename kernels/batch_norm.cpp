@@ -193,9 +193,9 @@ struct GradientMap {
         coefficients[1][i] = map.scale[1][channel];
         coefficients[2][i] = map.offset[channel];
       }
-      lanes::load(coefficients[0], of_dz[r]);
-      lanes::load(coefficients[1], of_x[r]);
-      lanes::load(coefficients[2], offset[r]);
+      of_dz[r] = lanes::floats_of(coefficients[0]);
+      of_x[r] = lanes::floats_of(coefficients[1]);
+      offset[r] = lanes::floats_of(coefficients[2]);
     });
     for (std::int64_t p = range.begin; p < range.end; p += held) {
       Floats gradient[kCount];

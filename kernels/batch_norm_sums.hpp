@@ -46,8 +46,14 @@ KOKKOS_INLINE_FUNCTION void store(double* to, const Wide& from) {
 #endif
 }
 KOKKOS_INLINE_FUNCTION void load(const float* from, Wide& to) {
+#if PETAFLOW_NATIVE_LANES
   // One instruction; __builtin_convertvector becomes five with GCC 12.
   for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(from[i]);
+#else
+  lanes::Floats values;
+  lanes::load(from, values);
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(values[i]);
+#endif
 }
 KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
 #if PETAFLOW_NATIVE_LANES && defined(__AVX512F__)
@@ -55,8 +61,12 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
   const __m256i half = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   const __m256 word = _mm256_castsi256_ps(_mm256_slli_epi32(half, 16));
   to = __builtin_bit_cast(Wide, _mm512_maskz_cvtps_pd(kEvery, word));
-#else
+#elif PETAFLOW_NATIVE_LANES
   for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(static_cast<float>(from[i]));
+#else
+  lanes::Floats values;
+  lanes::load(from, values);
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(values[i]);
 #endif
 }
 
@@ -76,11 +86,15 @@ KOKKOS_INLINE_FUNCTION void load_signed(const T* from, std::uint32_t bits, float
   // Selected while converting: on Knights Landing only registers of 512 bits have masks.
   const __m512d others = _mm512_maskz_cvtps_pd(kEvery, sloped);
   to = __builtin_bit_cast(Wide, _mm512_mask_cvtps_pd(others, static_cast<__mmask8>(bits), values));
-#else
+#elif PETAFLOW_NATIVE_LANES
   for (int i = 0; i < kWide; ++i) {
     const auto value = static_cast<float>(from[i]);
     to[i] = static_cast<double>((bits >> i & 1) != 0 ? value : value * slope);
   }
+#else
+  lanes::Floats values;
+  lanes::load(from, values);
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>((bits >> i & 1) != 0 ? values[i] : values[i] * slope);
 #endif
 }
 

@@ -2,12 +2,21 @@
 // f32 and these sums in double, so that sums of millions of pixels keep the precision of f32.
 #include "kernels/channel_sum.hpp"
 
+#include <algorithm>
+
+#include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
 namespace {
 
-std::int64_t parts_of(int host_parts) { return kOnHost ? host_parts : 512; }
+// A device is full of threads that read a few channels each (H200: 270,336).
+std::int64_t parts_of(int host_parts, std::int64_t channels) {
+  constexpr std::int64_t kThreads = 1 << 18, kLeast = 256;
+  return kOnHost ? host_parts : std::max(kLeast, kThreads * lanes::kLanes / channels);
+}
+/// Parts that a device makes of them before it adds these.
+constexpr std::int64_t kSecondParts = kOnHost ? 0 : 256;
 
 template <class T>
 struct SumChannelPart {
@@ -15,54 +24,74 @@ struct SumChannelPart {
   const T* v;
   float* sums;  // (parts, channels)
 
-  // Channels of an item: several on the host, where the loop over them vectorises.
-  static constexpr std::int64_t kWidth = kOnHost ? 256 : 1;
+  // Channels of an item: on the host as many as vectorise well, on a device as many as a thread reads at once.
+  static constexpr int kWidth = kOnHost ? 256 : lanes::kLanes;
   static constexpr std::int64_t kInF32 = 32;  // pixels
 
   KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (channels + kWidth - 1) / kWidth; }
   std::int64_t items() const { return parts * blocks(); }
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
     const std::int64_t part = item / blocks(), c0 = item % blocks() * kWidth;
-    const std::int64_t width = channels - c0 < kWidth ? channels - c0 : kWidth;
+    const int width = channels - c0 < kWidth ? static_cast<int>(channels - c0) : kWidth;
     const std::int64_t end = pixels * (part + 1) / parts;
     double total[kWidth] = {};
     for (std::int64_t begin = pixels * part / parts; begin < end; begin += kInF32) {
       float some[kWidth] = {};
-      for (std::int64_t p = begin; p < end && p < begin + kInF32; ++p) {
-        const T* pixel = v + p * channels + c0;
-        for (std::int64_t c = 0; c < width; ++c) some[c] += static_cast<float>(pixel[c]);
-      }
-      for (std::int64_t c = 0; c < width; ++c) total[c] += static_cast<double>(some[c]);
+      for (std::int64_t p = begin; p < end && p < begin + kInF32; ++p) add(v + p * channels + c0, width, some);
+      for (int c = 0; c < kWidth; ++c) total[c] += static_cast<double>(some[c]);
     }
-    for (std::int64_t c = 0; c < width; ++c) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
+    for (int c = 0; c < width; ++c) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
+  }
+
+ private:
+  static KOKKOS_INLINE_FUNCTION void add(const T* pixel, int width, float (&some)[kWidth]) {
+    if constexpr (kOnHost) {
+      for (int c = 0; c < width; ++c) some[c] += static_cast<float>(pixel[c]);
+    } else {
+      lanes::Floats values;
+      width == kWidth ? lanes::load(pixel, values) : lanes::load_part(pixel, width, values);
+      for (int c = 0; c < kWidth; ++c) some[c] += values[c];
+    }
   }
 };
 
+/// (parts, channels) -> (fewer, channels): each is the sum of neighbours.
 struct AddChannelParts {
-  std::int64_t channels, parts;
+  std::int64_t channels, parts, fewer;
   const float* sums;
-  float* sum;
+  float* to;
 
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t c) const {
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    const std::int64_t out = item / channels, c = item % channels;
     double total = 0;
-    for (std::int64_t part = 0; part < parts; ++part) total += static_cast<double>(sums[part * channels + c]);
-    sum[c] = static_cast<float>(total);
+    for (std::int64_t part = parts * out / fewer; part < parts * (out + 1) / fewer; ++part) {
+      total += static_cast<double>(sums[part * channels + c]);
+    }
+    to[item] = static_cast<float>(total);
   }
 };
 
 template <class T>
 void run(const Context& context, int host_parts, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
          float* sums) {
-  const SumChannelPart<T> part{pixels, channels, parts_of(host_parts), v, sums};
+  std::int64_t parts = parts_of(host_parts, channels);
+  if constexpr (!kOnHost) parts = std::clamp<std::int64_t>(pixels / SumChannelPart<T>::kInF32, 1, parts);
+  const SumChannelPart<T> part{pixels, channels, parts, v, sums};
   launch(context, "petaflow::bias::sum[kokkos]"_label, part.items(), part);
-  launch(context, "petaflow::bias::add_parts[kokkos]"_label, channels,
-         AddChannelParts{channels, part.parts, sums, sum});
+  const std::string& add = "petaflow::bias::add_parts[kokkos]"_label;
+  if (kSecondParts > 0 && parts > kSecondParts) {
+    float* second = sums + part.parts * channels;
+    launch(context, add, kSecondParts * channels, AddChannelParts{channels, part.parts, kSecondParts, sums, second});
+    launch(context, add, channels, AddChannelParts{channels, kSecondParts, 1, second, sum});
+  } else {
+    launch(context, add, channels, AddChannelParts{channels, part.parts, 1, sums, sum});
+  }
 }
 
 }  // namespace
 
 std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t channels) {
-  return static_cast<std::size_t>(parts_of(host_parts) * channels) * sizeof(float);
+  return static_cast<std::size_t>((parts_of(host_parts, channels) + kSecondParts) * channels) * sizeof(float);
 }
 
 void sum_channels(const Context& context, int host_parts, const void* v, DType type, std::int64_t pixels,

@@ -221,9 +221,9 @@ ConvPlan plan_conv(Pass pass, const ConvDesc& whole, const ConvRequest& request)
   ConvPlan planned{choice.impl->name, 0, std::move(choice.refusals)};
 #ifdef PETAFLOW_HAVE_CUDNN
   if (planned.engine == "cudnn") {
-    const cudnn::Plan& plan = cudnn::plan_of(pass, whole);
-    planned.engine += " " + plan.engine;
-    planned.workspace_bytes = plan.workspace;
+    const cudnn::FittedPlan fitted = cudnn::fitted_plan_of(pass, whole);
+    planned.engine = fitted.name;
+    planned.workspace_bytes = fitted.plan.workspace;
   }
 #endif
   return planned;

@@ -7,33 +7,37 @@ namespace petaflow {
 
 namespace {
 
-// Runs of elements that are neighbours in both tensors: pixels, or, where both are dense, more of them at once.
-struct Runs {
-  std::int64_t count, length, last, from_step, to_step;  // `last`: of the last run
+// Rows of elements that are neighbours in both tensors: pixels, or, where both are dense, all of them; an item is a
+// piece of one.
+struct Rows {
+  std::int64_t count, length, from_step, to_step, piece;
 
-  Runs(const Tensor& from, const Tensor& to) {
+  Rows(const Tensor& from, const Tensor& to) {
     const std::int64_t channels = from.shape.c, elements = from.shape.elements();
     const bool dense = from.pixel_stride == channels && to.pixel_stride == channels;
-    constexpr std::int64_t kRun = 4096;  // enough to hide what a work item costs, few enough to divide
-    length = dense ? kRun : channels;
-    count = (elements + length - 1) / length;
-    last = elements - (count - 1) * length;
-    from_step = dense ? kRun : from.pixel_stride;
-    to_step = dense ? kRun : to.pixel_stride;
+    // On the host enough to hide what an item costs, few enough to divide; threads of a GPU read side by side.
+    constexpr std::int64_t kPiece = kOnHost ? 4096 : 4;
+    length = dense ? elements : channels;
+    count = elements / length;
+    from_step = from.pixel_stride;
+    to_step = to.pixel_stride;
+    piece = dense || !kOnHost ? kPiece : channels;
   }
+  KOKKOS_INLINE_FUNCTION std::int64_t pieces() const { return (length + piece - 1) / piece; }
 };
 
 template <class From, class To, bool kAdds>
-struct CopyRuns {
-  Runs runs;
+struct CopyPiece {
+  Rows rows;
   const From* from;
   To* to;
 
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t run) const {
-    const From* x = from + run * runs.from_step;
-    To* y = to + run * runs.to_step;
-    const std::int64_t end = run + 1 < runs.count ? runs.length : runs.last;
-    for (std::int64_t i = 0; i < end; ++i) {
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
+    const std::int64_t row = item / rows.pieces(), begin = item % rows.pieces() * rows.piece;
+    const From* x = from + row * rows.from_step;
+    To* y = to + row * rows.to_step;
+    const std::int64_t end = begin + rows.piece < rows.length ? begin + rows.piece : rows.length;
+    for (std::int64_t i = begin; i < end; ++i) {
       const auto value = static_cast<float>(x[i]);
       y[i] = static_cast<To>(kAdds ? static_cast<float>(y[i]) + value : value);
     }
@@ -42,11 +46,12 @@ struct CopyRuns {
 
 template <class From, class To>
 void copy_typed(const Context& context, const std::string& label, const Tensor& from, const Tensor& to, bool adds) {
-  const Runs runs(from, to);
+  const Rows rows(from, to);
+  const std::int64_t items = rows.count * rows.pieces();
   if (adds) {
-    launch(context, label, runs.count, CopyRuns<From, To, true>{runs, from.as<From>(), to.as<To>()});
+    launch(context, label, items, CopyPiece<From, To, true>{rows, from.as<From>(), to.as<To>()});
   } else {
-    launch(context, label, runs.count, CopyRuns<From, To, false>{runs, from.as<From>(), to.as<To>()});
+    launch(context, label, items, CopyPiece<From, To, false>{rows, from.as<From>(), to.as<To>()});
   }
 }
 

@@ -12,7 +12,7 @@ inline bool is_deep(const ConvDesc& desc) {
   return desc.in.d > 1 || desc.out.d > 1 || g.kernel.d > 1 || g.pad_begin.d > 0 || g.pad_end.d > 0;
 }
 
-/// One pass of a convolution; weights lie (out_channels, taps, in_channels / groups), their gradients in f32.
+/// One pass of a convolution; weights and their gradients lie (out_channels, taps, in_channels / groups).
 inline Convolution describe(Pass pass, const ConvDesc& desc) {
   const bool deep = is_deep(desc);
   const auto along = [&](const Extent& e) { return deep ? std::vector{e.d, e.h, e.w} : std::vector{e.h, e.w}; };
@@ -30,7 +30,7 @@ inline Convolution describe(Pass pass, const ConvDesc& desc) {
   c.x = tensor(desc.n, desc.in_channels, desc.in, desc.x_strides, desc.widens && data);
   c.y = tensor(desc.n, desc.out_channels, desc.out, desc.y_strides, desc.widens && forward);
   const std::int64_t depth = desc.in_channels / g.groups;
-  c.w = tensor(desc.out_channels, depth, g.kernel, Strides::of(g.kernel, depth), pass == Pass::kBackwardWeights);
+  c.w = tensor(desc.out_channels, depth, g.kernel, Strides::of(g.kernel, depth), false);
   c.pad_begin = along(g.pad_begin), c.pad_end = along(g.pad_end);
   c.stride = along(g.stride), c.dilation = along(g.dilation);
   return c;

@@ -17,6 +17,7 @@ std::span<const GemmImpl* const> gemm_impls() {
   // NOLINTBEGIN(readability-identifier-naming): constants of other files, declared where they are listed
   static const std::vector<const GemmImpl*> all = [] {
     std::vector<const GemmImpl*> list;
+    LIST(CUBLAS, kGemmCublas)
     LIST(ONEDNN, kGemmOnednn)
     LIST(KOKKOSKERNELS, kGemmKokkosKernels)
     LIST(ALL, kGemmKokkos)

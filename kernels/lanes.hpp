@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/dtype.hpp"
+#include "kernels/at_once.hpp"
 
 #if defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__) && !defined(__SYCL_DEVICE_ONLY__) && \
     !defined(PETAFLOW_GUARDED)
@@ -220,8 +221,8 @@ KOKKOS_INLINE_FUNCTION Mask mask_of(std::uint32_t bits) {
 KOKKOS_INLINE_FUNCTION void load(const float* from, Floats& to) {
 #if PETAFLOW_NATIVE_LANES
   std::memcpy(&to, from, sizeof to);
-#else  // of nvcc's memcpy come loads of single bytes
-  for (int i = 0; i < kLanes; ++i) to[i] = from[i];
+#else
+  load_at_once<kLanes>(from, to);
 #endif
 }
 
@@ -236,7 +237,7 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
   const Words word = __builtin_convertvector(half, Words) << 16;
   std::memcpy(&to, &word, sizeof to);
 #else
-  for (int i = 0; i < kLanes; ++i) to[i] = static_cast<float>(from[i]);
+  load_at_once<kLanes>(from, to);
 #endif
 }
 
@@ -256,7 +257,7 @@ KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {
   std::memcpy(&codes, from, sizeof codes);
   to = __builtin_convertvector(codes, Ints);
 #else
-  for (int i = 0; i < kLanes; ++i) to[i] = from[i];
+  load_at_once<kLanes>(from, to);
 #endif
 }
 
@@ -274,9 +275,25 @@ KOKKOS_INLINE_FUNCTION void load_part(const T* from, int count, V& to) {
     return;
   }
 #endif
+#if PETAFLOW_NATIVE_LANES
   T part[kLanes] = {};
   for (int i = 0; i < count; ++i) part[i] = from[i];
   load(part, to);
+#else
+  using Number = std::decay_t<decltype(to[0])>;
+  for (int i = 0; i < kLanes; ++i) to[i] = i < count ? static_cast<Number>(from[i]) : Number{};
+#endif
+}
+
+/// The numbers of an array, which stays in registers where kernels have them there.
+KOKKOS_INLINE_FUNCTION Floats floats_of(const float (&numbers)[kLanes]) {
+  Floats floats;
+#if PETAFLOW_NATIVE_LANES
+  load(numbers, floats);
+#else
+  for (int i = 0; i < kLanes; ++i) floats[i] = numbers[i];
+#endif
+  return floats;
 }
 
 /// sum += scale * value in every lane.
@@ -393,8 +410,10 @@ KOKKOS_INLINE_FUNCTION void store(T* to, int count, const Floats& value) {
   } else {
     _mm256_mask_storeu_epi16(to, mask, __builtin_bit_cast(__m256i, round_to_bf16(value)));
   }
-#else
+#elif PETAFLOW_NATIVE_LANES
   for (int i = 0; i < count; ++i) to[i] = static_cast<T>(value[i]);
+#else
+  store_at_once<kLanes>(to, count, value);
 #endif
 }
 
@@ -415,8 +434,10 @@ KOKKOS_INLINE_FUNCTION void store(Code* to, int count, const Ints& value) {
 #endif
     return;
   }
-#endif
   for (int i = 0; i < count; ++i) to[i] = static_cast<Code>(value[i]);
+#else
+  store_at_once<kLanes>(to, count, value);
+#endif
 }
 
 }  // namespace petaflow::lanes::inline PETAFLOW_LANES

@@ -6,8 +6,9 @@
 namespace petaflow {
 namespace {
 
-// Enough for a launch to pay, few enough that the smallest maps (16 x 16) still give a run to several threads.
-constexpr std::int64_t kRun = 64;
+// On the host enough for a launch to pay, few enough that the smallest maps (16 x 16) still give a run to several
+// threads; threads of a GPU read side by side.
+constexpr std::int64_t kRun = kOnHost ? 64 : 4;
 
 std::int64_t runs_of_sample(const Shape& s) { return (s.pixels() + kRun - 1) / kRun; }
 
@@ -51,10 +52,14 @@ struct CountOfSample {
   std::int64_t runs;
   std::int32_t* counted;
 
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t n) const {
+  KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
+    const std::int64_t n = team.league_rank();
     std::int32_t count = 0;
-    for (std::int64_t run = 0; run < runs; ++run) count += counted[n * runs + run];
-    counted[n * runs] = count;
+    Kokkos::parallel_reduce(
+        Kokkos::TeamThreadRange(team, runs),
+        [&](std::int64_t run, std::int32_t& sum) { sum += counted[n * runs + run]; }, count);
+    team.team_barrier();
+    Kokkos::single(Kokkos::PerTeam(team), [&] { counted[n * runs] = count; });
   }
 };
 
@@ -126,12 +131,16 @@ struct LossOfSample {
   const float* of_run;
   float* loss;
 
-  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t n) const {
+  KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {
+    const std::int64_t n = team.league_rank();
     const float weight = step->weight[n];
     const std::int32_t count = counted[n * runs];
-    double sum = 0;
-    for (std::int64_t run = 0; run < runs; ++run) sum += static_cast<double>(of_run[n * runs + run]);
-    loss[n] = weight == 0 || count == 0 ? 0.0F : weight * static_cast<float>(sum / count);
+    double all = 0;
+    Kokkos::parallel_reduce(
+        Kokkos::TeamThreadRange(team, runs),
+        [&](std::int64_t run, double& sum) { sum += static_cast<double>(of_run[n * runs + run]); }, all);
+    Kokkos::single(Kokkos::PerTeam(team),
+                   [&] { loss[n] = weight == 0 || count == 0 ? 0.0F : weight * static_cast<float>(all / count); });
   }
 };
 
@@ -151,16 +160,17 @@ void pixel_softmax_cross_entropy(const Context& context, const PixelSoftmax& arg
                    to_string(x.shape));
   const std::int64_t pixels = x.shape.pixels(), runs = runs_of_sample(x.shape), items = x.shape.n * runs;
   const RunSums sums(args);
+  constexpr int team = kOnHost ? 1 : 512;  // for each sample
   launch(context, "petaflow::pixel_softmax_xent::count[kokkos]"_label, items,
          CountOfRun{runs, pixels, args.map, args.ignored, sums.counted});
-  launch(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n,
-         CountOfSample{runs, sums.counted});
+  launch_teams(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n, team,
+               CountOfSample{runs, sums.counted});
   launch(context, "petaflow::pixel_softmax_xent[kokkos]"_label, items,
          SoftmaxOfRun{runs, pixels, x.shape.c, args.map, args.ignored, args.scale, args.focus, context.step,
                       args.class_weights, sums.counted, x.as<float>(), args.probabilities,
                       dx.data != nullptr ? dx.as<float>() : nullptr, sums.loss});
-  launch(context, "petaflow::pixel_softmax_xent::sum[kokkos]"_label, x.shape.n,
-         LossOfSample{runs, context.step, sums.counted, sums.loss, args.loss});
+  launch_teams(context, "petaflow::pixel_softmax_xent::sum[kokkos]"_label, x.shape.n, team,
+               LossOfSample{runs, context.step, sums.counted, sums.loss, args.loss});
 }
 
 }  // namespace petaflow

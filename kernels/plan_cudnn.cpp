@@ -2,7 +2,9 @@
 #include "kernels/plan_cudnn.hpp"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/frontend_cudnn.hpp"
 
@@ -73,6 +75,13 @@ std::vector<fe::NumericalNote_t> unwanted(const Convolution& c) {
   return notes;
 }
 
+// Engines whose gradients of weights in f32 were wrong on an H200, by 0.06 to 31 %, when they had less workspace than
+// they ask for there.  They come back when a device has shown them right with all of it; without them all cases are.
+std::vector<std::string> wrong(const Convolution& c) {
+  if (c.computes == Computes::kW && c.x.element == Element::kF32) return {"eng1_", "eng17_"};
+  return {};
+}
+
 }  // namespace
 
 Plan make_plan(const Convolution& convolution, const std::string& device) {
@@ -96,12 +105,14 @@ Plan make_plan(const Convolution& convolution, const std::string& device) {
   step("validation", [&] { return graph.validate(); });
   step("operation graph", [&] { return graph.build_operation_graph(); });
   step("heuristics", [&] { return graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}); });
-  if (good) graph.deselect_numeric_notes(unwanted(convolution));
+  if (good) graph.deselect_numeric_notes(unwanted(convolution)).deselect_engines(wrong(convolution));
   step("no engine", [&] { return graph.check_support(); });
   step("no plan", [&] { return graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE); });
   step("workspace", [&] { return graph.get_workspace_size(plan.workspace); });
   step("name", [&] { return graph.get_plan_name(plan.engine); });
-  step("bytes", [&] { return graph.serialize(plan.bytes); });
+  std::vector<std::uint8_t> bytes;
+  step("bytes", [&] { return graph.serialize(bytes); });
+  if (good) plan.json = nlohmann::json::from_ubjson(bytes).at("cudnn_backend_data").get<std::string>();
   return plan;
 }
 

@@ -36,10 +36,10 @@ struct Convolution {
 enum TensorId : std::int64_t { kX = 1, kW = 2, kY = 3 };
 
 struct Plan {
-  std::string refusal = {};              // empty: there is a plan; otherwise at what step cuDNN says no, and why
-  std::string engine = {};               // cuDNN's name of it, with its settings
-  std::int64_t workspace = 0;            // bytes
-  std::vector<std::uint8_t> bytes = {};  // the plan itself, as cuDNN's frontend writes it
+  std::string refusal = {};    // empty: there is a plan; otherwise at what step cuDNN says no, and why
+  std::string engine = {};     // cuDNN's name of it, with its settings
+  std::int64_t workspace = 0;  // bytes, at least: Execution::workspace()
+  std::string json = {};       // the plan itself, as cuDNN writes it
 };
 
 /// The plan that cuDNN holds for the fastest one.

@@ -19,6 +19,11 @@
 #else
 #define PETAFLOW_IN_ONEDNN(...)
 #endif
+#ifdef PETAFLOW_HAVE_CUBLAS
+#define PETAFLOW_IN_CUBLAS(...) __VA_ARGS__
+#else
+#define PETAFLOW_IN_CUBLAS(...)
+#endif
 #ifdef PETAFLOW_HAVE_CUDNN
 #define PETAFLOW_IN_CUDNN(...) __VA_ARGS__
 #else

@@ -1,6 +1,7 @@
 // Runs one implementation of a convolution on planar arrays in double: packs, runs whole or in boxes, unpacks.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "conv_reference.hpp"
@@ -87,10 +88,10 @@ std::vector<double> to_planar(const std::vector<T>& from, std::int64_t n, std::i
 }
 
 /// Replaces the result of the pass in `arrays` by what the kernel computes (weights: 0.5 + dw, since dw is +=).
-/// The boxes of one thread run inside a parallel region, as ConvStage calls them.
+/// The boxes of one thread run inside a parallel region, as ConvStage calls them.  Gives the name of the code that ran.
 template <class T>
-void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const std::vector<PlacedBox>& boxes,
-              ConvArrays& arrays) {
+std::string run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const std::vector<PlacedBox>& boxes,
+                     ConvArrays& arrays) {
   std::vector<ConvDesc> descs;
   for (const PlacedBox& box : boxes) descs.push_back(box.desc);
   const auto kernel = impl.make(pass, descs);
@@ -142,6 +143,7 @@ void run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const s
     }
     arrays.w.assign(found.begin(), found.end());
   }
+  return kernel->detail();
 }
 
 }  // namespace petaflow::testing_support

@@ -141,14 +141,18 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             continue;
           }
           ConvArrays found = given;
-          testing_support::run_conv<T>(impl, pass, c, boxes, found);
+          const std::string ran = testing_support::run_conv<T>(impl, pass, c, boxes, found);
           const bool transforms = impl.scope == ConvScope::kTransform;
-          const std::string what = fmt::format("{} {} {}, {} boxes for {} threads", impl.name, name_of(pass),
+          const std::string what = fmt::format("{} {} {}, {} boxes for {} threads", ran, name_of(pass),
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           const std::int64_t taps =
               c.geometry.kernel.h / c.geometry.stride.h + c.geometry.kernel.h % c.geometry.stride.h;
           const bool splits = name == "split3";
-          const Tolerance tolerance = kDTypeOf<T> == DType::kBf16
+          // cuDNN rounds gradients of weights to bf16, of folded pixels several that are added.
+          const bool rounds = name == "cudnn" && pass == Pass::kBackwardWeights && kDTypeOf<T> == DType::kBf16;
+          const bool folds = ran.find("folded") != std::string::npos;
+          const Tolerance tolerance = rounds ? Tolerance{folds ? 16e-3 : 8e-3, 3e-3}
+                                      : kDTypeOf<T> == DType::kBf16
                                           ? bf16_tolerance(pass, transforms, taps, expected_result.size())
                                       : splits     ? Tolerance{1e-4, 2e-5}
                                       : transforms ? kTransformsInF32

@@ -3,8 +3,11 @@
 data in memory; of blocks forward and backward, from a given gradient.
 
 usage: torch_twin.py NETWORK [--batch N] [--threads N] [--steps N] [--layout channels_last|plain] [--precision f32|bf16]
+                     [--gpu eager|graph]
 Prints one line: parameters, largest resident memory, median milliseconds per step, samples/s; bf16 is torch.autocast's.
 Best-tuned: run it with the allocator told to keep its memory, as compare.sh does, in both layouts.
+On a GPU the data lie in its memory, cuDNN's engines are those that it times as the fastest (cudnn.benchmark), f32 may be TF32 in
+convolutions, as PyTorch has it, optimizers are fused ones; with `graph` a whole step is one CUDA graph.  Its memory counts there.
 
 Layers, loss, dropout and optimizer are those of apps/*/model.hpp and the inputs.  The twin has less to do in some places: its cubes
 are f32 and scaled (petaflow's are int16, scaled in each step), its Adam and SGD with momentum are plain, without LARC, and stand
@@ -135,8 +138,13 @@ class Climate(nn.Module):
         return y
 
 
-def map_loss(logits, classes):
-    return F.cross_entropy(logits, classes, torch.tensor([1.0, 30.0, 8.0]))
+class MapLoss:
+    def __init__(self):
+        self.weights = torch.tensor([1.0, 30.0, 8.0])
+
+    def __call__(self, logits, classes):
+        self.weights = self.weights.to(logits.device)
+        return F.cross_entropy(logits, classes, self.weights)
 
 
 def detection_loss(outputs, _target):
@@ -144,12 +152,12 @@ def detection_loss(outputs, _target):
     return cells.pow(2).mean() + 10 * error.pow(2).mean()
 
 
-def adam(parameters):
-    return torch.optim.Adam(parameters, lr=1e-3, fused=True)
+def adam(parameters, on_gpu):
+    return torch.optim.Adam(parameters, lr=1e-3, fused=True, capturable=on_gpu)
 
 
-def sgd(parameters):
-    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+def sgd(parameters, on_gpu):
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9, fused=on_gpu)
 
 
 def numbers(count):
@@ -169,7 +177,7 @@ def climate(network, dropout=0.0):
 
 
 # Network, weights, sample, loss, its targets, optimizer; without a loss it is a block.
-MAP, ITS_LOSS = (16, 384, 576), (map_loss, maps, adam)
+MAP, ITS_LOSS = (16, 384, 576), (MapLoss(), maps, adam)
 NETWORKS = {
     "hep": (hep, 594178, (3, 224, 224), nn.CrossEntropyLoss(), classes, adam),
     "cosmoflow": (cosmoflow, 7041443, (1, 128, 128, 128), nn.L1Loss(), numbers(3), adam),
@@ -191,37 +199,70 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--steps", type=int, default=8)
 parser.add_argument("--dropout", type=float, default=0.5)
 parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
+parser.add_argument("--gpu", choices=["eager", "graph"])
 parser.add_argument("--layout", choices=["channels_last", "plain"], default="channels_last")
 args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
 torch.manual_seed(1)
+device = "cuda" if args.gpu else "cpu"
+torch.backends.cudnn.benchmark = True
 make, expected, sample, loss_of, targets_of, optimizer_of = NETWORKS[args.network]
 net = make(args.dropout)
 parameters = sum(p.numel() for p in net.parameters())
 if parameters != expected:
     sys.exit(f"torch_twin.py: the twin of {args.network} has {parameters} parameters instead of {expected}")
-x = torch.rand(args.batch, *sample)
-y = targets_of(args.batch, sample) if targets_of else None
+x = torch.rand(args.batch, *sample).to(device)
+y = targets_of(args.batch, sample).to(device) if targets_of else None
+net = net.to(device)
 if args.layout == "channels_last":
     memory = torch.channels_last if len(sample) == 3 else torch.channels_last_3d
     net, x = net.to(memory_format=memory), x.to(memory_format=memory)
-optimizer = optimizer_of(net.parameters()) if optimizer_of else None
-with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
+optimizer = optimizer_of(net.parameters(), args.gpu is not None) if optimizer_of else None
+# What autocast has cast is not to outlive a graph's capture.
+autocast = {"device_type": device, "dtype": torch.bfloat16, "enabled": args.precision == "bf16", "cache_enabled": args.gpu != "graph"}
+with torch.no_grad(), torch.autocast(**autocast):
     gradient = torch.rand_like(net(x)) if loss_of is None else None
 
-times = []
-for step in range(args.steps + 2):
-    start = time.perf_counter()
+
+def step():
     net.zero_grad(set_to_none=True)
-    with torch.autocast("cpu", torch.bfloat16, enabled=args.precision == "bf16"):
+    with torch.autocast(**autocast):
         result = net(x) if loss_of is None else loss_of(net(x), y)
     result.backward(gradient)
     if optimizer:
         optimizer.step()
-    if step >= 2:
+
+
+def captured(work):
+    """A CUDA graph of it, after three calls on the stream of its capture."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    net.zero_grad(set_to_none=True)
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+run = captured(step) if args.gpu == "graph" else step
+times = []
+for repetition in range(args.steps + 2):
+    start = time.perf_counter()
+    run()
+    if args.gpu:
+        torch.cuda.synchronize()
+    if repetition >= 2:
         times.append(time.perf_counter() - start)
 median = statistics.median(times)
-resident_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-print(f"torch {torch.__version__} {args.network} {args.precision} {args.layout}: {parameters} parameters, batch {args.batch}, "
-      f"{resident_mib:.0f} MiB resident, {1e3 * median:.1f} ms/step, {args.batch / median:.5f} samples/s")
+if args.gpu:
+    memory = f"{torch.cuda.max_memory_reserved() / 2**20:.0f} MiB reserved"
+else:
+    memory = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB resident"
+mode = f" {args.gpu}" if args.gpu else ""
+print(f"torch {torch.__version__} {args.network} {args.precision} {args.layout}{mode}: {parameters} parameters, batch {args.batch}, "
+      f"{memory}, {1e3 * median:.1f} ms/step, {args.batch / median:.5f} samples/s")

@@ -6,6 +6,9 @@
 #include <cstring>
 
 #include <Kokkos_Macros.hpp>
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#endif
 
 namespace petaflow {
 
@@ -36,10 +39,14 @@ struct Bf16 {
 
   Bf16() = default;
   KOKKOS_INLINE_FUNCTION explicit Bf16(float value) {
+#ifdef __CUDA_ARCH__  // one instruction, from the A100 on
+    bits = __bfloat16_as_ushort(__float2bfloat16_rn(value));
+#else
     std::uint32_t word = word_of(value);
     const bool is_nan = (word & 0x7FFFFFFFU) > 0x7F800000U;
     word = is_nan ? word | 0x00400000U : word + 0x7FFFU + ((word >> 16) & 1U);
     bits = static_cast<std::uint16_t>(word >> 16);
+#endif
   }
   KOKKOS_INLINE_FUNCTION explicit operator float() const { return float_of(std::uint32_t{bits} << 16); }
 };

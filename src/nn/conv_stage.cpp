@@ -60,7 +60,7 @@ void put_tile(const Context& context, int threads, const std::string& label, con
     const Extent extent{range.d.size(), range.h.size(), to.shape.w};
     const PutRows<T, kAdds> rows{reinterpret_cast<const T*>(from), reinterpret_cast<T*>(begin_of(to, range)),
                                  Strides::of(to.shape.extent(), to.pixel_stride), extent, to.shape.c};
-    launch(context, threads, label, range.rows(), rows);
+    launch(context, threads, label, rows.items(range.rows()), rows);
   };
   const auto typed = [&](auto element) { adds ? put(element, std::true_type{}) : put(element, std::false_type{}); };
   to.type == DType::kF32 ? typed(float{}) : typed(Bf16{});
@@ -120,9 +120,10 @@ Tiling ConvStage::cut(const Options& options, Pass pass, const Context& context)
   return pass == Pass::kBackwardData ? cutter.backward_data() : cutter.backward_weights(of_x);
 }
 
-std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const {
-  return plan.scratch.shared + static_cast<std::size_t>(plan.tiling.whole() ? 1 : scratch_areas_) * plan.scratch.bytes;
+std::size_t ConvStage::areas_bytes(const PassPlan& plan) const {
+  return static_cast<std::size_t>(plan.tiling.whole() ? 1 : scratch_areas_) * plan.scratch.bytes;
 }
+std::size_t ConvStage::scratch_bytes(const PassPlan& plan) const { return areas_bytes(plan) + plan.scratch.shared; }
 
 ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
   PassPlan result;
@@ -220,8 +221,9 @@ void ConvStage::refresh(const Context& context, const PassPlan& plan) const {
 const std::byte* ConvStage::packed_weights(const Context& context, const PassPlan& plan, std::byte* scratch) const {
   if (plan.packed.size() > 0) return plan.packed.data();
   if (plan.scratch.shared == 0) return reinterpret_cast<const std::byte*>(weights(context));
-  plan.choice.kernel->pack(context, weights(context), scratch);
-  return scratch;
+  std::byte* const packed = scratch + areas_bytes(plan);
+  plan.choice.kernel->pack(context, weights(context), packed);
+  return packed;
 }
 
 void ConvStage::refresh(const Context& context) {
@@ -268,7 +270,7 @@ void ConvStage::forward(const Context& context) {
   const Region region(plan.region);
   const std::byte* const weights = packed_weights(context, plan, buffers.forward_scratch);
   const auto memory_of = [&](int index) {
-    return buffers.forward_scratch + plan.scratch.shared + static_cast<std::size_t>(index) * plan.scratch.bytes;
+    return buffers.forward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const auto convolve = [&](const Tile& tile, std::byte* memory) {
     std::byte* const v = v_of(plan, tile, buffers.y[0], memory);
@@ -295,7 +297,7 @@ void ConvStage::run(const Context& context, Pass pass, float* gradient) {
   if (pass == Pass::kBackwardWeights) return backward_weights(context, gradient);
   const bool is_forward = pass == Pass::kForward;
   refresh(context, is_forward ? forward_ : data_);
-  is_forward ? forward(context) : backward_data(context);
+  is_forward ? forward(context) : backward_data(context, false);
 }
 
 void ConvStage::backward(const Context& context, float* gradient) {
@@ -303,7 +305,7 @@ void ConvStage::backward(const Context& context, float* gradient) {
     const Stopwatch watch(context, backward_weights_s);
     backward_weights(context, gradient);
   }
-  if (options_.wants_dx) backward_data(context);
+  if (options_.wants_dx) backward_data(context, weights_.tiling.whole());
 }
 
 std::byte* ConvStage::memory_of(int part) const {
@@ -393,13 +395,13 @@ void ConvStage::sum_tiles(const Context& context) {
   if (sums_dy()) sum_bias(context, static_cast<const std::byte*>(buffers.dy[0].data));
 }
 
-void ConvStage::backward_data(const Context& context) {
+void ConvStage::backward_data(const Context& context, bool dv_is_whole) {
   const Epilogue restore = epilogue();
   const PassPlan& plan = data_;
   const Region region(plan.region);
   const std::byte* const weights = packed_weights(context, plan, buffers.backward_scratch);
   const auto memory_of = [&](int index) {
-    return buffers.backward_scratch + plan.scratch.shared + static_cast<std::size_t>(index) * plan.scratch.bytes;
+    return buffers.backward_scratch + static_cast<std::size_t>(index) * plan.scratch.bytes;
   };
   const PassPlan::Scratch& in = plan.scratch;
   const auto spread = [&](const Tile& tile, std::byte* dv, std::byte* memory) {
@@ -409,7 +411,7 @@ void ConvStage::backward_data(const Context& context) {
   if (plan.tiling.whole()) {
     const Tile& tile = plan.tiling.tiles.front();
     std::byte *const memory = memory_of(0), *const dv = v_of(plan, tile, buffers.dy[0], memory);
-    if (!plan.in_y) restore.backward_all(context, plan.label, dv);
+    if (!plan.in_y && !dv_is_whole) restore.backward_all(context, plan.label, dv);
     division_.run_whole(plan.label, [&] { spread(tile, dv, memory); });
     if (adds_dx_) put_tile(context, context.threads, plan.label, memory + in.dx, tile.x, buffers.dx[0], true);
     return;

@@ -80,10 +80,10 @@ class ConvStage final : public Stage {
     std::string region, label;  // petaflow::conv1::forward, and with the implementation: names for tools
     Kokkos::View<std::byte*, MemorySpace> packed;  // the kernel's weights, where they are kept between passes
     std::size_t exact_elements = 0;                // backward weights: sums in double
-    /// Where the pieces of a thread's or part's scratch begin, in bytes, behind what all share.
+    /// Where the pieces of a thread's or part's scratch begin, in bytes; behind all of these lies what they share.
     struct Scratch {
       std::size_t shared = 0;  // of all threads: the kernel's weights, where each pass packs them anew
-      std::size_t v = 0;       // v of a tile, dense
+      std::size_t v = 0;       // v of a tile, dense; the first piece
       std::size_t dx = 0;      // dx of a tile, dense, where it is added to what is there
       std::size_t kernel = 0;  // what the kernel asks for
       std::size_t sum = 0;    // backward weights, f32: the weights' gradient in the kernel's order, the bias' behind it
@@ -108,7 +108,8 @@ class ConvStage final : public Stage {
   const float* parameter(const std::optional<StageParameter>& which) const {
     return which ? buffers.weights + which->offset : nullptr;
   }
-  std::size_t scratch_bytes(const PassPlan& plan) const;
+  std::size_t areas_bytes(const PassPlan& plan) const;    // of all threads or parts
+  std::size_t scratch_bytes(const PassPlan& plan) const;  // and what they share
   /// The weights times the gain, in PyTorch's order.
   const float* weights(const Context& context) const;
   /// Renews a pass' packed weights where they are kept.
@@ -121,7 +122,8 @@ class ConvStage final : public Stage {
   /// its kernel has no order of its own.
   void sum_whole(const Context& context, float* dw);
   void sum_tiles(const Context& context);
-  void backward_data(const Context& context);
+  /// @param dv_is_whole  the gradient of the weights, just computed, left all of dv where this pass has it, too
+  void backward_data(const Context& context, bool dv_is_whole);
 
   /// Scratch of a part of the weights' gradient, and its sum.
   std::byte* memory_of(int part) const;

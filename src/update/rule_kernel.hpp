@@ -35,7 +35,8 @@ struct RuleElement {
 template <class Rule>
 class RuleKernel {
  public:
-  static constexpr std::int64_t kChunk = 4096;
+  // Threads of a device do a few elements each, or they wait for memory one element after the other.
+  static constexpr std::int64_t kChunk = kOnHost ? 4096 : 1024;
 
   RuleKernel(const Rule& rule, const ParameterRange& range, const StepState* step, const float* gradients,
              float* weights, const std::vector<float*>& states)
@@ -47,7 +48,12 @@ class RuleKernel {
 
   void run(const Context& context) const {
     const std::int64_t chunks = (range_.end - range_.begin + kChunk - 1) / kChunk;
-    if (chunks > 0) launch_teams(context, Rule::label(), chunks, Kokkos::AUTO, *this);
+    if (chunks == 0) return;
+    if constexpr (kOnHost) {
+      launch_teams(context, Rule::label(), chunks, Kokkos::AUTO, *this);
+    } else {
+      launch_teams(context, Rule::label(), chunks, 256, *this);
+    }
   }
 
   KOKKOS_INLINE_FUNCTION void operator()(const Team& team) const {

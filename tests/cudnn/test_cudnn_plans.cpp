@@ -185,7 +185,7 @@ class Plans {
       ++made_;
       most_workspace_ = std::max(most_workspace_, plan.workspace);
       if (known != nullptr) wrong.push_back(fmt::format("{}: has a plan now, though {}", what, known));
-      if (plan.bytes.empty()) wrong.push_back(fmt::format("{}: an empty plan", what));
+      if (plan.json.empty()) wrong.push_back(fmt::format("{}: an empty plan", what));
       if (plan.workspace > most_workspace(convolution))
         wrong.push_back(fmt::format("{}: a workspace of {} bytes", what, plan.workspace));
     } else {
@@ -239,7 +239,7 @@ TEST(CudnnPlan, IsNotMadeForWrongShapes) {
     plans.check({"planted", wrong}, pass, DType::kF32);
     EXPECT_EQ(plans.wrong.size(), 1U) << name_of(pass);
   }
-  EXPECT_EQ(cudnn::make_plan(cudnn::describe(Pass::kForward, right), "{}").bytes.size(), 0U);
+  EXPECT_EQ(cudnn::make_plan(cudnn::describe(Pass::kForward, right), "{}").json.size(), 0U);
 }
 
 TEST(CudnnPlan, DescribesTensors) {

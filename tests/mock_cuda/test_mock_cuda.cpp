@@ -224,9 +224,23 @@ TEST_F(MockCudaSummary, NeedsNoGpu) {
   EXPECT_NE(f32.out.find("for an H200, f32, a micro-batch of 32 samples"), std::string::npos) << f32.out;
   const Outcome bf16 = run("summary " + input + " --gpu A100 --json precision=bf16");
   ASSERT_EQ(bf16.code, 0) << bf16.err;
-  EXPECT_NE(bf16.out.find("not cudnn: "), std::string::npos) << bf16.out;  // a first layer of 3 channels
+  EXPECT_EQ(count(bf16.out, "cudnn eng"), 14U) << bf16.out;
+  EXPECT_NE(bf16.out.find(", 8 pixels folded"), std::string::npos) << bf16.out;  // a first layer of 3 channels
   EXPECT_EQ(run("summary " + input + " --gpu h200 kernels.conv=kokkos").out.find("cudnn eng"), std::string::npos);
   EXPECT_EQ(run("summary " + input + " --gpu K80").code, 1);
+}
+
+class MockCudaSummaryOfCounts : public MockCuda {
+ protected:
+  MockCudaSummaryOfCounts() : MockCuda("cosmoflow") {}
+};
+
+// A first stage that keeps a table in the GPU's memory.
+TEST_F(MockCudaSummaryOfCounts, NeedsNoGpu) {
+  const std::string input = fs::absolute("inputs/cosmoflow_quick.toml").string();
+  const Outcome planned = run("summary " + input + " --gpu h200 precision=bf16");
+  EXPECT_EQ(planned.code, 0) << planned.err;
+  EXPECT_GT(count(planned.out, "cudnn eng"), 0U) << planned.out;
 }
 #endif
 

@@ -35,13 +35,16 @@ class Counts final : public Layer {
 
   class CountStage final : public Stage {
    public:
-    explicit CountStage(CountScale scale) : scale_(scale) {
+    explicit CountStage(CountScale scale) : scale_(scale) {}
+
+    void setup(const StageSetup& setup) override {
+      type_ = setup.options.precision;
+      logs_ = Logs("petaflow::counts::logs", 1024);
+      total_ = Total("petaflow::counts::total");
       const auto logs = Kokkos::create_mirror_view(logs_);
       for (std::size_t n = 0; n < logs.extent(0); ++n) logs(n) = std::log1p(static_cast<float>(n));
       Kokkos::deep_copy(logs_, logs);
     }
-
-    void setup(const StageSetup& setup) override { type_ = setup.options.precision; }
     DType output_type() const override { return type_; }
 
     void forward(const Context& context) override {
@@ -92,13 +95,15 @@ class Counts final : public Layer {
 
    private:
     using Logs = Kokkos::View<float*, MemorySpace>;
-    static constexpr std::int64_t kRun = 4096;  // numbers of a work item
+    using Total = Kokkos::View<std::int64_t, MemorySpace>;
+    // Numbers of a work item; threads of a GPU read side by side.
+    static constexpr std::int64_t kRun = kOnHost ? 4096 : 4;
 
     CountScale scale_;
     DType type_ = DType::kF32;
-    Logs logs_{"petaflow::counts::logs", 1024};  // of 0, 1, 2, ...: most counts are small
+    Logs logs_;  // of 0, 1, 2, ...: most counts are small
     // Sum of a sample's counts, exact in whatever order.  It stays where kernels are: the host need not wait for it.
-    Kokkos::View<std::int64_t, MemorySpace> total_{"petaflow::counts::total"};
+    Total total_;
   };
 
  private:
