@@ -23,6 +23,7 @@ std::vector<float> outputs(CountScale scale, const std::vector<std::int16_t>& co
   Network network(graph, options, context);
   EXPECT_EQ(network.input().size_bytes(), 2 * counts.size());
   testing_support::to_device(counts, network.input());
+  network.refresh(context);
   network.forward(context);
   return testing_support::to_host(network.output());
 }

@@ -69,11 +69,11 @@ class Network {
   std::int64_t trained_elements() const;                                   // without running statistics
   std::int64_t batch() const { return options_.batch; }
 
-  /// Flat f32 master weights in MemorySpace; call refresh() after writing them.
+  /// Flat f32 master weights in MemorySpace; call refresh() after writing them, and before the first pass.
   float* weights() const { return memory_->weights(); }
   /// Draws all weights from (seed, parameter index, element) and refreshes.
   void initialise(const Context& context, std::uint64_t seed);
-  /// Renews the copies that the kernels keep of the weights.
+  /// Renews the copies that the kernels keep of the weights, and makes their tables.
   void refresh(const Context& context);
 
   /// (batch, C, D, H, W), dense, to be filled before forward().

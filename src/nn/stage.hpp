@@ -75,7 +75,7 @@ class Stage {
   virtual DType output_type() const { return DType::kF32; }
   /// True where inputs may be bf16, too; outputs then have the type of the first one.
   virtual bool takes_bf16() const { return false; }
-  /// Renews packed copies of the weights.
+  /// Renews packed copies of the weights; called once at least before the first pass.
   virtual void refresh(const Context&) {}
   /// y = stage(x).
   virtual void forward(const Context& context) = 0;

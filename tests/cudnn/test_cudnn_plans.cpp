@@ -260,7 +260,7 @@ TEST(CudnnPlan, DescribesTensors) {
   desc.type = DType::kBf16;
   c = cudnn::describe(Pass::kBackwardWeights, desc);
   EXPECT_EQ(c.computes, Computes::kW);
-  EXPECT_EQ(c.w, (cudnn::Tensor{{4, 3, 3, 1, 2}, {18, 1, 6, 6, 3}, Element::kF32}));
+  EXPECT_EQ(c.w, (cudnn::Tensor{{4, 3, 3, 1, 2}, {18, 1, 6, 6, 3}, Element::kBf16}));
   EXPECT_EQ(c.y, (cudnn::Tensor{{1, 4, 3, 6, 6}, {432, 1, 144, 24, 4}, Element::kBf16}));
   EXPECT_EQ(c.dilation, (std::vector<std::int64_t>{2, 1, 1}));
 }

@@ -37,15 +37,18 @@ class Counts final : public Layer {
    public:
     explicit CountStage(CountScale scale) : scale_(scale) {}
 
-    void setup(const StageSetup& setup) override {
-      type_ = setup.options.precision;
+    void setup(const StageSetup& setup) override { type_ = setup.options.precision; }
+    DType output_type() const override { return type_; }
+
+    // Memory is asked for where the stage is to run; plans for a GPU that is not there are made without.
+    void refresh(const Context& /*context*/) override {
+      if (logs_.size() > 0) return;
       logs_ = Logs("petaflow::counts::logs", 1024);
       total_ = Total("petaflow::counts::total");
       const auto logs = Kokkos::create_mirror_view(logs_);
       for (std::size_t n = 0; n < logs.extent(0); ++n) logs(n) = std::log1p(static_cast<float>(n));
       Kokkos::deep_copy(logs_, logs);
     }
-    DType output_type() const override { return type_; }
 
     void forward(const Context& context) override {
       type_ == DType::kF32 ? scale_into<float>(context) : scale_into<Bf16>(context);
