@@ -1,6 +1,8 @@
 // Runs of kRun pixels are items, in f32 with the largest logit subtracted; their losses are added in f64, in order.
 #include "kernels/pixel_softmax_xent.hpp"
 
+#include <type_traits>
+
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -160,7 +162,7 @@ void pixel_softmax_cross_entropy(const Context& context, const PixelSoftmax& arg
                    to_string(x.shape));
   const std::int64_t pixels = x.shape.pixels(), runs = runs_of_sample(x.shape), items = x.shape.n * runs;
   const RunSums sums(args);
-  constexpr int team = kOnHost ? 1 : 512;  // for each sample
+  constexpr int team = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace> ? 1 : 512;
   launch(context, "petaflow::pixel_softmax_xent::count[kokkos]"_label, items,
          CountOfRun{runs, pixels, args.map, args.ignored, sums.counted});
   launch_teams(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n, team,

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
@@ -49,7 +50,7 @@ class RuleKernel {
   void run(const Context& context) const {
     const std::int64_t chunks = (range_.end - range_.begin + kChunk - 1) / kChunk;
     if (chunks == 0) return;
-    if constexpr (kOnHost) {
+    if constexpr (std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace>) {
       launch_teams(context, Rule::label(), chunks, Kokkos::AUTO, *this);
     } else {
       launch_teams(context, Rule::label(), chunks, 256, *this);
