@@ -10,13 +10,19 @@
 namespace petaflow {
 namespace {
 
+constexpr std::int64_t kInF32 = 32;  // pixels
+
 // A device is full of threads that read a few channels each (H200: 270,336).
-std::int64_t parts_of(int host_parts, std::int64_t channels) {
-  constexpr std::int64_t kThreads = 1 << 18, kLeast = 256;
-  return kOnHost ? host_parts : std::max(kLeast, kThreads * lanes::kLanes / channels);
+std::int64_t parts_of(int host_parts, std::int64_t pixels, std::int64_t channels) {
+  constexpr std::int64_t kThreads = 1 << 18;
+  if (kOnHost) return host_parts;
+  return std::clamp<std::int64_t>(kThreads * lanes::kLanes / channels, 1, std::max<std::int64_t>(1, pixels / kInF32));
 }
-/// Parts that a device makes of them before it adds these.
-constexpr std::int64_t kSecondParts = kOnHost ? 0 : 256;
+/// Parts that a device makes of many before it adds these; 0: it adds all at once.
+std::int64_t second_parts_of(std::int64_t parts) {
+  constexpr std::int64_t kParts = 256;
+  return !kOnHost && parts > kParts ? kParts : 0;
+}
 
 template <class T>
 struct SumChannelPart {
@@ -26,7 +32,6 @@ struct SumChannelPart {
 
   // Channels of an item: on the host as many as vectorise well, on a device as many as a thread reads at once.
   static constexpr int kWidth = kOnHost ? 256 : lanes::kLanes;
-  static constexpr std::int64_t kInF32 = 32;  // pixels
 
   KOKKOS_INLINE_FUNCTION std::int64_t blocks() const { return (channels + kWidth - 1) / kWidth; }
   std::int64_t items() const { return parts * blocks(); }
@@ -74,15 +79,14 @@ struct AddChannelParts {
 template <class T>
 void run(const Context& context, int host_parts, const T* v, std::int64_t pixels, std::int64_t channels, float* sum,
          float* sums) {
-  std::int64_t parts = parts_of(host_parts, channels);
-  if constexpr (!kOnHost) parts = std::clamp<std::int64_t>(pixels / SumChannelPart<T>::kInF32, 1, parts);
-  const SumChannelPart<T> part{pixels, channels, parts, v, sums};
+  const SumChannelPart<T> part{pixels, channels, parts_of(host_parts, pixels, channels), v, sums};
   launch(context, "petaflow::bias::sum[kokkos]"_label, part.items(), part);
   const std::string& add = "petaflow::bias::add_parts[kokkos]"_label;
-  if (kSecondParts > 0 && parts > kSecondParts) {
+  const std::int64_t fewer = second_parts_of(part.parts);
+  if (fewer > 0) {
     float* second = sums + part.parts * channels;
-    launch(context, add, kSecondParts * channels, AddChannelParts{channels, part.parts, kSecondParts, sums, second});
-    launch(context, add, channels, AddChannelParts{channels, kSecondParts, 1, second, sum});
+    launch(context, add, fewer * channels, AddChannelParts{channels, part.parts, fewer, sums, second});
+    launch(context, add, channels, AddChannelParts{channels, fewer, 1, second, sum});
   } else {
     launch(context, add, channels, AddChannelParts{channels, part.parts, 1, sums, sum});
   }
@@ -90,8 +94,9 @@ void run(const Context& context, int host_parts, const T* v, std::int64_t pixels
 
 }  // namespace
 
-std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t channels) {
-  return static_cast<std::size_t>((parts_of(host_parts, channels) + kSecondParts) * channels) * sizeof(float);
+std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t pixels, std::int64_t channels) {
+  const std::int64_t parts = parts_of(host_parts, pixels, channels);
+  return static_cast<std::size_t>((parts + second_parts_of(parts)) * channels) * sizeof(float);
 }
 
 void sum_channels(const Context& context, int host_parts, const void* v, DType type, std::int64_t pixels,

@@ -162,16 +162,16 @@ void pixel_softmax_cross_entropy(const Context& context, const PixelSoftmax& arg
                    to_string(x.shape));
   const std::int64_t pixels = x.shape.pixels(), runs = runs_of_sample(x.shape), items = x.shape.n * runs;
   const RunSums sums(args);
-  constexpr int team = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace> ? 1 : 512;
+  constexpr int kTeam = std::is_same_v<ExecutionSpace, Kokkos::DefaultHostExecutionSpace> ? 1 : 512;
   launch(context, "petaflow::pixel_softmax_xent::count[kokkos]"_label, items,
          CountOfRun{runs, pixels, args.map, args.ignored, sums.counted});
-  launch_teams(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n, team,
+  launch_teams(context, "petaflow::pixel_softmax_xent::count_samples[kokkos]"_label, x.shape.n, kTeam,
                CountOfSample{runs, sums.counted});
   launch(context, "petaflow::pixel_softmax_xent[kokkos]"_label, items,
          SoftmaxOfRun{runs, pixels, x.shape.c, args.map, args.ignored, args.scale, args.focus, context.step,
                       args.class_weights, sums.counted, x.as<float>(), args.probabilities,
                       dx.data != nullptr ? dx.as<float>() : nullptr, sums.loss});
-  launch_teams(context, "petaflow::pixel_softmax_xent::sum[kokkos]"_label, x.shape.n, team,
+  launch_teams(context, "petaflow::pixel_softmax_xent::sum[kokkos]"_label, x.shape.n, kTeam,
                LossOfSample{runs, context.step, sums.counted, sums.loss, args.loss});
 }
 

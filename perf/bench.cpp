@@ -336,7 +336,8 @@ class Bench {
 
   void sums(const std::string& shape, const cases::MatrixCase& c) {
     const Array v(type_, c.elements()), sum(DType::kF32, c.columns),
-        scratch(DType::kF32, static_cast<std::int64_t>(channel_sum_scratch_bytes(context_.threads, c.columns)) / 4);
+        scratch(DType::kF32,
+                static_cast<std::int64_t>(channel_sum_scratch_bytes(context_.threads, c.rows, c.columns)) / 4);
     portable(shape, "sum", "channel_sum", c.elements() * static_cast<std::int64_t>(size_of(type_)), [&] {
       sum_channels(context_, context_.threads, v.data(), type_, c.rows, c.columns, sum.floats(), scratch.data());
     });

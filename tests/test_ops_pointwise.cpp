@@ -311,7 +311,7 @@ void check_channel_sums(std::int64_t pixels, std::int64_t channels, int host_par
   for (const float value : numbers(pixels * channels, 5)) values.push_back(static_cast<T>(value));
   const DeviceArray<T> v(values);
   const DeviceArray<float> sum(std::vector<float>(static_cast<std::size_t>(channels), 3.0F));
-  const DeviceArray<std::byte> scratch(std::vector<std::byte>(channel_sum_scratch_bytes(host_parts, channels)));
+  const DeviceArray<std::byte> scratch(std::vector<std::byte>(channel_sum_scratch_bytes(host_parts, pixels, channels)));
   sum_channels(testing_support::context_for(2), host_parts, v.data(), kDTypeOf<T>, pixels, channels, sum.data(),
                scratch.data());
   const std::vector<float> found = sum.get();

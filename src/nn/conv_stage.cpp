@@ -168,7 +168,8 @@ ConvStage::PassPlan ConvStage::plan(Pass pass, const Context& context) const {
     const auto channels = static_cast<std::size_t>(v.c),
                elements = static_cast<std::size_t>(result.choice.kernel->gradient_elements());
     add(scratch.sum, (elements + channels) * sizeof(float));
-    if (sums_dy() || tiling.whole()) add(scratch.channels, channel_sum_scratch_bytes(division_.parts, v.c));
+    if (sums_dy() || tiling.whole())
+      add(scratch.channels, channel_sum_scratch_bytes(division_.parts, v.n * v.pixels(), v.c));
     if (!tiling.whole()) {
       const bool many = tiling.tiles.size() > sums_in_f32(elements) * static_cast<std::size_t>(division_.parts);
       result.exact_elements = many ? elements + channels : channels;

@@ -42,7 +42,7 @@ std::size_t DenseStage::forward_scratch_bytes() const { return v_bytes_ + forwar
 
 std::size_t DenseStage::backward_scratch_bytes() const {
   const std::size_t data = data_.kernel ? data_.kernel->scratch_bytes() : 0;
-  const std::size_t bias = channel_sum_scratch_bytes(division_.parts, options_.epilogue.v.c);
+  const std::size_t bias = channel_sum_scratch_bytes(division_.parts, options_.epilogue.v.n, options_.epilogue.v.c);
   return v_bytes_ + (weights_.kernel ? std::max({weights_.kernel->scratch_bytes(), data, bias}) : 0);
 }
 
