@@ -43,7 +43,8 @@ struct SumChannelPart {
     for (std::int64_t begin = pixels * part / parts; begin < end; begin += kInF32) {
       float some[kWidth] = {};
       for (std::int64_t p = begin; p < end && p < begin + kInF32; ++p) add(v + p * channels + c0, width, some);
-      for (int c = 0; c < kWidth; ++c) total[c] += static_cast<double>(some[c]);
+      const int count = kOnHost ? width : kWidth;  // on a device a constant, so that both stay in registers
+      for (int c = 0; c < count; ++c) total[c] += static_cast<double>(some[c]);
     }
     for (int c = 0; c < width; ++c) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
   }

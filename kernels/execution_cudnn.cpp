@@ -16,6 +16,7 @@ namespace fe = cudnn_frontend;
 void check(cudnnStatus_t status, const char* what) {
   if (status != CUDNN_STATUS_SUCCESS) failure("cuDNN: {}: {}", what, cudnnGetErrorString(status));
 }
+
 // One for the process, which works on one device: its stream is set at each call.
 cudnnHandle_t handle() {
   static const cudnnHandle_t created = [] {

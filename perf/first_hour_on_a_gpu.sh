@@ -131,7 +131,7 @@ case $part in
       ours=() last=() plain=()
       for ((round = 1; round <= rounds; ++round)); do
         # shellcheck disable=SC2086  # several options
-        timeout -s KILL 60 $bin/$program bench inputs/$network.toml train.batch=$batch precision=bf16 $options --steps 20 \
+        timeout -s KILL 60 $bin/$program bench inputs/$network.toml train.batch=$batch data.threads=8 precision=bf16 $options --steps 20 \
           >"$logs/$network-$batch.log" 2>&1 && ours+=("$(sed -n 's/^\([0-9.]*\) samples.s.*/\1/p' "$logs/$network-$batch.log")")
         for layout in channels_last plain; do
           rate=$(timeout -s KILL 150 "$python" perf/peers/torch_twin.py $network --batch $batch --precision bf16 --gpu graph --steps 20 \

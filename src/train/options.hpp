@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/context.hpp"
 #include "comm/reduction.hpp"
 #include "servers/protocol.hpp"
 
@@ -15,8 +14,8 @@ struct DataOptions {
   std::vector<std::string> train, validation, test;  // files or patterns
   std::string source;                                // what they are and who has them: said where they are not there
   bool shuffle = true;
-  int threads = kOnHost ? 1 : 8;  // of the loader, per rank, of idle priority
-  int prefetch = 2;               // batches made ahead
+  int threads = 1;   // loader threads per rank, of idle priority
+  int prefetch = 2;  // batches made ahead
   bool hdf5_locking = true;
 };
 
