@@ -62,10 +62,10 @@ system=$(. /etc/os-release 2>/dev/null; echo "${ID:-}${VERSION_ID:-}")
 kokkos_key="1 $arch $meaning $("$cxx" -dumpfullversion) $system kernels=${PETAFLOW_KOKKOSKERNELS:-AUTO}"
 [ -z "$cuda" ] || kokkos_key+=" cuda=$cuda $(nvcc --version | sed -n 's/.*release //p')"
 onednn_version=2023.2.0   # of the wheels; oneDNN 3.2.0 inside
-cudnn_version=9.19.0.56 cudnn_frontend_version=1.15.0 nccl_version=2.28.9   # of the wheels
+cudnn_version=9.19.0.56 cudnn_frontend_version=1.15.0 nccl_version=2.28.9 cuobjdump_version=13.5.37   # of the wheels
 key="$kokkos_key onednn=${PETAFLOW_ONEDNN:-AUTO} $onednn_version ${CMAKE_PREFIX_PATH:-} ${Kokkos_ROOT:-} ${dnnl_ROOT:-}"
 [ -z "$cuda" ] || key+=" cudnn=${PETAFLOW_CUDNN:-AUTO} $cudnn_version $cudnn_frontend_version ${CUDNN_ROOT:-}" \
-  key+=" nccl=${PETAFLOW_NCCL:-AUTO} $nccl_version ${NCCL_ROOT:-}"
+  key+=" nccl=${PETAFLOW_NCCL:-AUTO} $nccl_version ${NCCL_ROOT:-} cuobjdump=$cuobjdump_version"
 stamp=$deps/installed-for-$arch${cuda:+-cuda-$cuda}
 if [ $force = 0 ] && [ "$(cat "$stamp" 2>/dev/null)" = "$key" ]; then
   exit 0
@@ -193,7 +193,7 @@ sources_for_cuda() {
 }
 
 # ---- cuDNN and NCCL -------------------------------------------------------------------------------------------------------------
-# unpack_wheel FILE ROOT FOLDER: its files below ROOT/{include,lib} into FOLDER.  A wheel is a zip file.
+# unpack_wheel FILE ROOT FOLDER: its files below ROOT/{bin,include,lib} into FOLDER.  A wheel is a zip file.
 unpack_wheel() {
   python3 - "$@" <<'PYTHON'
 import os, sys, zipfile
@@ -201,16 +201,18 @@ file, root, folder = sys.argv[1:]
 with zipfile.ZipFile(file) as wheel:
     for entry in wheel.namelist():
         path = os.path.relpath(entry, root)
-        if path.split("/")[0] in ("include", "lib") and not entry.endswith("/"):
+        if path.split("/")[0] in ("bin", "include", "lib") and not entry.endswith("/"):
             target = os.path.join(folder, path)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with open(target, "wb") as out:
                 out.write(wheel.read(entry))
+            if path.startswith("bin/"):
+                os.chmod(target, 0o755)
 PYTHON
 }
 
-# get_nvidia_libraries: cuDNN and NCCL into build/deps/nvidia, each only where neither its _ROOT nor the toolkit has it.  The frontend
-# of cuDNN is headers: those of the wheel for any Python do.
+# get_nvidia_libraries: cuDNN, NCCL and cuobjdump, which a test runs, into build/deps/nvidia, each only where neither its _ROOT nor
+# the toolkit has it.  The frontend of cuDNN is headers: those of the wheel for any Python do.
 get_nvidia_libraries() {
   local staging=$work/nvidia-prefix wheels=$work/wheels entry name version root sum file toolkit release frontend wanted=() for_cuda_13=()
   toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
@@ -226,6 +228,8 @@ get_nvidia_libraries() {
   fi
   [ "${PETAFLOW_NCCL:-AUTO}" = OFF ] || [ -e "${NCCL_ROOT:-/nowhere}/include/nccl.h" ] || [ -e "$toolkit/include/nccl.h" ] ||
     for_cuda_13+=("nvidia-nccl-cu13 $nccl_version nvidia/nccl e4553a30f34195f3fa1da02a6da3d6337d28f2003943aa0a3d247bbc25fefc42")
+  [ -e "$toolkit/bin/cuobjdump" ] ||
+    for_cuda_13+=("nvidia-cuda-cuobjdump $cuobjdump_version nvidia/cu13 38780fee50863252a0b8926357faa91615ca1c8346490563f33a06100cd73f58")
   if [ "$release" = 13 ]; then
     wanted+=("${for_cuda_13[@]}")
   else
@@ -240,7 +244,7 @@ get_nvidia_libraries() {
     read -r name version root sum <<<"$entry"
     say "Downloading $name $version (PyPI)"
     python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir --retries 3 --python-version 3.11 --implementation cp --abi cp311 \
-      --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
+      --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 --platform manylinux_2_17_x86_64 \
       -d "$wheels" "$name==$version" >"$logs/nvidia.log" 2>&1 ||
       die_with_log "$name could not be downloaded. Without it: PETAFLOW_CUDNN=OFF, PETAFLOW_NCCL=OFF." "$logs/nvidia.log"
     file=$(ls "$wheels/${name//-/_}-$version"-*.whl)

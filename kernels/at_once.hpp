@@ -43,7 +43,10 @@ KOKKOS_INLINE_FUNCTION void store_at_once(E* to, int count, const V& value) {
     for (int i = 0; i < kCount; ++i) all.element[i] = static_cast<E>(value[i]);
     *reinterpret_cast<AtOnce<kCount, E>*>(to) = all;
   } else {
-    for (int i = 0; i < count; ++i) to[i] = static_cast<E>(value[i]);
+    // By constants, as an index that the compiler does not know keeps `value` in a thread's memory, not in registers.
+    for (int i = 0; i < kCount; ++i) {
+      if (i < count) to[i] = static_cast<E>(value[i]);
+    }
   }
 }
 

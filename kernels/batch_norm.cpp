@@ -187,8 +187,9 @@ struct GradientMap {
     const bool real = is_real(step, slot);
     lanes::unrolled<kCount>([&](auto r) {
       float coefficients[3][kLanes] = {};
-      for (int i = 0; i < count && real; ++i) {
-        const std::int64_t channel = (c + r * kLanes + i) % channels;
+      for (int i = 0; i < kLanes; ++i) {
+        if (i >= count || !real) continue;
+        const std::int64_t lane = c + r * kLanes + i, channel = lane < channels ? lane : lane % channels;
         coefficients[0][i] = map.scale[0][channel];
         coefficients[1][i] = map.scale[1][channel];
         coefficients[2][i] = map.offset[channel];

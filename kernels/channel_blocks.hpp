@@ -43,11 +43,12 @@ KOKKOS_INLINE_FUNCTION void write_channels(Element* to, int count, const Registe
     lanes::store(to + begin_of<kVectors, kPixels>(r, step), kWhole ? lanes::kLanes : channels_of(r, count), from[r]);
   });
 }
-/// Bytes that hold a bit for each channel of a block.
+/// Bytes that hold a bit for each channel of a block; of a block of eight, as devices have, one: a constant.
 template <int kVectors, bool kWhole>
 KOKKOS_INLINE_FUNCTION std::size_t bytes_of_bits(int count) {
-  static_assert(kVectors * lanes::kLanes <= 64 && std::endian::native == std::endian::little);
-  return kWhole ? kVectors * lanes::kLanes / 8 : static_cast<std::size_t>(count + 7) / 8;
+  constexpr int kBits = kVectors * lanes::kLanes;
+  static_assert(kBits <= 64 && std::endian::native == std::endian::little);
+  return kWhole || kBits == 8 ? kBits / 8 : static_cast<std::size_t>(count + 7) / 8;
 }
 
 }  // namespace petaflow::channel_blocks::inline PETAFLOW_LANES

@@ -39,14 +39,16 @@ struct SumChannelPart {
     const std::int64_t part = item / blocks(), c0 = item % blocks() * kWidth;
     const int width = channels - c0 < kWidth ? static_cast<int>(channels - c0) : kWidth;
     const std::int64_t end = pixels * (part + 1) / parts;
+    const int count = kOnHost ? width : kWidth;  // on a device a constant, so that sums stay in registers
     double total[kWidth] = {};
     for (std::int64_t begin = pixels * part / parts; begin < end; begin += kInF32) {
       float some[kWidth] = {};
       for (std::int64_t p = begin; p < end && p < begin + kInF32; ++p) add(v + p * channels + c0, width, some);
-      const int count = kOnHost ? width : kWidth;  // on a device a constant, so that both stay in registers
       for (int c = 0; c < count; ++c) total[c] += static_cast<double>(some[c]);
     }
-    for (int c = 0; c < width; ++c) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
+    for (int c = 0; c < count; ++c) {
+      if (c < width) sums[part * channels + c0 + c] = static_cast<float>(total[c]);
+    }
   }
 
  private:

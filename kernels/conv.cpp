@@ -119,7 +119,8 @@ std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
     for (std::size_t i = 0; i < lists.size(); ++i) lists[i] = make({false, (i & 4) != 0, (i & 2) != 0, (i & 1) != 0});
     return lists;
   }();
-  const auto index = static_cast<std::size_t>(4 * like.split + 2 * reordering_pays(like) + kokkos_is_fastest(like));
+  const auto index = static_cast<std::size_t>(4 * (like.products == F32Products::kSplit3) + 2 * reordering_pays(like) +
+                                              kokkos_is_fastest(like));
   return (like.type == DType::kBf16 ? bf16 : f32[index])[static_cast<std::size_t>(pass)];
 }
 

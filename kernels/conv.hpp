@@ -47,6 +47,10 @@ std::int64_t window_output(std::int64_t in, std::int64_t kernel, std::int64_t st
                            std::int64_t pad_begin, std::int64_t pad_end);
 Extent window_output(const Extent& in, const ConvGeometry& geometry);
 
+/// How convolutions of f32 may multiply, where an implementation can: by f32 numbers ("fma"); by three products of bf16
+/// ("split3"); by numbers that tensor cores round to TF32, which has the 10 bits of f16 ("tf32").
+enum class F32Products { kFma, kSplit3, kTf32 };
+
 /// How an implementation by transforms (Winograd's) takes a layer.
 enum class Transforms { kNot, kInTiles, kWhole };
 
@@ -62,8 +66,8 @@ struct ConvDesc {
   std::int64_t x_channel = 0, y_channel = 0;  // of a pixel of a wider tensor, where x and y are slices that begin there
   DType type = DType::kF32;  // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
   bool widens = false;       // bf16: what forward and backward data write is f32
-  bool split = false;        // f32: products may be taken from sums of bf16 numbers ("split3")
-  int threads = 1;           // 1: called from inside a parallel region; otherwise the kernel is parallel itself
+  F32Products products = F32Products::kFma;
+  int threads = 1;  // 1: called from inside a parallel region; otherwise the kernel is parallel itself
   /// How transforms suit, where that was decided for the whole layer, so that its tiles agree with it.
   std::optional<Transforms> transforms = std::nullopt;
 
@@ -144,7 +148,7 @@ struct ConvImpl {
 };
 
 /// The implementations of this build in order of preference; "kokkos" never refuses.
-/// @param like  the type, split, threads, strides and dilations of a convolution or of its tiles
+/// @param like  the type, products, threads, strides and dilations of a convolution or of its tiles
 std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like = {});
 
 /// The implementation of that name; nullptr: this build has none.
@@ -167,10 +171,6 @@ struct ConvRequest {
 
 /// The words for requests: "auto", "direct", "tune"; for each implementation of this build NAME and "prefer:NAME".
 std::vector<std::pair<std::string, ConvRequest>> conv_requests();
-
-/// How convolutions of f32 multiply: "fma"; "split3": by three products of bf16 where that is possible
-/// (ConvDesc::split).
-enum class F32Products { kFma, kSplit3 };
 
 /// Instructions that multiply bf16 here: "AMX tiles", "AVX512_BF16", or "f32 arithmetic" where there are none.
 std::string bf16_products();

@@ -33,6 +33,7 @@ inline Convolution describe(Pass pass, const ConvDesc& desc) {
   c.w = tensor(desc.out_channels, depth, g.kernel, Strides::of(g.kernel, depth), false);
   c.pad_begin = along(g.pad_begin), c.pad_end = along(g.pad_end);
   c.stride = along(g.stride), c.dilation = along(g.dilation);
+  c.tf32 = desc.type == DType::kF32 && desc.products == F32Products::kTf32;
   return c;
 }
 

@@ -64,13 +64,13 @@ void describe(fe::graph::Graph& graph, const Convolution& c) {
 }
 
 // Engines that are not asked: those that do not sum the products of the definition, that sum them in fewer bits or in
-// an order that changes, and for f32 those that round its numbers to TF32 for tensor cores.
+// an order that changes, and for f32, unless TF32 will do, those that round its numbers to it for tensor cores.
 std::vector<fe::NumericalNote_t> unwanted(const Convolution& c) {
   using Note = fe::NumericalNote_t;
   std::vector<Note> notes = {Note::NONDETERMINISTIC,   Note::REDUCED_PRECISION_REDUCTION, Note::FFT,
                              Note::WINOGRAD,           Note::WINOGRAD_TILE_4x4,           Note::WINOGRAD_TILE_6x6,
                              Note::WINOGRAD_TILE_13x13};
-  if (c.x.element == Element::kF32 && c.y.element == Element::kF32)
+  if (c.x.element == Element::kF32 && c.y.element == Element::kF32 && !c.tf32)
     notes.insert(notes.end(), {Note::TENSOR_CORE, Note::DOWN_CONVERT_INPUTS});
   return notes;
 }

@@ -22,12 +22,13 @@ struct Tensor {
 /// What one call computes: y = conv(x, w), dx = conv^T(dy, w), dw(x, dy).
 enum class Computes { kY, kX, kW };
 
-/// One call: the tensors of a convolution and how its window moves along [D,] H, W.  Products of f32 are of f32
-/// numbers, not of TF32; sums are in f32; the same call gives the same bits again.
+/// One call: the tensors of a convolution and how its window moves along [D,] H, W.  Sums are in f32; the same call
+/// gives the same bits again.
 struct Convolution {
   Computes computes = Computes::kY;
   Tensor x, w, y;
   std::vector<std::int64_t> pad_begin, pad_end, stride, dilation;
+  bool tf32 = false;  // products of f32 may be of numbers that are rounded to TF32
 
   bool operator==(const Convolution&) const = default;
 };

@@ -23,7 +23,17 @@ TEST_F(PlantedMistake, IsCaughtInGuardedMemory) {
              "planted_mistake.cpp:"},
         Case{"host_loop", "the host, in loop \"planted_loop\" without launch(), reads device memory \"planted\"",
              "planted_mistake.cpp:"},
-        Case{"missing_copy", "device memory \"planted\" that nothing has written to", "planted_mistake.cpp:"}}) {
+        Case{"missing_copy", "device memory \"planted\" that nothing has written to", "planted_mistake.cpp:"},
+        Case{"missing_copy_before_kernel", "device memory \"result\" that nothing has written to",
+             "planted_mistake.cpp:"},
+        Case{"kernel_past_end", "kernel \"petaflow::copy[kokkos]\" writes to device memory \"planted\", byte ",
+             "planted_mistake.cpp:"},
+        Case{"kernel_on_freed", "kernel \"petaflow::copy[kokkos]\" reads device memory \"gone\", which was freed",
+             "planted_mistake.cpp:"},
+        Case{"copy_past_end", " reads device memory \"planted\", byte ", "planted_mistake.cpp:"},
+        Case{"host_memcpy", "the host reads device memory \"planted\", byte ", "planted_mistake.cpp:"},
+        Case{"host_algorithm", "the host writes to device memory \"planted\", byte 0 of", "planted_mistake.cpp:"},
+        Case{"host_view", "the host writes to device memory \"planted\", byte 44 of", "planted_mistake.cpp:"}}) {
     const Outcome outcome = run(c.mistake);
     EXPECT_EQ(outcome.code, 98) << c.mistake << "\n" << outcome.out << outcome.err;
     EXPECT_NE(outcome.err.find(c.message), std::string::npos) << outcome.err;

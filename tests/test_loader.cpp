@@ -301,6 +301,35 @@ TEST(Loader, TheBatchInUseIsLeftAlone) {
   }
 }
 
+TEST(Loader, PeeksAtTheNextBatchOnceAllOfItIsThere) {
+  CountingData data(10);
+  data.slow_us_ = 300;
+  LoaderOptions options;
+  options.global_batch = options.end = 4;
+  Loader loader(data, options);
+  EXPECT_EQ(loader.peek(), nullptr) << "no epoch has begun";
+  std::vector<std::int64_t> serials;
+  for (const std::int64_t epoch : {3, 3}) {
+    loader.start_epoch(epoch);
+    for (std::int64_t step = 0; step < 3; ++step) {
+      const Batch* peeked = loader.peek();
+      while (peeked == nullptr) peeked = loader.peek();
+      EXPECT_EQ(peeked->step, step);
+      const std::vector<std::int64_t> indices = peeked->indices;
+      const std::int64_t serial = peeked->serial;
+      EXPECT_EQ(loader.peek(), peeked);
+      const Batch& batch = loader.next();
+      EXPECT_EQ(&batch, peeked);
+      EXPECT_EQ(batch.indices, indices);
+      EXPECT_EQ(batch.serial, serial);
+      serials.push_back(serial);
+    }
+    EXPECT_EQ(loader.peek(), nullptr) << "the epoch has ended";
+  }
+  std::ranges::sort(serials);
+  EXPECT_EQ(std::ranges::adjacent_find(serials), serials.end());
+}
+
 TEST(Loader, TheSteadyStateAllocatesNothing) {
   const CountingData data(64);
   Loader loader(data, {.global_batch = 4, .end = 4, .augment = augment});

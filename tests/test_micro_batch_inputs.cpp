@@ -64,6 +64,35 @@ TEST(MicroBatchInputs, BringWhatTheLossesRead) {
   }
 }
 
+// On a device samples that were brought ahead are those of then: the batch changes in between, which it must not.
+TEST(MicroBatchInputs, TakeTheSamplesThatWereBroughtAhead) {
+  ThreeSlots three;
+  MicroBatchInputs inputs(4, {kMap, kKind});
+  const DeviceArray<float> x(std::vector<float>(4 * 4, NAN));
+  const Tensor input = Tensor::dense({4, 4}, DType::kF32, x.data());
+  const Context context = testing_support::context_for(2);
+  const auto loaded = [&] {
+    inputs.load(context, three.batch, 0, input, {});
+    context.space.fence();
+    return x.get();
+  };
+  const auto with_zeros = [](std::vector<float> samples) {
+    samples.resize(4 * 4);
+    return samples;
+  };
+  const std::vector<float> before = three.samples;
+  for (const std::int64_t serial : {5, 6}) {
+    three.batch.serial = serial;
+    three.samples = before;
+    inputs.load_ahead(context, &three.batch, input);
+    Kokkos::fence();
+    three.samples[1] = 99;
+    EXPECT_EQ(loaded(), with_zeros(kOnHost ? three.samples : before));
+    three.batch.serial += 10;  // another batch
+    EXPECT_EQ(loaded(), with_zeros(three.samples));
+  }
+}
+
 TEST(MicroBatchInputs, RefuseABatchWithoutATarget) {
   const ThreeSlots three;
   MicroBatchInputs inputs(2, {TargetSpec::class_map("map", 200, {1, 3, 2})});

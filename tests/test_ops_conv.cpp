@@ -44,7 +44,7 @@ std::vector<const ConvImpl*> impls_of(Pass pass, DType type) {
   std::vector<const ConvImpl*> impls;
   ConvDesc like;
   like.type = type;
-  like.split = true;
+  like.products = F32Products::kSplit3;
   for (const std::span<const ConvImpl* const> list : {conv_impls(pass, like), testing_support::emulated_impls()})
     impls.insert(impls.end(), list.begin(), list.end());
   return impls;
@@ -345,6 +345,31 @@ TEST(ChooseConv, WhatIsAskedForIsTakenOrRefused) {
   EXPECT_EQ(chosen(Pass::kForward, wide, conv_request("prefer:kokkos")), "kokkos");
 }
 
+/// Products of numbers that are rounded to TF32, to 10 bits, twice: sums are off by 2^-11 in the mean square, about.
+TEST(ConvolutionInTf32, IsOffByTheRoundingOfProducts) {
+  const ConvImpl* const cudnn = find_conv("cudnn");
+  if (cudnn == nullptr) GTEST_SKIP() << "SKIPPED: this build has no cuDNN, which alone rounds to TF32";
+  for (const cases::ConvCase& c : cases::kConvCases) {
+    const ConvReference reference(c);
+    const ConvArrays given = random_arrays<float>(reference);
+    for (const Pass pass : kPasses) {
+      PlacedBox whole{testing_support::whole_desc(c, DType::kF32, 2)};
+      whole.desc.products = F32Products::kTf32;
+      if (!cudnn->why_not(pass, {&whole.desc, 1}).empty()) continue;
+      ConvArrays expected = given, found = given;
+      if (pass == Pass::kForward) reference.forward(expected);
+      if (pass == Pass::kBackwardData) reference.backward_data(expected);
+      if (pass == Pass::kBackwardWeights) {
+        reference.backward_weights(expected);
+        for (double& value : expected.w) value += 0.5;
+      }
+      const std::string ran = testing_support::run_conv<float>(*cudnn, pass, c, {whole}, found);
+      const double error = testing_support::relative_l2(result_of(pass, found), result_of(pass, expected));
+      EXPECT_LE(error, 1e-3) << c.name << " " << ran << " " << name_of(pass);
+    }
+  }
+}
+
 TEST(ChooseConv, EveryImplementationIsListedOnceAndHasWords) {
   std::vector<std::string> names;
   for (const auto& [word, request] : conv_requests()) {
@@ -354,7 +379,7 @@ TEST(ChooseConv, EveryImplementationIsListedOnceAndHasWords) {
     for (const DType type : {DType::kF32, DType::kBf16}) {
       ConvDesc like;
       like.type = type;
-      like.split = true;
+      like.products = F32Products::kSplit3;
       std::vector<std::string> listed;
       for (const ConvImpl* impl : conv_impls(pass, like)) {
         EXPECT_EQ(std::ranges::count(listed, impl->name), 0) << impl->name;

@@ -17,6 +17,7 @@
 #include "base/device.hpp"
 #include "base/error.hpp"
 #include "base/replay.hpp"
+#include "base/side_space.hpp"
 #include "base/stopwatch.hpp"
 
 namespace petaflow {
@@ -117,6 +118,29 @@ bool Arrival::reached() const {
   const cudaError_t state = cudaEventQuery(event_);
   if (state != cudaErrorNotReady) check(state, "cudaEventQuery");
   return state == cudaSuccess;
+}
+
+SideSpace::SideSpace() {
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  space_.emplace(stream_);
+  for (cudaEvent_t* event : {&begin_, &end_})
+    check(cudaEventCreateWithFlags(event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+}
+
+SideSpace::~SideSpace() {
+  space_.reset();
+  for (const cudaEvent_t event : {begin_, end_}) cudaEventDestroy(event);
+  cudaStreamDestroy(stream_);
+}
+
+void SideSpace::wait_for(const Context& context) {
+  check(cudaEventRecord(begin_, context.space.cuda_stream()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_, begin_, 0), "cudaStreamWaitEvent");
+}
+
+void SideSpace::hold_up(const Context& context) {
+  check(cudaEventRecord(end_, stream_), "cudaEventRecord");
+  check(cudaStreamWaitEvent(context.space.cuda_stream(), end_, 0), "cudaStreamWaitEvent");
 }
 
 struct Replay::Recorded {

@@ -28,8 +28,6 @@ namespace {
 
 constexpr int kExitCode = 98;
 constexpr std::size_t kPage = 4096;
-// Addresses are never used again, so that memory which was freed stays recognisable; nothing but addresses is reserved.
-constexpr std::size_t kRegion = std::size_t{8} << 40;
 
 struct Block {
   std::byte* pages = nullptr;  // closed ones follow
@@ -40,7 +38,10 @@ struct Block {
   std::string label;
 };
 
+// Addresses are never used again, so that memory which was freed stays recognisable; nothing but addresses is reserved,
+// fewer where a limit of the process wants that.
 std::byte* region = nullptr;
+std::size_t region_bytes = std::size_t{8} << 40;
 std::byte* next_pages = nullptr;
 std::map<const std::byte*, Block> live, freed;  // by their first page
 std::recursive_mutex mutex;
@@ -51,7 +52,7 @@ thread_local bool launched = false;  // by launch(): the next kernel that begins
 
 bool guarded(const void* address) {
   const auto* at = static_cast<const std::byte*>(address);
-  return region != nullptr && at >= region && at < region + kRegion;
+  return region != nullptr && at >= region && at < region + region_bytes;
 }
 
 /// The block whose pages, or the closed page behind them, hold the address, and whether it is still there.
@@ -162,8 +163,15 @@ void end_kernel(std::uint64_t is_kernel) {
 }
 
 void start() {
-  void* memory = mmap(nullptr, kRegion, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) Kokkos::abort("guard: no addresses for guarded memory");
+  const auto reserve = [] {
+    return mmap(nullptr, region_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  };
+  void* memory = reserve();
+  while (memory == MAP_FAILED) {
+    region_bytes /= 2;
+    if (region_bytes == 0) Kokkos::abort("guard: no addresses for guarded memory");
+    memory = reserve();
+  }
   region = next_pages = static_cast<std::byte*>(memory);
   struct sigaction action{};
   action.sa_sigaction = on_fault;
@@ -217,7 +225,10 @@ void* GuardedSpace::allocate(const char* label, std::size_t bytes, std::size_t l
   if (region == nullptr) start();
   Block block;
   block.page_bytes = (bytes + kPage - 1) / kPage * kPage;
-  if (next_pages + block.page_bytes + kPage > region + kRegion) Kokkos::abort("guard: no addresses are left");
+  if (next_pages + block.page_bytes + kPage > region + region_bytes) {
+    using Failure = Kokkos::Experimental::RawMemoryAllocationFailure;
+    throw Failure(bytes, kAlignment, Failure::FailureMode::OutOfMemoryError, Failure::AllocationMechanism::PosixMMap);
+  }
   block.pages = next_pages;
   block.begin = block.pages + (block.page_bytes - bytes) / kAlignment * kAlignment;
   block.header_bytes = logical_bytes > 0 ? bytes - logical_bytes : 0;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <string>
@@ -112,7 +113,7 @@ void Loader::start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, 
   order_.emplace(data_.size(),
                  random_stream(options_.seed, RandomPurpose::kShuffle, static_cast<std::uint64_t>(epoch)));
   error_ = nullptr;
-  for (Buffer& buffer : buffers_) buffer.done = 0;
+  for (Buffer& buffer : buffers_) buffer.empty();
   taken_ = released_ = skip * batches;
   next_slot_ = taken_ * slots_;
   work_.notify_all();
@@ -127,7 +128,7 @@ const Batch& Loader::next() {
   std::unique_lock lock(mutex_);
   PETAFLOW_REQUIRE(taken_ < places(), "the epoch of {} steps has ended, or none has begun", places());
   if (taken_ > released_) {
-    buffer_at(released_).done = 0;
+    buffer_at(released_).empty();
     ++released_;
     work_.notify_all();
   }
@@ -144,11 +145,26 @@ const Batch& Loader::next() {
     waits_.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
   if (!ready()) std::rethrow_exception(error_);
+  Batch& batch = name(buffer);
+  ++taken_;
+  return batch;
+}
+
+const Batch* Loader::peek() {
+  const std::lock_guard lock(mutex_);
+  if (taken_ >= places()) return nullptr;
+  Buffer& buffer = buffer_at(taken_);
+  return buffer.done == slots_ ? &name(buffer) : nullptr;
+}
+
+// Which batch it is, at the place of what next() gives next.
+Batch& Loader::name(Buffer& buffer) {
   Batch& batch = buffer.batch;
   batch.epoch = epoch_;
   batch.step = step_at(taken_);
   batch.valid_global = samples_of(batch.step);
-  ++taken_;
+  static std::atomic<std::int64_t> serials = 0;
+  if (batch.serial == 0) batch.serial = ++serials;
   return batch;
 }
 

@@ -56,6 +56,7 @@ struct Batch {
   std::vector<float> weights;
   std::vector<std::int64_t> indices;  // of the samples in the data set
   std::int64_t valid_global = 0;      // samples of the step over all ranks and all its batches
+  std::int64_t serial = 0;            // no other batch has it
 };
 
 /// Batches that were not ready when they were asked for, and the time until they were.
@@ -89,6 +90,9 @@ class Loader {
   /// The next batch of a step of the epoch, valid until the next call.  Rethrows what a thread threw while it made this
   /// batch.
   const Batch& next();
+  /// The batch that next() will give, where all of it is there; null: not yet, or there is none.  It stays until the
+  /// call behind that next(), or until an epoch begins.
+  const Batch* peek();
 
   /// Waits for all batches so far, the first one of each epoch among them.  For the thread that calls next().
   const LoaderWaits& waits() const { return waits_; }
@@ -101,10 +105,13 @@ class Loader {
     Batch batch;
     Kokkos::View<std::byte*, StagingSpace> storage;  // the samples, then target by target
     std::int64_t done = 0;                           // slots
+
+    void empty() { done = 0, batch.serial = 0; }
   };
 
   void work();
   void end_threads();
+  Batch& name(Buffer& buffer);
   void fill(Buffer& buffer, std::int64_t first, std::int64_t slot, const Permutation& order, std::int64_t epoch) const;
   void start(std::int64_t epoch, std::int64_t skip, std::int64_t batches, bool lists);
   /// Batches of the epoch stand in places, from 0 on: step by step, or as these are listed.

@@ -59,7 +59,8 @@ std::string describe_problem(const ConvStage::Options& stage, Pass pass) {
   if (stage.role == ConvRole::kTransposed) text += ", transposed";
   if (stage.y_is_slice) text += ", y a slice";
   if (stage.x_pixel_stride() != stage.x().c) text += fmt::format(", slice of {} channels", stage.x_pixel_stride());
-  if (conv.split) text += ", split3";
+  if (conv.products == F32Products::kSplit3) text += ", split3";
+  if (conv.products == F32Products::kTf32) text += ", tf32";
   if (!stage.kernels[static_cast<std::size_t>(pass)].tiles) text += ", whole";
   return text;
 }

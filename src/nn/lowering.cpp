@@ -105,7 +105,7 @@ class StageMaker {
       std::swap(desc.x_channel, desc.y_channel);
     }
     desc.type = x.type;
-    desc.split = x.type == DType::kF32 && options_.kernels.f32 == F32Products::kSplit3;
+    if (x.type == DType::kF32) desc.products = options_.kernels.f32;
     return desc;
   }
 

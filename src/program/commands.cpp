@@ -77,6 +77,13 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
                                     bf16_products(),
                                     bf16_products() == "AMX tiles" ? "" : ", which is slower than f32"));
   }
+  if (options.kernels.f32 == F32Products::kTf32) {
+    sentences.push_back(
+        fmt::format("f32 convolutions{}: {}", options.precision == "f32" ? "" : " of predictions, no others",
+                    find_conv("cudnn") != nullptr
+                        ? "cudnn may round what it multiplies to TF32"
+                        : "true products, as there is no cuDNN in this program (kernels.f32 = \"tf32\")"));
+  }
   return sentences;
 }
 

@@ -46,6 +46,10 @@ void fill(const Context& context, const std::byte* from, std::size_t filled, con
 
 }  // namespace
 
+std::int64_t MicroBatchInputs::slots_of(const Batch& batch, std::int64_t first) const {
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(batch.indices.size()) - first, 0, slots_);
+}
+
 MicroBatchInputs::MicroBatchInputs(std::int64_t slots, std::vector<TargetSpec> targets)
     : slots_(slots),
       specs_(std::move(targets)),
@@ -62,13 +66,18 @@ void MicroBatchInputs::load(const Context& context, const Batch& batch, std::int
                             StepState state) {
   PETAFLOW_REQUIRE(input.shape.n == slots_ && input.pixel_stride == input.shape.c, "{} slots, input {}", slots_,
                    to_string(input.shape));
-  const auto available = static_cast<std::int64_t>(batch.indices.size());
-  const std::int64_t count = std::clamp<std::int64_t>(available - first, 0, slots_);
+  const std::int64_t count = slots_of(batch, first);
   const auto load_slots = [&](const std::byte* slots, std::size_t bytes, const DeviceBytes& to) {
     fill(context, slots + static_cast<std::size_t>(first) * bytes, static_cast<std::size_t>(count) * bytes, to);
   };
-  load_slots(batch.samples, input.size_bytes() / static_cast<std::size_t>(slots_),
-             DeviceBytes(static_cast<std::byte*>(input.data), input.size_bytes()));
+  const DeviceBytes samples(static_cast<std::byte*>(input.data), input.size_bytes());
+  if (ahead_ && first == 0 && batch.serial == ahead_->batch) {
+    ahead_->side.hold_up(context);
+    Kokkos::deep_copy(context.space, samples, ahead_->samples);
+    ahead_->side.wait_for(context);  // until they may be written again
+  } else {
+    load_slots(batch.samples, input.size_bytes() / static_cast<std::size_t>(slots_), samples);
+  }
   for (std::size_t t = 0; t < specs_.size(); ++t) {
     const auto from = std::ranges::find(batch.targets, specs_[t], &BatchTarget::spec);
     PETAFLOW_REQUIRE(from != batch.targets.end(), "no target {}, {}, in the batch", specs_[t].name,
@@ -81,6 +90,22 @@ void MicroBatchInputs::load(const Context& context, const Batch& batch, std::int
     weights_.host()[to] = slot < count ? batch.weights[from] : 0;
   }
   upload(context, state);
+}
+
+void MicroBatchInputs::load_ahead(const Context& context, const Batch* batch, const Tensor& input) {
+  if (kOnHost) return;  // a copy more, and nothing that would run beside it
+  if (!ahead_) {
+    ahead_ = std::make_unique<Ahead>();
+    ahead_->samples =
+        Bytes(Kokkos::view_alloc("petaflow::samples_ahead", Kokkos::WithoutInitializing), input.size_bytes());
+  }
+  if (batch == nullptr) return;
+  ahead_->batch = batch->serial;
+  Context beside = context;
+  beside.space = ahead_->side.space();
+  fill(beside, batch->samples,
+       static_cast<std::size_t>(slots_of(*batch, 0)) * input.size_bytes() / static_cast<std::size_t>(slots_),
+       ahead_->samples);
 }
 
 void MicroBatchInputs::load_nothing(const Context& context) {

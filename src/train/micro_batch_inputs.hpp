@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <Kokkos_Core.hpp>
 
 #include "base/context.hpp"
+#include "base/side_space.hpp"
 #include "base/staged.hpp"
 #include "base/target.hpp"
 #include "base/tensor.hpp"
@@ -27,6 +29,11 @@ class MicroBatchInputs {
   /// @param input  (slots, C, D, H, W), dense, of the type of the samples, written
   /// @param state  of the step; its pointers are set here
   void load(const Context& context, const Batch& batch, std::int64_t first, const Tensor& input, StepState state);
+  /// Starts to bring the samples of a batch's first slots, beside what the context's space does, for a load() of them
+  /// that comes later or never; until then the batch must stay what it is.  On a host it does nothing.
+  /// @param batch  null: it is not there yet, but there is to be room for it
+  /// @param input  as there, of which nothing is written
+  void load_ahead(const Context& context, const Batch* batch, const Tensor& input);
   /// Makes all slots those without a sample; input and targets stay what they are.
   void load_nothing(const Context& context);
 
@@ -37,7 +44,16 @@ class MicroBatchInputs {
 
  private:
   using Bytes = Kokkos::View<std::byte*, MemorySpace>;
+  /// So many of the slots from `first` on the batch has.
+  std::int64_t slots_of(const Batch& batch, std::int64_t first) const;
   void upload(const Context& context, StepState state);
+
+  /// Samples that were brought ahead.
+  struct Ahead {
+    SideSpace side;
+    Bytes samples;
+    std::int64_t batch = -1;  // its serial number
+  };
 
   std::int64_t slots_;
   std::vector<TargetSpec> specs_;
@@ -46,6 +62,7 @@ class MicroBatchInputs {
   Staged<StepState> state_;
   Staged<std::int64_t> samples_;  // their indices
   Staged<float> weights_;
+  std::unique_ptr<Ahead> ahead_;  // from the first load_ahead() on
 };
 
 }  // namespace petaflow

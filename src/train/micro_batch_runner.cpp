@@ -71,7 +71,7 @@ void MicroBatchRunner::load(const Batch& batch, std::int64_t micro_batch, const 
   inputs_.load(context_, batch, micro_batch * share_.micro_batch, network_->input(), state);
 }
 
-double MicroBatchRunner::run(GradientExchange& exchange, Replay* replay, StepClock& clock) {
+double MicroBatchRunner::run(GradientExchange& exchange, Replay* replay, Loader* loader, StepClock& clock) {
   exchange_ = &exchange;
   clock_ = &clock;
   if (replay != nullptr) {
@@ -90,6 +90,7 @@ double MicroBatchRunner::run(GradientExchange& exchange, Replay* replay, StepClo
   } else {
     run_passes(exchange, clock);
   }
+  if (loader != nullptr) inputs_.load_ahead(context_, loader->peek(), network_->input());
   exchange.wait();  // the only one of a micro-batch
   collect_times();
   double loss = 0;

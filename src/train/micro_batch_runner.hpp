@@ -37,7 +37,8 @@ class MicroBatchRunner {
   void load_nothing() { inputs_.load_nothing(context_); }
   /// Takes it through the network; gradients go to `exchange` as they get ready.  Returns the sum of the losses.
   /// @param replay  of the passes with this exchange; null where what the host does between them differs
-  double run(GradientExchange& exchange, Replay* replay, StepClock& clock);
+  /// @param loader  whose next batch is the next one to load(), and may come meanwhile; null where it is not
+  double run(GradientExchange& exchange, Replay* replay, Loader* loader, StepClock& clock);
   /// Behind each run(), also one that failed or was left out: what the others go on to sum, and in between what they
   /// find ready to be exchanged, all in their order.
   void finish_rank_sums(GradientExchange& exchange, StepClock& clock);

@@ -169,6 +169,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   };
 
   const std::int64_t batches = loader.batches_per_step(), micro_batches = share().micro_batches;
+  Loader* const next_of = !kOnHost && batches * micro_batches == 1 ? &loader : nullptr;
   flight.agreement->clear();
   flight.exchange->begin_step(batches);
   for (std::int64_t micro_batch = 0; micro_batch < batches * micro_batches; ++micro_batch) {
@@ -180,12 +181,12 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
     });
     if (loaded) {
       attempt([&] {
-        const double loss = runner_.run(*flight.exchange, flight.passes.get(), clock_);
+        const double loss = runner_.run(*flight.exchange, flight.passes.get(), next_of, clock_);
         flight.agreement->add_loss(share().part_of(micro_batch / batches), loss);
       });
     } else if (flight.passes) {  // what others record, or launch recorded, NCCL wants of all
       runner_.load_nothing();
-      runner_.run(*flight.exchange, flight.passes.get(), clock_);
+      runner_.run(*flight.exchange, flight.passes.get(), nullptr, clock_);
     }
     runner_.finish_rank_sums(*flight.exchange, clock_);
     const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);

@@ -170,15 +170,16 @@ class Plans {
  public:
   explicit Plans(const Card& card) : card_(card), device_(cudnn::properties(card)) {}
 
-  void check(const Layer& layer, Pass pass, DType type) {
+  void check(const Layer& layer, Pass pass, DType type, F32Products products = F32Products::kFma) {
     ConvDesc desc = layer.desc;
-    desc.type = type;
+    desc.type = type, desc.products = products;
     const cudnn::Convolution convolution = cudnn::describe(pass, desc);
     if (std::ranges::find(seen_, convolution) != seen_.end()) return;
     seen_.push_back(convolution);
     const cudnn::Plan plan = cudnn::make_plan(convolution, device_);
     const char* known = known_refusal(card_, pass, desc);
-    const std::string what = fmt::format("{} {} {} {}", card_.name, layer.name, name_of(pass), name_of(type));
+    const std::string what = fmt::format("{} {} {} {}", card_.name, layer.name, name_of(pass),
+                                         products == F32Products::kTf32 ? "tf32" : name_of(type));
     if (std::getenv("PETAFLOW_SHOW_PLANS") != nullptr)
       fmt::print("{}: {} {:.1f} MiB {}\n", what, plan.engine, double(plan.workspace) / 1048576, plan.refusal);
     if (plan.refusal.empty()) {
@@ -218,6 +219,7 @@ TEST_P(CudnnPlans, AreThereForEveryConvolution) {
     for (const Layer& layer : layers) {
       for (const Pass pass : kPasses) {
         for (const DType type : {DType::kF32, DType::kBf16}) plans.check(layer, pass, type);
+        if (GetParam().capability >= 80) plans.check(layer, pass, DType::kF32, F32Products::kTf32);
       }
     }
   }
@@ -240,6 +242,19 @@ TEST(CudnnPlan, IsNotMadeForWrongShapes) {
     EXPECT_EQ(plans.wrong.size(), 1U) << name_of(pass);
   }
   EXPECT_EQ(cudnn::make_plan(cudnn::describe(Pass::kForward, right), "{}").json.size(), 0U);
+}
+
+/// Tensor cores round f32 to TF32: they are asked where that is allowed alone.
+TEST(CudnnPlan, IsOfTensorCoresInF32WhereTf32WillDo) {
+  ConvDesc desc = perf::describe(8, 64, 128, {1, 56, 56}, cases::window({1, 3, 3}, {0, 1, 1}));
+  for (const Pass pass : kPasses) {
+    const auto engine = [&](F32Products products) {
+      desc.products = products;
+      return cudnn::make_plan(cudnn::describe(pass, desc), cudnn::properties(kH200)).engine;
+    };
+    EXPECT_NE(engine(F32Products::kTf32), engine(F32Products::kFma)) << name_of(pass);
+    EXPECT_EQ(engine(F32Products::kSplit3), engine(F32Products::kFma)) << name_of(pass);
+  }
 }
 
 TEST(CudnnPlan, DescribesTensors) {

@@ -228,6 +228,7 @@ inline cudaError_t copy(const char* call, void* to, const void* from, std::size_
   expect(cudaMemcpyHostToDevice, false, true);
   expect(cudaMemcpyDeviceToHost, true, false);
   expect(cudaMemcpyDeviceToDevice, true, true);
+  if (target.on_device && source.on_device) ++state().counts["copies on the device"];
   for (const Memory& memory : {source, target}) {
     if (!memory.on_device && !memory.pinned) ++state().counts["copies of pageable memory"];
   }

@@ -81,6 +81,12 @@ class MockCudaTraining : public MockCuda {
       EXPECT_EQ(counts[call], 0) << call;
   }
 
+  /// Copies from and to the host.  The samples of a step come ahead of it where the loader has them, and those of the
+  /// step behind a run's last one in vain.
+  static void expect_copies(Counts& counts, long copies, long ranks) {
+    EXPECT_NEAR(counts["cudaMemcpyAsync"] - counts["copies on the device"], copies, ranks);
+  }
+
   /// The kernels of a step are recorded once, and then two graphs and copies from and to pinned memory are all that the
   /// GPU is asked for, and one wait; or kernel by kernel, as with several ranks.
   /// Two ranks that sum by NCCL ask for twice the same, and for all-reduces inside the graphs.
@@ -94,8 +100,9 @@ class MockCudaTraining : public MockCuda {
     Counts by_nccl = a_step(2, "comm.reduction=nccl");
     EXPECT_GT(by_nccl["all-reduces"], 0);
     EXPECT_EQ(by_nccl["all-reduces"], a_step(2, "kernels.replay=false")["all-reduces"]);
-    for (const char* call : {"launches", "captured launches", "cudaGraphLaunch", "cudaMemcpyAsync"})
+    for (const char* call : {"launches", "captured launches", "cudaGraphLaunch"})
       EXPECT_EQ(by_nccl[call], 2 * replayed[call]) << call;
+    expect_copies(by_nccl, 2 * 5, 2);
     EXPECT_EQ(by_nccl["cudaEventQuery"], 2 * 2);  // one wait: the mock's events are reached at the second look
     EXPECT_EQ(by_nccl["cudaStreamSynchronize"], 0);
     expect_no_other_waits(by_nccl);
@@ -103,9 +110,9 @@ class MockCudaTraining : public MockCuda {
     EXPECT_EQ(replayed["launches"], 0);
     EXPECT_EQ(replayed["captured launches"], 0);
     EXPECT_EQ(replayed["cudaGraphLaunch"], 2);
-    EXPECT_EQ(replayed["cudaMemcpyAsync"], 5);
+    expect_copies(replayed, 5, 1);
     EXPECT_EQ(called["launches"], recorded["captured launches"]);
-    EXPECT_EQ(called["cudaMemcpyAsync"], 6);
+    expect_copies(called, 6, 1);
     EXPECT_EQ(summed["launches"], 2 * called["launches"]);
     EXPECT_GE(summed["cudaMemcpyAsync"], 2 * 8);  // gradients, to the host and back
     for (Counts* counts : {&replayed, &called, &summed}) {
