@@ -161,7 +161,8 @@ void declare(Schema& schema, CommonOptions& options) {
 
   schema.add("kernels.conv", options.kernels.conv, conv_requests());
   schema.add("kernels.gemm", options.kernels.gemm, gemm_requests());
-  schema.add("kernels.f32", options.kernels.f32, {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}, {"tf32", F32Products::kTf32}});
+  schema.add("kernels.f32", options.kernels.f32,
+             {{"fma", F32Products::kFma}, {"split3", F32Products::kSplit3}, {"tf32", F32Products::kTf32}});
   schema.add("kernels.tiles", options.kernels.tiles);
   schema.add("kernels.replay", options.kernels.replay);
   schema.add_former_name("kernels.bands", "kernels.tiles");
