@@ -244,7 +244,8 @@ get_nvidia_libraries() {
     read -r name version root sum <<<"$entry"
     say "Downloading $name $version (PyPI)"
     python3 -m pip download --no-deps --only-binary=:all: --no-cache-dir --retries 3 --python-version 3.11 --implementation cp --abi cp311 \
-      --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 --platform manylinux_2_17_x86_64 \
+      --abi none --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 --platform manylinux_2_18_x86_64 \
+      --platform manylinux_2_17_x86_64 \
       -d "$wheels" "$name==$version" >"$logs/nvidia.log" 2>&1 ||
       die_with_log "$name could not be downloaded. Without it: PETAFLOW_CUDNN=OFF, PETAFLOW_NCCL=OFF." "$logs/nvidia.log"
     file=$(ls "$wheels/${name//-/_}-$version"-*.whl)

@@ -1,6 +1,8 @@
 #include "climate/calendar.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <regex>
 #include <utility>
@@ -25,9 +27,15 @@ long long day_number(bool gregorian, long long year, int month, int day) {
   return gregorian ? days - floor_div(y, 100) + floor_div(y, 400) - 32045 : days - 32083;
 }
 
+/// In lower case: models write NOLEAP and Days, too.
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 /// The length of a unit in seconds; 0: unknown.  Months and years have none.
 double unit_seconds(const std::string& name) {
-  const auto is = [&](const char* names) { return std::regex_match(name, std::regex(names)); };
+  const auto is = [&](const char* names) { return std::regex_match(lower(name), std::regex(names)); };
   if (is("d|days?")) return 86400;
   if (is("h|hrs?|hours?")) return 3600;
   if (is("min|mins|minutes?")) return 60;
@@ -38,13 +46,14 @@ double unit_seconds(const std::string& name) {
 }  // namespace
 
 TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, const std::string& where) {
-  if (calendar.empty() || calendar == "standard" || calendar == "gregorian") {
+  const std::string name = lower(calendar);
+  if (name.empty() || name == "standard" || name == "gregorian") {
     calendar_ = Calendar::kStandard;
-  } else if (calendar == "proleptic_gregorian") {
+  } else if (name == "proleptic_gregorian") {
     calendar_ = Calendar::kProlepticGregorian;
-  } else if (calendar == "noleap" || calendar == "365_day") {
+  } else if (name == "noleap" || name == "365_day") {
     calendar_ = Calendar::kNoLeap;
-  } else if (calendar == "360_day") {
+  } else if (name == "360_day") {
     calendar_ = Calendar::k360Day;
   } else {
     user_error(
@@ -63,6 +72,8 @@ TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, cons
   const auto value = [&](std::size_t i) { return found[i].matched ? std::stod(found[i]) : 0.0; };
   const Day first{std::stoll(found[2]), std::stoi(found[3]), std::stoi(found[4])};
   day_ = number(first);
+  if (value(5) >= 24 || value(6) >= 60 || value(7) >= 60)
+    user_error("{} has the units \"{}\": no such time of day", where, units);
   second_ = 3600 * value(5) + 60 * value(6) + value(7);
   const Day back = day(day_);
   if (std::pair(back.month, back.day) != std::pair(first.month, first.day)) {

@@ -45,6 +45,7 @@ TEST(ClimateCalendar, KnowsTheGapOf1582) {
 
 TEST(ClimateCalendar, ModelsHaveYearsOfTheirOwn) {
   EXPECT_EQ(text("days since 2000-01-01", "noleap", 59), "2000-03-01T00:00:00");
+  EXPECT_EQ(text("Days since 2000-01-01", "NOLEAP", 59), "2000-03-01T00:00:00");
   EXPECT_EQ(text("days since 2000-01-01", "365_day", 365 * 7 - 1), "2006-12-31T00:00:00");
   EXPECT_EQ(text("days since 2000-01-01", "noleap", -1), "1999-12-31T00:00:00");
   EXPECT_EQ(text("days since 2000-01-01", "360_day", 59), "2000-02-30T00:00:00");
@@ -74,6 +75,10 @@ TEST(ClimateCalendar, UnitsMayBeShorterThanDays) {
 TEST(ClimateCalendar, UnknownOnesAreRefused) {
   EXPECT_HOLDS(error_of([] { text("days since 2000-01-01", "lunar", 0); }),
                "a.nc: time has the calendar \"lunar\"; standard, gregorian");
+  for (const char* time : {"25:00", "12:61", "12:00:60"}) {
+    EXPECT_HOLDS(error_of([&] { text(fmt::format("days since 2000-01-01 {}", time), "standard", 0); }),
+                 "no such time of day");
+  }
   for (const char* units : {"months since 2000-01-01", "days", "days since yesterday", "days since 2000-13-01", ""}) {
     EXPECT_HOLDS(error_of([&] { text(units, "standard", 0); }), fmt::format("a.nc: time has the units \"{}\"", units));
   }
