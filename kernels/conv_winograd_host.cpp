@@ -12,7 +12,6 @@
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
 #include "kernels/winograd_blocks.hpp"
-#include "kernels/winograd_dilation.hpp"
 #include "kernels/winograd_phases.hpp"
 #include "kernels/winograd_products.hpp"
 #include "kernels/winograd_streamed.hpp"
@@ -108,7 +107,7 @@ class WinogradKernel final : public ConvKernel {
   }
 
   std::string detail() const override {
-    return fmt::format("winograd F({0}x{0}, {1}x{1}){2}", kPatch, kTaps, weights_.phases > 1 ? " of 4 phases" : "");
+    return fmt::format("winograd F({0}x{0}, {1}x{1}){2}", kPatch, kTaps, problems_.front().phases_text());
   }
 
  private:
@@ -294,10 +293,13 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
+  if (is_dilated(desc)) {
+    if (std::string reason = why_no_phases(desc); !reason.empty()) return reason;
+  }
   const bool phases = has_phases(desc);
   if (g.kernel.h != g.kernel.w || g.kernel.h < (phases ? 5 : 3) || g.kernel.h > (phases ? 10 : 5))
     return phases ? "with stride 2 for 5 x 5 to 10 x 10 taps only" : "for 3 x 3 to 5 x 5 taps only";
-  if ((!phases && g.stride != ones) || g.dilation != ones || g.groups != 1)
+  if ((!phases && g.stride != ones) || (!is_dilated(desc) && g.dilation != ones) || g.groups != 1)
     return "without stride, dilation and groups only";
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
@@ -335,6 +337,9 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
   std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
+    if (is_dilated(desc)) {
+      if (std::string reason = why_no_phases(desc); !reason.empty()) return reason;
+    }
     if (pass == Pass::kBackwardData && has_phases(desc)) {
       const Extent &pad = desc.geometry.pad_begin, &first_pad = first.geometry.pad_begin;
       if (begins_with_zero(pad.h) != begins_with_zero(first_pad.h)) return "tiles begin at even and at odd rows";
@@ -360,23 +365,16 @@ constexpr std::int64_t kFewestStreamed = 16, kLeastStreamed = std::int64_t{1} <<
 bool is_streamed(Pass pass, std::span<const ConvDesc> tiles) {
   const ConvDesc& first = tiles.front();
   const bool planar = first.in.d == 1 && first.geometry.kernel.d == 1 && first.geometry.pad_begin.d == 0;
-  if (tiles.size() > 1 || !planar || is_dilated(first) || !why_not_layer(first).empty() || phases_differ(pass, first))
-    return false;
+  if (tiles.size() > 1 || !planar || !why_not_layer(first).empty() || phases_differ(pass, first)) return false;
   if (first.transforms) return *first.transforms == Transforms::kWhole;
   const Problem p(first, pass == Pass::kBackwardData);
-  const std::int64_t patches = p.samples * p.patches_h() * p.patches_w(),
+  const std::int64_t patches = p.samples * p.d.targets * p.patches_h() * p.patches_w(),
                      most = std::min(fewest_patches(p) * first.threads, suited_patches(p));
   return p.transformed_bytes() >= kLeastStreamed && p.targets >= lanes::kBlock * first.threads &&
          patches >= kFewestStreamed && patches < most && !mostly_outside(p);
 }
 
 std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
-  if (is_dilated(tiles.front())) {
-    for (const ConvDesc& tile : tiles) {
-      if (std::string reason = why_no_phases(tile); !reason.empty()) return reason;
-    }
-    return why_not_neighbours(pass, phases_of_sample(tiles));
-  }
   return is_streamed(pass, tiles) ? "" : why_not_neighbours(pass, tiles);
 }
 
@@ -392,30 +390,26 @@ std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tile
   }
 }
 
-std::unique_ptr<ConvKernel> make_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
-  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
-}
-
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
   if (is_streamed(pass, tiles)) return make_streamed(pass, tiles.front());
-  if (!is_dilated(tiles.front())) return make_neighbours(pass, tiles);
-  return std::make_unique<DilatedKernel>(tiles, make_neighbours(pass, phases_of_sample(tiles)));
+  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
 }
 
 TileWishes wishes(Pass pass, const ConvDesc& whole) {
   if (!why_not(pass, {&whole, 1}).empty()) return {};
-  if (is_dilated(whole)) {
-    const Problem p(phases_of_sample(whole), pass == Pass::kBackwardData);
-    const std::int64_t fewest = fewest_patches(p), r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
-                       rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
-    // Few patches: the whole plane, over whose blocks the threads divide themselves (eight times the fewest: not
-    // measured against other numbers).
-    const bool few = across * p.patches_h() < 8 * fewest * whole.threads;
-    return {r * p.patch(), few ? rows : ceil_div(fewest, across) * r * p.patch(), 1, Transforms::kInTiles};
-  }
   const Problem p(whole, pass == Pass::kBackwardData);
   if (is_streamed(pass, {&whole, 1})) return {1, 1, 1, Transforms::kWhole};
   std::int64_t fewest = fewest_patches(p);
+  if (is_dilated(whole)) {
+    const std::int64_t r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
+                       of_sample = across * p.patches_h(),
+                       rows = pass == Pass::kBackwardData ? whole.in.h : whole.out.h;
+    // Few patches: whole planes, over whose blocks the threads divide themselves (eight times the fewest: not measured
+    // against other numbers).
+    if (of_sample < 8 * fewest * whole.threads)
+      return {r * p.patch(), rows, ceil_div(fewest * whole.threads, of_sample), Transforms::kInTiles};
+    return {r * p.patch(), ceil_div(fewest, across) * r * p.patch(), 1, Transforms::kInTiles};
+  }
   const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane),
                      rows = p.patch() * (p.writes.size() > 1 ? 2 : 1);  // of a patch: those of x, or of y
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as

@@ -145,8 +145,7 @@ class StreamedKernel final : public ConvKernel {
   }
 
   std::string detail() const override {
-    return fmt::format("winograd F({0}x{0}, {1}x{1}){2}, weights streamed", kPatch, kTaps,
-                       phases_ > 1 ? " of 4 phases" : "");
+    return fmt::format("winograd F({0}x{0}, {1}x{1}){2}, weights streamed", kPatch, kTaps, p_.phases_text());
   }
 
  private:
@@ -186,7 +185,7 @@ class StreamedKernel final : public ConvKernel {
   const Problem& part_of(std::int64_t i, std::int64_t count) const { return i + 1 < count ? of_piece_ : of_last_; }
   /// Rows (plane, patch) of a block: so many that the sums of an item fill kSumBytes; of gradients of weights all.
   std::int64_t rows_of_block() const {
-    if (of_weights()) return p_.samples * p_.patches_h() * p_.patches_w();
+    if (of_weights()) return p_.samples * p_.d.targets * p_.patches_h() * p_.patches_w();
     return std::max<std::int64_t>(lanes::kPoints, kSumBytes / (kPositions * of_piece_.targets * 4));
   }
 

@@ -9,12 +9,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "kernels/conv.hpp"
 #include "kernels/register_blocks.hpp"
+#include "kernels/winograd_dilation.hpp"
 #include "kernels/winograd_phases.hpp"
 #include "kernels/winograd_transforms.hpp"
 
@@ -39,12 +43,16 @@ struct Problem {
   std::int64_t target_h, target_w;    // from the first pixel of the first patch to the last one of the last
   std::vector<Pixels> reads, writes;  // what stands side by side as channels of the source, and of the target
   Strides source_strides, target_strides;
-  std::int64_t samples;
-  std::int64_t sources, targets;                 // channels
-  std::int64_t zero_row = -1, zero_column = -1;  // positions where phases of odd taps have no product; -1: none
+  // Dilated, each column of phases is a sample: so many follow each other (the strides' n) in each of the tensor's own.
+  std::int64_t columns = 1;
+  std::int64_t samples;                             // all of them
+  std::int64_t source_samples_n, target_samples_n;  // elements between the tensor's own
+  std::int64_t sources, targets;                    // channels
+  std::int64_t zero_row = -1, zero_column = -1;     // positions where phases of odd taps have no product; -1: none
 
   /// Forward: from x to y; backward data: from y to x with reversed taps.
-  Problem(const ConvDesc& desc, bool backward) {
+  Problem(const ConvDesc& whole, bool backward) {
+    const ConvDesc desc = is_dilated(whole) ? phases_of_sample(whole) : whole;
     const ConvGeometry& g = desc.geometry;
     const std::int64_t stride = g.stride.h;
     Strides xs = desc.x_strides, ys = desc.y_strides;
@@ -74,7 +82,10 @@ struct Problem {
     const std::int64_t kd = g.kernel.d, pad = g.pad_begin.d;
     d = backward ? Depth{desc.out.d, desc.in.d, kd, kd - 1 - pad, ys.d, xs.d}
                  : Depth{desc.in.d, desc.out.d, kd, pad, xs.d, ys.d};
-    samples = desc.n;
+    if (is_dilated(whole)) columns = desc.n;
+    samples = whole.n * columns;
+    source_samples_n = (backward ? whole.y_strides : whole.x_strides).n;
+    target_samples_n = (backward ? whole.x_strides : whole.y_strides).n;
     source_strides = backward ? ys : xs;
     target_strides = backward ? xs : ys;
     sources = backward ? desc.out_channels : phases * desc.in_channels;
@@ -90,6 +101,11 @@ struct Problem {
   std::int64_t patch() const { return edge() + 1 - taps; }  // targets of a patch in one direction
   std::int64_t patches_h() const { return ceil_div(target_h, patch()); }
   std::int64_t patches_w() const { return ceil_div(target_w, patch()); }
+  /// For the log.
+  std::string phases_text() const {
+    const std::int64_t phases = columns > 1 ? columns * columns : std::ssize(reads) * std::ssize(writes);
+    return phases > 1 ? fmt::format(" of {} phases", phases) : "";
+  }
   /// Phases of x whose product at a position is not zero.
   PhaseRange phases_at(std::int64_t position) const {
     if (zero_row < 0) return {0, std::ssize(reads) * std::ssize(writes)};
@@ -196,14 +212,16 @@ Plane<T> target_plane(const Problem& p, T* target, std::int64_t run, std::int64_
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = p.d.taps > 1 ? plane : plane % p.d.targets;
   const Strides& strides = p.target_strides;
-  return {target + pixels.first + sample * strides.n + d * strides.d, pixels.h, pixels.w, strides.h, strides.w};
+  const std::int64_t begin = sample / p.columns * p.target_samples_n + sample % p.columns * strides.n + d * strides.d;
+  return {target + pixels.first + begin, pixels.h, pixels.w, strides.h, strides.w};
 }
 template <class T>
 Plane<T> source_plane(const Problem& p, T* source, std::int64_t run, std::int64_t plane, const Pixels& pixels) {
   const std::int64_t sample = p.d.taps > 1 ? run : plane / p.d.targets;
   const std::int64_t d = (p.d.taps > 1 ? plane : plane % p.d.targets) - p.d.pad;
   const Strides& strides = p.source_strides;
-  T* data = d < 0 || d >= p.d.sources ? nullptr : source + pixels.first + sample * strides.n + d * strides.d;
+  const std::int64_t begin = sample / p.columns * p.source_samples_n + sample % p.columns * strides.n + d * strides.d;
+  T* data = d < 0 || d >= p.d.sources ? nullptr : source + pixels.first + begin;
   return {data, pixels.h, pixels.w, strides.h, strides.w};
 }
 
