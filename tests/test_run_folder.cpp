@@ -48,6 +48,7 @@ TEST_F(RunFolder, HoldsManifestTraceEventsAndReport) {
   EXPECT_FALSE(manifest["binding"][1]["cores"].get<std::string>().empty());
   EXPECT_EQ(manifest["data"]["train"][0]["size_bytes"], fs::file_size(folder_ / "train.h5"));
 
+#ifndef PETAFLOW_GUARDED  // the guard is a Kokkos tool, beside which no trace is recorded
   const nlohmann::json trace = json_of("runs/small/trace.json");
   std::set<std::string> steps, names;
   for (const nlohmann::json& event : trace["traceEvents"]) {
@@ -59,6 +60,7 @@ TEST_F(RunFolder, HoldsManifestTraceEventsAndReport) {
   EXPECT_EQ(steps, (std::set<std::string>{"step 2", "step 3", "step 4"}));
   EXPECT_TRUE(names.contains("region petaflow::conv1::forward"));
   EXPECT_TRUE(names.contains("kernel petaflow::conv1::forward"));
+#endif
 
   EXPECT_EQ(event_files("runs/small"), 1);
   EXPECT_EQ(json_of("runs/small/performance.json")["last_step"], 12);
