@@ -293,9 +293,6 @@ class WinogradKernel final : public ConvKernel {
 std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
-  if (is_dilated(desc)) {
-    if (std::string reason = why_no_phases(desc); !reason.empty()) return reason;
-  }
   const bool phases = has_phases(desc);
   if (g.kernel.h != g.kernel.w || g.kernel.h < (phases ? 5 : 3) || g.kernel.h > (phases ? 10 : 5))
     return phases ? "with stride 2 for 5 x 5 to 10 x 10 taps only" : "for 3 x 3 to 5 x 5 taps only";
@@ -337,9 +334,6 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
   std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
-    if (is_dilated(desc)) {
-      if (std::string reason = why_no_phases(desc); !reason.empty()) return reason;
-    }
     if (pass == Pass::kBackwardData && has_phases(desc)) {
       const Extent &pad = desc.geometry.pad_begin, &first_pad = first.geometry.pad_begin;
       if (begins_with_zero(pad.h) != begins_with_zero(first_pad.h)) return "tiles begin at even and at odd rows";
@@ -375,6 +369,10 @@ bool is_streamed(Pass pass, std::span<const ConvDesc> tiles) {
 }
 
 std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
+  for (const ConvDesc& tile : tiles) {
+    if (!is_dilated(tile)) break;  // none is
+    if (std::string reason = why_no_phases(tile); !reason.empty()) return reason;
+  }
   return is_streamed(pass, tiles) ? "" : why_not_neighbours(pass, tiles);
 }
 

@@ -12,8 +12,10 @@ namespace petaflow::climate {
 class TimeUnits {
  public:
   /// @param units     "days since 1979-01-01", "hours since 1900-01-01 00:00:00.0", ...
-  /// @param calendar  standard, gregorian, proleptic_gregorian, noleap, 365_day or 360_day, in any case; empty:
-  /// standard Throws a user error where one of them is unknown; `where` begins it ("file.nc: time").
+  /// @param calendar  standard, gregorian, proleptic_gregorian, noleap, 365_day or 360_day, in upper or lower case;
+  ///                  empty: standard
+  /// @param where     begins messages ("file.nc: time")
+  /// Throws a user error where units or calendar are unknown.
   TimeUnits(const std::string& units, const std::string& calendar, const std::string& where);
 
   /// "2017-02-28T00:00:00", to the nearest second.

@@ -169,7 +169,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   };
 
   const std::int64_t batches = loader.batches_per_step(), micro_batches = share().micro_batches;
-  Loader* const next_of = !kOnHost && batches * micro_batches == 1 ? &loader : nullptr;
+  Loader* const next_of = batches * micro_batches == 1 ? &loader : nullptr;
   flight.agreement->clear();
   flight.exchange->begin_step(batches);
   for (std::int64_t micro_batch = 0; micro_batch < batches * micro_batches; ++micro_batch) {
