@@ -51,8 +51,8 @@ Extent window_output(const Extent& in, const ConvGeometry& geometry);
 /// ("split3"); by numbers that tensor cores round to TF32, which has the 10 bits of f16 ("tf32").
 enum class F32Products { kFma, kSplit3, kTf32 };
 
-/// How an implementation by transforms (Winograd's) takes a layer.
-enum class Transforms { kNot, kInTiles, kWhole };
+/// How an implementation by transforms (Winograd's) takes a layer: kInLargePatches as kInTiles, by larger patches.
+enum class Transforms { kNot, kInTiles, kInLargePatches, kWhole };
 
 /// One convolution on one tile: cross-correlation
 ///   y(n, k, o) = sum_{c, t} x(n, g C/G + c, o stride + t dilation - pad_begin) w(k, c, t),  x = 0 outside,

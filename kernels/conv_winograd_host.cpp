@@ -1,7 +1,7 @@
 // Convolutions with 3 x 3 to 5 x 5 taps and stride 1 in the plane, of any depth, by Winograd's transforms: a quarter of
 // the multiplications of a direct one (of 5 x 5 taps 0.16); those with stride 2 as four of them, dilated ones as one of
 // their phases.  Host only; f32, and bf16 with transforms in f32 whose results are rounded to bf16 for the products
-// of 3 x 3 and 4 x 4 taps: the result's relative error is about 0.01 there.  Each position of a patch is a matrix
+// of 2 x 2 to 4 x 4 taps: the result's relative error is about 0.01 there.  Each position of a patch is a matrix
 // product over the blocks of winograd_blocks.hpp.
 #include <algorithm>
 
@@ -25,11 +25,11 @@ namespace {
 // cache (256 to 512 channels, 5 x 5 taps, stride 2, Zen 5, tiles: all at once 98 ms forward, 256 89, 512 81).
 constexpr std::int64_t kSourcesAtOnce = 512;
 
-template <int kTaps, class T>
+template <int kTaps, int kEdge, class T>
 class WinogradKernel final : public ConvKernel {
-  static constexpr int kEdge = edge_of(kTaps), kPositions = kEdge * kEdge, kPatch = kEdge + 1 - kTaps;
-  // The eight points of 5 x 5 taps enlarge what rounding to bf16 does to 5 %, and save more products than pairs do.
-  using Product = std::conditional_t<kTaps == 5, float, T>;
+  static constexpr int kPositions = kEdge * kEdge, kPatch = kEdge + 1 - kTaps;
+  // Eight points enlarge what rounding to bf16 does to 5 %, and 5 x 5 taps save more products than pairs do.
+  using Product = std::conditional_t<kEdge == 8, float, T>;
 
  public:
   WinogradKernel(Pass pass, std::span<const ConvDesc> tiles)
@@ -72,7 +72,7 @@ class WinogradKernel final : public ConvKernel {
 
   void pack(const Context& context, const float* weights, std::byte* packed) const override {
     launch(context, "petaflow::conv::pack[winograd]"_label, weights_.items(),
-           PackWeights<kTaps, Product>{weights_, weights, reinterpret_cast<Number<Product>*>(packed)});
+           PackWeights<kTaps, kEdge, Product>{weights_, weights, reinterpret_cast<Number<Product>*>(packed)});
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -103,7 +103,7 @@ class WinogradKernel final : public ConvKernel {
 
   void unpack_gradient(const Context& context, const float* sum, float* dw) override {
     launch(context, "petaflow::conv::unpack_gradient[winograd]"_label, weights_.items(),
-           UnpackGradient<kTaps>{weights_, sum, dw});
+           UnpackGradient<kTaps, kEdge>{weights_, sum, dw});
   }
 
   std::string detail() const override {
@@ -143,7 +143,7 @@ class WinogradKernel final : public ConvKernel {
       const Block block = blocks[i];
       if (pass_ == Pass::kBackwardWeights) {
         transform<kPatches>(p, blocks, block, source, v);
-        transform_gradients<kTaps, kPatches, Product>(p, blocks, block, target, m);
+        transform_gradients<kEdge, kPatch, kPatches, Product>(p, blocks, block, target, m);
         for (int position = 0; position < kPositions; ++position)
           correlate_position(p, blocks, block, position, v, m, sum);
         if (exact != nullptr && ((i + 1 - begin) % blocks_in_f32() == 0 || i + 1 == end))
@@ -153,9 +153,9 @@ class WinogradKernel final : public ConvKernel {
         transform<1>(p, blocks, block, source, v);
         multiply_positions(p, blocks, block, v, reinterpret_cast<const Number<Product>*>(args.weights), sums);
         if (p.writes.size() > 1) {
-          write_targets<kTaps, kPhases>(p, blocks, block, sums, target);
+          write_targets<kEdge, kPatch, kPhases>(p, blocks, block, sums, target);
         } else {
-          write_targets<kTaps, 1>(p, blocks, block, sums, target);
+          write_targets<kEdge, kPatch, 1>(p, blocks, block, sums, target);
         }
       }
     }
@@ -165,9 +165,9 @@ class WinogradKernel final : public ConvKernel {
   template <int kPatches>
   void transform(const Problem& p, const Blocks& blocks, const Block& block, T* source, Number<Product>* v) const {
     if (p.reads.size() > 1) {
-      transform_sources<kTaps, kPatches, Product, kPhases>(p, blocks, block, source, v);
+      transform_sources<kEdge, kPatches, Product, kPhases>(p, blocks, block, source, v);
     } else {
-      transform_sources<kTaps, kPatches, Product, 1>(p, blocks, block, source, v);
+      transform_sources<kEdge, kPatches, Product, 1>(p, blocks, block, source, v);
     }
   }
 
@@ -199,8 +199,8 @@ class WinogradKernel final : public ConvKernel {
                one.planes = one.rows = 1;
                one.patches = std::min<std::int64_t>(kPatches, block.patches - row % block.rows * kPatches);
                transform<kPatches>(p, blocks, one, static_cast<T*>(args.x), v + row * blocks.v_stride);
-               transform_gradients<kTaps, kPatches, Product>(p, blocks, one, static_cast<T*>(args.y),
-                                                             m + row * blocks.m_stride);
+               transform_gradients<kEdge, kPatch, kPatches, Product>(p, blocks, one, static_cast<T*>(args.y),
+                                                                     m + row * blocks.m_stride);
              });
       const bool moves = exact != nullptr && ((i + 1) % blocks_in_f32() == 0 || i + 1 == blocks.count());
       for_positions([&](std::int64_t position) {
@@ -294,10 +294,15 @@ std::string why_not_layer(const ConvDesc& desc) {
   const ConvGeometry& g = desc.geometry;
   const Extent ones{1, 1, 1};
   const bool phases = has_phases(desc);
-  if (g.kernel.h != g.kernel.w || g.kernel.h < (phases ? 5 : 3) || g.kernel.h > (phases ? 10 : 5))
-    return phases ? "with stride 2 for 5 x 5 to 10 x 10 taps only" : "for 3 x 3 to 5 x 5 taps only";
+  if (g.kernel.h != g.kernel.w || g.kernel.h < 3 || g.kernel.h > (phases ? 10 : 5))
+    return phases ? "with stride 2 for 3 x 3 to 10 x 10 taps only" : "for 3 x 3 to 5 x 5 taps only";
   if ((!phases && g.stride != ones) || (!is_dilated(desc) && g.dilation != ones) || g.groups != 1)
     return "without stride, dilation and groups only";
+  // 3 x 3 taps in phases save two fifths of the products: 64 channels lose that again (gradient of weights 21.3 to 22.9
+  // ms), 128 gain 5 to 15 % (Zen 4).
+  if (constexpr std::int64_t kMany = 128;
+      phases && g.kernel.h < 5 && !desc.transforms && std::min(desc.in_channels, desc.out_channels) < kMany)
+    return fmt::format("with stride 2 and fewer than 5 x 5 taps for {} channels and more only", kMany);
   if (desc.in_channels % kLanes != 0 || desc.out_channels % kLanes != 0)
     return fmt::format("for multiples of {} channels only", kLanes);
   if (phases && std::min(desc.in.h, desc.in.w) < 2) return "without phases that have no pixel only";
@@ -307,7 +312,7 @@ std::string why_not_layer(const ConvDesc& desc) {
 // Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
 // for each tile.  Half as many of 5 x 5 taps, so that maps of 24 x 36 pixels, Tiramisu's smallest, take them with two
 // threads.  Not measured against other numbers.
-std::int64_t fewest_patches(const Problem& p) { return p.edge() == 8 ? 24 : 48; }
+std::int64_t fewest_patches(const Problem& p) { return p.edge == 8 ? 24 : 48; }
 
 // Patches whose transforms, of source and target, take as much room as the transformed weights.
 std::int64_t suited_patches(const Problem& p) { return p.sources * p.targets / (p.sources + p.targets); }
@@ -327,18 +332,20 @@ bool phases_differ(Pass pass, const ConvDesc& desc) {
 std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
   const ConvDesc& first = tiles.front();
   if (std::string reason = why_not_layer(first); !reason.empty()) return reason;
-  if (first.transforms) {
-    return *first.transforms == Transforms::kInTiles ? ""
-                                                     : "the layer has too few patches, or most of them lie outside";
-  }
-  const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
-  std::int64_t rows = 0;  // of the largest tile
   for (const ConvDesc& desc : tiles) {
     if (pass == Pass::kBackwardData && has_phases(desc)) {
       const Extent &pad = desc.geometry.pad_begin, &first_pad = first.geometry.pad_begin;
       if (begins_with_zero(pad.h) != begins_with_zero(first_pad.h)) return "tiles begin at even and at odd rows";
     }
     if (phases_differ(pass, desc)) return "with stride 2 an even number of taps for even padding only";
+  }
+  if (first.transforms) {
+    const bool suits = *first.transforms == Transforms::kInTiles || *first.transforms == Transforms::kInLargePatches;
+    return suits ? "" : "the layer has too few patches, or most of them lie outside";
+  }
+  const std::int64_t fewest = fewest_patches(Problem(first, pass == Pass::kBackwardData));
+  std::int64_t rows = 0;  // of the largest tile
+  for (const ConvDesc& desc : tiles) {
     const Problem p(desc, pass == Pass::kBackwardData);
     rows = std::max(rows, p.samples * p.d.targets * p.patches_h() * p.patches_w());
     if (mostly_outside(p)) return "most of its patches lie outside";
@@ -355,13 +362,16 @@ std::string why_not_neighbours(Pass pass, std::span<const ConvDesc> tiles) {
 // 1,024 to 1,280 44 to 20; where tiles suit, they are up to 1.4 times as fast).
 constexpr std::int64_t kFewestStreamed = 16, kLeastStreamed = std::int64_t{1} << 20;
 
-// Whether these are such a layer, whole, with a block of targets for each thread.
+// Whether these are such a layer, whole, with a block of targets for each thread.  3 x 3 taps with stride 2 gain
+// nothing (256 channels, 48 x 72 pixels, Zen 4, by sums of products against this: 4.4, 4.6, 5.6 to 4.2, 4.3, 4.3 ms, 24
+// x 36 pixels 2.1, 2.2, 2.5 to 2.7, 2.8, 2.8, in bf16 2.2, 2.3, 2.5 to 2.3, 2.6, 2.5).
 bool is_streamed(Pass pass, std::span<const ConvDesc> tiles) {
   const ConvDesc& first = tiles.front();
   const bool planar = first.in.d == 1 && first.geometry.kernel.d == 1 && first.geometry.pad_begin.d == 0;
-  if (tiles.size() > 1 || !planar || !why_not_layer(first).empty() || phases_differ(pass, first)) return false;
+  if (tiles.size() > 1 || !planar || taps_of(first) < 3) return false;
+  if (!why_not_layer(first).empty() || phases_differ(pass, first)) return false;
   if (first.transforms) return *first.transforms == Transforms::kWhole;
-  const Problem p(first, pass == Pass::kBackwardData);
+  const Problem p(first, pass == Pass::kBackwardData, edge_of(taps_of(first)));
   const std::int64_t patches = p.samples * p.d.targets * p.patches_h() * p.patches_w(),
                      most = std::min(fewest_patches(p) * first.threads, suited_patches(p));
   return p.transformed_bytes() >= kLeastStreamed && p.targets >= lanes::kBlock * first.threads &&
@@ -378,18 +388,22 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
 
 template <class T>
 std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tiles) {
-  switch (Problem(tiles.front(), false).taps) {
+  switch (taps_of(tiles.front())) {
+    case 2:
+      return std::make_unique<WinogradKernel<2, 6, T>>(pass, tiles);
     case 3:
-      return std::make_unique<WinogradKernel<3, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<3, 6, T>>(pass, tiles);
     case 4:
-      return std::make_unique<WinogradKernel<4, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<4, 6, T>>(pass, tiles);
     default:
-      return std::make_unique<WinogradKernel<5, T>>(pass, tiles);
+      return std::make_unique<WinogradKernel<5, 8, T>>(pass, tiles);
   }
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
   if (is_streamed(pass, tiles)) return make_streamed(pass, tiles.front());
+  if (taps_of(tiles.front()) == 3 && edge_for(tiles.front()) == kLargeEdge)
+    return std::make_unique<WinogradKernel<3, kLargeEdge, float>>(pass, tiles);
   return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
 }
 
@@ -397,6 +411,7 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
   if (!why_not(pass, {&whole, 1}).empty()) return {};
   const Problem p(whole, pass == Pass::kBackwardData);
   if (is_streamed(pass, {&whole, 1})) return {1, 1, 1, Transforms::kWhole};
+  const Transforms in_tiles = p.edge > edge_of(p.taps) ? Transforms::kInLargePatches : Transforms::kInTiles;
   std::int64_t fewest = fewest_patches(p);
   if (is_dilated(whole)) {
     const std::int64_t r = whole.geometry.dilation.h, across = r * r * p.patches_w(),
@@ -405,22 +420,25 @@ TileWishes wishes(Pass pass, const ConvDesc& whole) {
     // Few patches: whole planes, over whose blocks the threads divide themselves (eight times the fewest: not measured
     // against other numbers).
     if (of_sample < 8 * fewest * whole.threads)
-      return {r * p.patch(), rows, ceil_div(fewest * whole.threads, of_sample), Transforms::kInTiles};
-    return {r * p.patch(), ceil_div(fewest, across) * r * p.patch(), 1, Transforms::kInTiles};
+      return {r * p.patch(), rows, ceil_div(fewest * whole.threads, of_sample), in_tiles};
+    return {r * p.patch(), ceil_div(fewest, across) * r * p.patch(), 1, in_tiles};
   }
   const std::int64_t of_plane = p.patches_h() * p.patches_w(), samples = ceil_div(fewest, p.d.targets * of_plane),
                      rows = p.patch() * (p.writes.size() > 1 ? 2 : 1);  // of a patch: those of x, or of y
   // Tiles transform the planes that they share with their neighbours again, kernel.d - 1 of them, so they hold twice as
   // many or more (not measured against other numbers), and should not cut patches.
-  if (whole.out.d > 1)
-    return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, Transforms::kInTiles};
+  if (whole.out.d > 1) return {1, std::max(2 * whole.geometry.kernel.d, ceil_div(fewest, of_plane)), samples, in_tiles};
   if (pass == Pass::kBackwardWeights && p.transformed_bytes() > kBlockBytes) {
     // Where each thread has fewer, the whole tensor, so that there is one sum.
     const std::int64_t suited = suited_patches(p);
-    if (p.samples * of_plane < suited * whole.threads) return {rows, whole.out.h, p.samples, Transforms::kInTiles};
+    if (p.samples * of_plane < suited * whole.threads) return {rows, whole.out.h, p.samples, in_tiles};
     fewest = std::max(fewest, suited);
   }
-  return {rows, ceil_div(fewest, p.patches_w()) * rows, samples, Transforms::kInTiles};
+  // Where the transformed weights exceed the last cache they come from memory for every tile (3 x 3 taps with stride 2,
+  // 256 channels on 192 x 576 pixels, 37 MB: forward 120 to 108 ms, as whole).
+  if (constexpr std::int64_t kFar = std::int64_t{32} << 20; p.transformed_bytes() > kFar)
+    fewest = std::max(fewest, suited_patches(p));
+  return {rows, ceil_div(fewest, p.patches_w()) * rows, samples, in_tiles};
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ class StreamedKernel final : public ConvKernel {
         in_channels_(desc.in_channels),
         out_channels_(desc.out_channels),
         area_(desc.geometry.kernel.h * desc.geometry.kernel.w),
-        p_(desc, reversed()),
+        p_(desc, reversed(), kEdge),
         block_channels_(reversed() && phases_ > 1 ? kLanes : lanes::kBlock),
         piece_channels_(kPieceWeights / (block_channels_ * phases_)),
         of_piece_(of_channels(piece_channels_, block_channels_)),
@@ -119,9 +119,9 @@ class StreamedKernel final : public ConvKernel {
       launch(context, threads_, "petaflow::conv::transforms[winograd]"_label, target_blocks() * blocks_.count(),
              [&](std::int64_t i) {
                const std::int64_t item = i / blocks_.count();
-               transform_gradients<kTaps, kPatches, Product>(part_of(item, target_blocks()), blocks_,
-                                                             blocks_[i % blocks_.count()],
-                                                             target + item * block_channels_, d + i * d_block());
+               transform_gradients<kEdge, kPatch, kPatches, Product>(
+                   part_of(item, target_blocks()), blocks_, blocks_[i % blocks_.count()],
+                   target + item * block_channels_, d + i * d_block());
              });
     }
     const std::int64_t items = target_blocks() * (of_weights() ? pieces() : blocks_.count());
@@ -192,9 +192,9 @@ class StreamedKernel final : public ConvKernel {
   template <int kPatches>
   void transform(const Problem& part, const Block& block, T* source, Element* v) const {
     if (part.reads.size() > 1) {
-      transform_sources<kTaps, kPatches, Product, kPhases>(part, blocks_, block, source, v);
+      transform_sources<kEdge, kPatches, Product, kPhases>(part, blocks_, block, source, v);
     } else {
-      transform_sources<kTaps, kPatches, Product, 1>(part, blocks_, block, source, v);
+      transform_sources<kEdge, kPatches, Product, 1>(part, blocks_, block, source, v);
     }
   }
 
@@ -211,9 +211,9 @@ class StreamedKernel final : public ConvKernel {
       const Problem& part = part_of(item, target_blocks());
       T* const to = target + item * block_channels_;
       if (part.writes.size() > 1) {
-        write_targets<kTaps, kPhases>(part, blocks_, blocks_[b], own.m + i * d_block(), to);
+        write_targets<kEdge, kPatch, kPhases>(part, blocks_, blocks_[b], own.m + i * d_block(), to);
       } else {
-        write_targets<kTaps, 1>(part, blocks_, blocks_[b], own.m + i * d_block(), to);
+        write_targets<kEdge, kPatch, 1>(part, blocks_, blocks_[b], own.m + i * d_block(), to);
       }
     }
   }
@@ -288,7 +288,7 @@ class StreamedKernel final : public ConvKernel {
                   if (tap[row][column] >= 0) lanes::load(from + (n * area_ + tap[row][column]) * kLanes, in[column]);
                 });
               },
-              transform_weights<kTaps>,
+              transform_weights<kTaps, kEdge>,
               [&](int column, const auto& out) {
                 unrolled<kEdge>([&](auto row) { store_number(to + (row * kEdge + column) * u_position_, out, row); });
               });
@@ -333,7 +333,7 @@ class StreamedKernel final : public ConvKernel {
                 unrolled<kEdge>(
                     [&](auto column) { lanes::load(from + (row * kEdge + column) * u_position_, in[column]); });
               },
-              transform_weight_gradient<kTaps>,
+              transform_weight_gradient<kTaps, kEdge>,
               [&](int column, const auto& out) {
                 unrolled<kTaps>([&](auto row) {
                   if (tap[row][column] >= 0) lanes::store(to + tap[row][column] * kLanes, kLanes, out[0][row]);
@@ -363,7 +363,7 @@ class StreamedKernel final : public ConvKernel {
 
 template <class T>
 std::unique_ptr<ConvKernel> make_typed(Pass pass, const ConvDesc& whole) {
-  switch (Problem(whole, false).taps) {
+  switch (taps_of(whole)) {
     case 3:
       return std::make_unique<StreamedKernel<3, T>>(pass, whole);
     case 4:

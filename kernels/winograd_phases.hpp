@@ -7,9 +7,9 @@
 // that y, or its gradient, is transformed once: C channels with 5 x 5 taps become 4 C with 3 x 3.  Where the kernel has
 // an odd number of taps, those of r = 1 are one fewer than those of r = 0, the last w_r is zero, and with it what is
 // transformed for one position of a patch.  By transforms that compute 16 pixels of a 3 x 3 convolution by 36 products,
-// 5 x 5 taps take 121 products there, 0.30 of the definition's 400.  (3 x 3 taps would take 49 for 9 pixels, 0.60, and
-// are no faster so: 256 channels on 384 x 576 pixels, Zen 5, two threads: 138 ms forward against 131 by sums of
-// products.)
+// 5 x 5 taps take 121 products there, 0.30 of the definition's 400; 3 x 3 taps, by transforms for 25 pixels of 2 x 2
+// taps, 121 of 225 (256 channels on 384 x 576 pixels, Zen 4, two threads, by sums of products against this: 308 to 223
+// ms backward; patches of 3 x 3 pixels gained nothing).
 #pragma once
 
 #include <algorithm>

@@ -1,14 +1,15 @@
-// Winograd's minimal filtering in two directions, F(4x4, 3x3), F(3x3, 4x4) and F(4x4, 5x5), on lanes of channels: a
-// patch of e x e numbers per channel replaces m x m outputs of r x r taps, m + r = e + 1 (Lavin & Gray 2016,
-// arXiv:1509.09308).
+// Winograd's minimal filtering in two directions, F(4x4, 3x3), F(6x6, 3x3), F(3x3, 4x4) and F(4x4, 5x5), on lanes of
+// channels: a patch of e x e numbers per channel replaces m x m outputs of r x r taps, m + r = e + 1 (Lavin & Gray
+// 2016, arXiv:1509.09308).
 //
 //   forward           y  = A^T [(G w G^T) . (B^T x B)] A
 //   backward weights  dw = G^T [(B^T x B) . (A dy A^T)] G
 //
 // The points are 0, infinity and pairs +-p: p = 2/3 and 3/2 where e is 6, with half of the rounding error of 1 and 2;
-// 1/2, 1 and 2 where e is 8, for 5 x 5 taps.  There 64 products take the place of 400; F(2x2, 5x5) in six points has
-// 144 of them, and writes and reads as many transformed numbers.  What is transformed in f32 is off by 0.8e-6
-// (relative, L2) in six points and by 2.7e-6 in eight, sums of products by 0.5e-6 to 0.7e-6.
+// 1/2, 1 and 2 where e is 8, for 5 x 5 taps and for many channels of 3 x 3.  For 5 x 5 taps 64 products take the place
+// of 400 there; F(2x2, 5x5) in six points has 144 of them, and writes and reads as many transformed numbers.  For 3 x 3
+// taps they are 64 for 36 outputs instead of 81.  What is transformed in f32 is off by 0.5e-6 to 1e-6 (relative, L2) in
+// six points and by 2e-6 to 4e-6 in eight, sums of products by 0.2e-6 to 0.6e-6 (16 and 128 channels).
 #pragma once
 
 #include <array>
@@ -20,8 +21,9 @@ namespace petaflow::winograd {
 
 using lanes::Floats;
 
-/// Numbers along an edge of a patch.
+/// Numbers along an edge of a patch; taps of 3 x 3 may have kLargeEdge.
 constexpr int edge_of(std::int64_t taps) { return taps == 5 ? 8 : 6; }
+inline constexpr int kLargeEdge = 8;
 
 /// The pairs of points +-p; the product of all p is 1.
 template <int kEdge>
@@ -113,12 +115,12 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_result(const Floats (&v)[kEdge], Floa
 /// v = A g, of m = kIn gradients.
 template <int kEdge, int kIn>
 KOKKOS_FORCEINLINE_FUNCTION void transform_gradient(const Floats (&g)[kIn], Floats (&v)[kEdge]) {
-  static_assert(kIn == 3 || kIn == 4);
   v[0] = g[0];
   v[kEdge - 1] = g[kIn - 1];
   lanes::unrolled<kPairCount<kEdge>>([&](auto pair) {
-    Floats even = plus(g[0], power<kEdge>(pair, 2), g[2]), odd = g[1];
-    if constexpr (kIn == 4) odd = plus(odd, power<kEdge>(pair, 2), g[3]);
+    Floats even = g[0], odd = g[1];
+    lanes::unrolled<(kIn - 1) / 2>([&](auto k) { even = plus(even, power<kEdge>(pair, 2 * k + 2), g[2 * k + 2]); });
+    lanes::unrolled<(kIn - 2) / 2>([&](auto k) { odd = plus(odd, power<kEdge>(pair, 2 * k + 2), g[2 * k + 3]); });
     v[1 + 2 * pair] = plus(even, power<kEdge>(pair, 1), odd);
     v[2 + 2 * pair] = plus(even, -power<kEdge>(pair, 1), odd);
   });
@@ -126,9 +128,8 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_gradient(const Floats (&g)[kIn], Floa
 
 /// G (e, kTaps): the row of a point p holds p^k / the product of p - q over the other finite points q; the last row, of
 /// infinity, the highest power alone.
-template <int kTaps>
+template <int kTaps, int kEdge>
 constexpr auto weight_matrix() {
-  constexpr int kEdge = edge_of(kTaps);
   std::array<double, kEdge - 1> points{};
   for (std::size_t pair = 0; pair < Points<kEdge>::kPairs.size(); ++pair) {
     points[1 + 2 * pair] = Points<kEdge>::kPairs[pair];
@@ -144,24 +145,24 @@ constexpr auto weight_matrix() {
   return g;
 }
 
-template <int kTaps>
-inline constexpr auto kG = weight_matrix<kTaps>();
+template <int kTaps, int kEdge>
+inline constexpr auto kG = weight_matrix<kTaps, kEdge>();
 
 /// u = G w.
-template <int kTaps>
-KOKKOS_FORCEINLINE_FUNCTION void transform_weights(const Floats (&w)[kTaps], Floats (&u)[edge_of(kTaps)]) {
-  lanes::unrolled<edge_of(kTaps)>([&](auto j) {
+template <int kTaps, int kEdge>
+KOKKOS_FORCEINLINE_FUNCTION void transform_weights(const Floats (&w)[kTaps], Floats (&u)[kEdge]) {
+  lanes::unrolled<kEdge>([&](auto j) {
     u[j] = Floats{};
-    lanes::unrolled<kTaps>([&](auto k) { lanes::multiply_add(u[j], kG<kTaps>[j][k], w[k]); });
+    lanes::unrolled<kTaps>([&](auto k) { lanes::multiply_add(u[j], kG<kTaps, kEdge>[j][k], w[k]); });
   });
 }
 
 /// dw = G^T u.
-template <int kTaps>
-KOKKOS_FORCEINLINE_FUNCTION void transform_weight_gradient(const Floats (&u)[edge_of(kTaps)], Floats (&dw)[kTaps]) {
+template <int kTaps, int kEdge>
+KOKKOS_FORCEINLINE_FUNCTION void transform_weight_gradient(const Floats (&u)[kEdge], Floats (&dw)[kTaps]) {
   lanes::unrolled<kTaps>([&](auto k) {
     dw[k] = Floats{};
-    lanes::unrolled<edge_of(kTaps)>([&](auto j) { lanes::multiply_add(dw[k], kG<kTaps>[j][k], u[j]); });
+    lanes::unrolled<kEdge>([&](auto j) { lanes::multiply_add(dw[k], kG<kTaps, kEdge>[j][k], u[j]); });
   });
 }
 

@@ -78,9 +78,8 @@ struct Weights {
 };
 
 /// To numbers of products in P.
-template <int kTaps, class P>
+template <int kTaps, int kEdge, class P>
 struct PackWeights {
-  static constexpr int kEdge = edge_of(kTaps);
   Weights<kTaps> weights;
   const float* from;
   Number<P>* to;
@@ -96,7 +95,7 @@ struct PackWeights {
             for (int lane = 0; lane < kLanes; ++lane) in[k][lane] = place ? from[*place + lane * stride] : 0;
           }
         },
-        transform_weights<kTaps>,
+        transform_weights<kTaps, kEdge>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kEdge; ++row)
             store_number(packed + (row * kEdge + column) * weights.order.position(), out, row);
@@ -104,9 +103,8 @@ struct PackWeights {
   }
 };
 
-template <int kTaps>
+template <int kTaps, int kEdge>
 struct UnpackGradient {
-  static constexpr int kEdge = edge_of(kTaps);
   Weights<kTaps> weights;
   const float* from;
   float* to;
@@ -120,7 +118,7 @@ struct UnpackGradient {
           for (int column = 0; column < kEdge; ++column)
             lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
         },
-        transform_weight_gradient<kTaps>,
+        transform_weight_gradient<kTaps, kEdge>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kTaps; ++row) {
             const auto place = weights.outside(at, 0, row, column);

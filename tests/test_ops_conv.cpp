@@ -1,5 +1,8 @@
 // Convolutions: every implementation and pass of every case against the definition in double, whole and in boxes;
 // gradients against central differences; the choice among implementations.
+#include <map>
+#include <optional>
+
 #include "base/error.hpp"
 #include "conv_request.hpp"
 #include "conv_runner.hpp"
@@ -68,7 +71,7 @@ struct Tolerance {
 };
 
 // In f32 the largest error of Winograd's transforms is a few times that of sums of products.
-constexpr Tolerance kTransformsInF32{4e-5, 5e-6};
+constexpr Tolerance kTransformsInF32{4e-5, 5e-6}, kLargePatchesInF32{1e-4, 5e-6};
 
 /// What roundings to the eight bits of bf16, of relative size up to u = 2^-8 and u / sqrt(3) in the mean square, change
 /// of `results` sums: those of weights (one in each product) and of the result; for Winograd's products in bf16, of
@@ -110,20 +113,25 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
         if (!kOnHost) break;  // boxes are for the host
         divisions.push_back(boxes_of(pass, c, kDTypeOf<T>, height));
       }
-      for (const int threads : {1, 2}) {  // weights transformed a piece at a time, however small they are
-        PlacedBox whole{testing_support::whole_desc(c, kDTypeOf<T>, threads)};
-        whole.desc.transforms = Transforms::kWhole;
-        divisions.push_back({whole});
+      // Transforms as if they had been chosen for the layer, however small it is: weights a piece at a time (kWhole),
+      // few channels with stride 2, large patches.
+      for (const Transforms transforms : {Transforms::kWhole, Transforms::kInTiles, Transforms::kInLargePatches}) {
+        const auto choose = [&](std::vector<PlacedBox> boxes) {
+          for (PlacedBox& box : boxes) box.desc.transforms = transforms;
+          divisions.push_back(std::move(boxes));
+        };
+        for (const int threads : {1, 2}) choose({{testing_support::whole_desc(c, kDTypeOf<T>, threads)}});
+        if (kOnHost && transforms != Transforms::kWhole) choose(boxes_of(pass, c, kDTypeOf<T>, 12));
       }
       for (const ConvImpl* each : impls_of(pass, kDTypeOf<T>)) {
         const ConvImpl& impl = *each;
         const std::string name = impl.name;
-        std::vector<double> first;  // of the divisions
+        std::map<std::int64_t, std::vector<double>> first_of;  // division, by the size of patches
         for (const std::vector<PlacedBox>& boxes : divisions) {
           std::vector<ConvDesc> descs;
           for (const PlacedBox& box : boxes) descs.push_back(box.desc);
-          const bool streamed = descs.front().transforms.has_value();
-          if (streamed && impl.scope != ConvScope::kTransform) continue;
+          const std::optional<Transforms> chosen = descs.front().transforms;
+          if (chosen && impl.scope != ConvScope::kTransform) continue;
           if (!impl.why_not(pass, descs).empty()) {
             EXPECT_STRNE(impl.name, "kokkos") << "never refuses";
             // The plainest of cases: what refuses it would go untested.  Boxes of a row are refused by oneDNN's
@@ -134,6 +142,9 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             EXPECT_FALSE(meant && boxes.size() == 1 && std::string(c.name) == "k3_128")
                 << name_of(pass) << ": " << impl.why_not(pass, descs);
             EXPECT_FALSE(name == "depthwise" && std::string(c.name).starts_with("depthwise_k"))
+                << impl.why_not(pass, descs);
+            const Pass to_few = std::string(c.name) == "k3_to_3" ? Pass::kForward : Pass::kBackwardData;
+            EXPECT_FALSE(name == "columns" && std::string(c.name).starts_with("k3_to_3") && pass == to_few)
                 << impl.why_not(pass, descs);
             EXPECT_FALSE(name == "points" && std::string(c.name).starts_with("k1_many") && kDTypeOf<T> == DType::kF32 &&
                          pass == Pass::kBackwardWeights)
@@ -147,7 +158,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
                                                name_of(kDTypeOf<T>), boxes.size(), descs.front().threads);
           const std::int64_t taps =
               c.geometry.kernel.h / c.geometry.stride.h + c.geometry.kernel.h % c.geometry.stride.h;
-          const bool splits = name == "split3";
+          const bool splits = name == "split3", large = ran.find("F(6x6, 3x3)") != std::string::npos;
           // cuDNN rounds gradients of weights to bf16, of folded pixels several that are added.
           const bool rounds = name == "cudnn" && pass == Pass::kBackwardWeights && kDTypeOf<T> == DType::kBf16;
           const bool folds = ran.find("folded") != std::string::npos;
@@ -155,19 +166,21 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
                                       : kDTypeOf<T> == DType::kBf16
                                           ? bf16_tolerance(pass, transforms, taps, expected_result.size())
                                       : splits     ? Tolerance{1e-4, 2e-5}
+                                      : large      ? kLargePatchesInF32
                                       : transforms ? kTransformsInF32
                                                    : Tolerance{1e-5, 1e-5};
           const std::vector<double>& found_result = result_of(pass, found);
           EXPECT_LE(testing_support::largest_error(found_result, expected_result, scale), tolerance.largest) << what;
           EXPECT_LE(testing_support::relative_l2(found_result, expected_result), tolerance.l2) << what;
-          if (transforms && !streamed) {
-            // Whole or in boxes that cut no patch of 3 or 4 rows, which lie apart by the dilation or which strides may
+          if (transforms && chosen != Transforms::kWhole) {
+            // Whole or in boxes that cut no patch of 3 to 6 rows, which lie apart by the dilation or which strides may
             // double: the same bits.
             const bool doubled = c.geometry.stride.h == 2 && pass == Pass::kBackwardData;
-            const std::int64_t patch = taps == 5 ? 4 : 7 - taps;
+            const std::int64_t patch = large ? 6 : taps == 5 ? 4 : 7 - taps;
             const std::int64_t rows = patch * (doubled ? 2 : c.geometry.dilation.h);
             const bool cuts = boxes.size() > 1 && boxes[1].sample == 0 &&
                               (doubled || pass == Pass::kBackwardData ? boxes[1].x_row : boxes[1].y_row) % rows != 0;
+            std::vector<double>& first = first_of[patch];
             if (!cuts && first.empty()) first = result_of(pass, found);
             if (pass != Pass::kBackwardWeights && !cuts) {
               EXPECT_EQ(result_of(pass, found), first) << what;
@@ -305,6 +318,7 @@ TEST(ChooseConv, TheFirstThatAcceptsIsTaken) {
   first.in_channels = 3;
   first.x_strides = Strides::of(first.in, 3);
   EXPECT_EQ(chosen(Pass::kForward, first), "narrow");
+  EXPECT_EQ(chosen(Pass::kBackwardData, first), "columns");
   EXPECT_EQ(chosen(Pass::kBackwardWeights, first), "narrow");
   const bool amx = bf16_products() == "AMX tiles";
   wide.type = first.type = DType::kBf16;
@@ -318,6 +332,26 @@ TEST(ChooseConv, TheFirstThatAcceptsIsTaken) {
     EXPECT_EQ(chosen(Pass::kBackwardWeights, many_taps), "dots");
   }
 #endif
+}
+
+TEST(ChooseConv, ManyChannelsHaveLargePatchesAndPhases) {
+  if (!kOnHost) GTEST_SKIP() << "SKIPPED: one implementation";
+  const auto detail = [](Pass pass, std::int64_t channels, std::int64_t stride) {
+    ConvDesc desc = wide_layer();
+    desc.in_channels = desc.out_channels = channels;
+    desc.geometry.stride = {1, stride, stride};
+    desc.in = {1, 96, 96};
+    desc.out = {1, 96 / stride, 96 / stride};
+    desc.x_strides = Strides::of(desc.in, channels);
+    desc.y_strides = Strides::of(desc.out, channels);
+    return choose_conv(pass, {&desc, 1}, {}).kernel->detail();
+  };
+  for (const Pass pass : kPasses) {
+    EXPECT_EQ(detail(pass, 128, 1), "winograd F(4x4, 3x3)");
+    EXPECT_EQ(detail(pass, 256, 1), "winograd F(6x6, 3x3)");
+    EXPECT_EQ(detail(pass, 112, 2).find("winograd"), std::string::npos);
+    EXPECT_EQ(detail(pass, 128, 2), "winograd F(5x5, 2x2) of 4 phases");
+  }
 }
 
 TEST(ChooseConv, WhatIsAskedForIsTakenOrRefused) {
