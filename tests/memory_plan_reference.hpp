@@ -87,7 +87,12 @@ class MomentsOfUse {
     const auto found = uses_.find(block.name);
     if (found == uses_.end()) return block.name == "weights" || block.name.starts_with("copy of ");
     const auto size = sizes_.find(block.name);
-    return found->second.first <= block.first && block.last <= found->second.second &&
+    std::pair<int, int> use = found->second;
+    // A gradient without memory of its own takes the value's, where it is written first when that is read last.
+    const auto gradient = uses_.find(block.name + " gradient");
+    if (gradient != uses_.end() && !names_.contains(gradient->first) && gradient->second.first == use.second)
+      use.second = gradient->second.second;
+    return use.first <= block.first && block.last <= use.second &&
            (size == sizes_.end() || block.size_bytes <= size->second);
   }
 

@@ -42,6 +42,7 @@ class BatchNormStage final : public Stage {
   std::size_t forward_scratch_bytes() const override;
   std::size_t backward_scratch_bytes() const override;
   bool backward_needs_input(std::size_t input) const override { return input == 0; }
+  bool can_overwrite(std::size_t input) const override { return input == 0; }  // number by number
   bool can_add(std::size_t /*input*/) const override { return true; }
   bool takes_slices() const override { return true; }
   std::int64_t forward_rank_sum() const override;

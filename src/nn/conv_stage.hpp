@@ -55,6 +55,7 @@ class ConvStage final : public Stage {
     return std::max(scratch_bytes(weights_), scratch_bytes(data_));
   }
   bool backward_needs_input(std::size_t input) const override { return input == 0; }
+  bool can_overwrite(std::size_t input) const override { return input == 0; }  // gradients of weights come first
   bool can_add(std::size_t /*input*/) const override { return true; }
   bool takes_slices() const override { return true; }
   void prepare_to_add(const std::vector<bool>& adds, const Context& context) override;

@@ -60,6 +60,8 @@ class Stage {
   virtual std::size_t backward_scratch_bytes() const { return 0; }
   /// True where backward reads x[input]; the plan then keeps it until then.
   virtual bool backward_needs_input(std::size_t /*input*/) const { return false; }
+  /// True where backward has read x[input] before it writes dx[input], which the plan may then put in its place.
+  virtual bool can_overwrite(std::size_t /*input*/) const { return false; }
   /// True where backward can add to dx[input].  Otherwise it writes to memory of its own, which is then added.
   virtual bool can_add(std::size_t /*input*/) const { return false; }
   /// True where x, y, dx and dy may be slices of the channels of wider pixels (Tensor::pixel_stride).  Otherwise they

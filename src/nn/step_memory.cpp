@@ -31,13 +31,15 @@ std::size_t bytes_of(const LoweredValue& value) {
 struct Lives {
   std::vector<Life> forward, again, gradient;  // of each root
   std::vector<Life> forward_of, backward_of;   // moments of each stage; backward_of with the forward pass made again
+  std::vector<bool> overwritten;               // roots whose gradient begins in their own memory
 
   Lives(const LoweredNetwork& network, const Timeline& timeline, const BackwardPlan& plan)
       : forward(network.values.size()),
         again(network.values.size()),
         gradient(network.values.size()),
         forward_of(network.stages.size()),
-        backward_of(network.stages.size()) {
+        backward_of(network.stages.size()),
+        overwritten(network.values.size(), false) {
     const auto root = [&](std::size_t value) { return network.values[value].root; };
     for (std::size_t i = 0; i < timeline.actions.size(); ++i) {
       const auto moment = static_cast<int>(i);
@@ -63,10 +65,28 @@ struct Lives {
         if (plan.edges[s][k].wanted) gradient[root(stage.inputs[k])].touch(moment);
       }
     }
+    find_overwritten(network, plan);
     forward[0] = kAlways;
     for (const std::size_t output : network.outputs) {
       forward[root(output)] = kAlways;
       if (network.values[output].wants_gradient) gradient[root(output)] = kAlways;
+    }
+  }
+
+ private:
+  /// A gradient takes its value's place where the stage that writes it first is the last one that reads the value.
+  void find_overwritten(const LoweredNetwork& network, const BackwardPlan& plan) {
+    for (std::size_t s = 0; s < network.stages.size(); ++s) {
+      if (backward_of[s].empty()) continue;  // for predictions
+      const LoweredStage& stage = network.stages[s];
+      const int moment = backward_of[s].last;
+      for (std::size_t k = 0; k < stage.inputs.size(); ++k) {
+        const GradientEdge& edge = plan.edges[s][k];
+        const std::size_t root = network.values[stage.inputs[k]].root;
+        if (!edge.wanted || edge.temporary || edge.adds || !stage.stage->can_overwrite(k)) continue;
+        const Life& value = again[root].empty() ? forward[root] : again[root];
+        if (root != 0 && value.last == moment && gradient[root].first == moment) overwritten[root] = true;
+      }
     }
   }
 };
@@ -94,9 +114,17 @@ StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, 
     placed[root] = true;
     const LoweredValue& value = values_[root];
     const std::string label = root == 0 ? value.name : value.name + " output";
-    forward_blocks_[root] = backward_blocks_[root] = add(label, bytes_of(value), lives.forward[root]);
-    if (!lives.again[root].empty()) backward_blocks_[root] = add(label + " again", bytes_of(value), lives.again[root]);
-    if (!lives.gradient[root].empty()) {
+    const auto with_gradient = [&](Life life) {
+      if (lives.overwritten[root]) life.last = lives.gradient[root].last;
+      return life;
+    };
+    const bool twice = !lives.again[root].empty();
+    forward_blocks_[root] = backward_blocks_[root] =
+        add(label, bytes_of(value), twice ? lives.forward[root] : with_gradient(lives.forward[root]));
+    if (twice) backward_blocks_[root] = add(label + " again", bytes_of(value), with_gradient(lives.again[root]));
+    if (lives.overwritten[root]) {
+      gradient_blocks_[root] = backward_blocks_[root];
+    } else if (!lives.gradient[root].empty()) {
       gradient_blocks_[root] = add(label + " gradient", bytes_of(value), lives.gradient[root]);
     }
   };
