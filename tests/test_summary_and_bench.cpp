@@ -51,7 +51,7 @@ TEST_F(Program, SummaryShowsTheMemoryPlan) {
   const auto arena = json["arena_bytes"].get<std::size_t>();
   EXPECT_EQ(json["arena_bytes_per_sample"].get<double>(), static_cast<double>(arena) / json["pass"].get<double>());
   std::size_t sum = 0, before = arena;
-  std::string alive;  // of the first pooled tensor, which is kept for the weights of conv2
+  std::string alive;  // of the first pooled tensor, which is kept for the weights of conv2, and then of its gradient
   for (const nlohmann::json& block : json["blocks"]) {
     const auto bytes = block["bytes"].get<std::size_t>();
     EXPECT_LE(block["offset"].get<std::size_t>() + bytes, arena) << block;
@@ -61,7 +61,7 @@ TEST_F(Program, SummaryShowsTheMemoryPlan) {
     alive = block["alive"];
     EXPECT_EQ(bytes, 4 * 8 * 32 * 32 * sizeof(float));
   }
-  EXPECT_EQ(alive, "forward conv1 to backward conv2");
+  EXPECT_EQ(alive, "forward conv1 to backward conv1");
   EXPECT_EQ(json["block_bytes"], sum);
 
   // Behind the first layer, whose values need nearly all of it, nothing is left to save.
