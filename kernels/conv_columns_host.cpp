@@ -4,7 +4,7 @@
 //   p(s, (t, k)) = sum_c source(s, c) w(t, k, c),   target(o, k) = sum_t p(s(o, t), (t, k))
 //
 // Three channels of 3 x 3 taps are 27 columns of 32, where sums for each target fill 3 lanes of 16: 256 to 3 channels
-// on 192 x 288 pixels by a deconvolution with stride 2, a batch of 2, two threads of a Zen 4: 40 to 10 ms.  Host only.
+// on 192 x 288 pixels by a deconvolution with stride 2, a batch of 2, two threads of a Zen 4: 40 to 14 ms.  Host only.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -39,7 +39,7 @@ inline std::int64_t taps_of(const ConvDesc& desc) { return ceil_div(desc.geometr
 
 /// The edge of a layer's patches: large ones where they take fewer products, of many channels in f32 (384 to 256
 /// channels on 96 x 576 pixels, Zen 4, two threads, forward, backward data and weights: 155, 155 and 174 to 129, 130
-/// and 147 ms). With fewer channels, whose transforms take more of the time, results stay more exact (not measured).
+/// and 147 ms).  With fewer channels, whose transforms take more of the time, results stay more exact (not measured).
 inline int edge_for(const ConvDesc& desc) {
   constexpr std::int64_t kMany = 256;
   const ConvGeometry& g = desc.geometry;

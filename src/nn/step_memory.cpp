@@ -65,12 +65,12 @@ struct Lives {
         if (plan.edges[s][k].wanted) gradient[root(stage.inputs[k])].touch(moment);
       }
     }
-    find_overwritten(network, plan);
     forward[0] = kAlways;
     for (const std::size_t output : network.outputs) {
       forward[root(output)] = kAlways;
       if (network.values[output].wants_gradient) gradient[root(output)] = kAlways;
     }
+    find_overwritten(network, plan);
   }
 
  private:
@@ -85,7 +85,7 @@ struct Lives {
         const std::size_t root = network.values[stage.inputs[k]].root;
         if (!edge.wanted || edge.temporary || edge.adds || !stage.stage->can_overwrite(k)) continue;
         const Life& value = again[root].empty() ? forward[root] : again[root];
-        if (root != 0 && value.last == moment && gradient[root].first == moment) overwritten[root] = true;
+        if (value.last == moment && gradient[root].first == moment) overwritten[root] = true;
       }
     }
   }
