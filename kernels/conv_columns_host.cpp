@@ -89,8 +89,7 @@ class ColumnsKernel final : public ConvKernel {
 
   void pack(const Context& context, const float* weights, std::byte* packed) const override {
     auto* const to = reinterpret_cast<Number<T>*>(packed);
-    launch(context, "petaflow::conv::clear[columns]"_label, order_.elements(),
-           [to](std::int64_t i) { to[i] = Number<T>{}; });
+    if (order_.padded() != order_.targets) zero(context, reinterpret_cast<float*>(packed), order_.elements());
     launch(context, "petaflow::conv::pack[columns]"_label, order_.sources * order_.targets,
            PackColumns<T>{order_, sources_, targets_, taps_, backward_, weights, to});
   }

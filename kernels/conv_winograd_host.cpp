@@ -310,8 +310,8 @@ std::string why_not_layer(const ConvDesc& desc) {
 }
 
 // Patches for each thread: transformed weights are two to four times as large, and are read, or summed, by each of them
-// for each tile.  Half as many of 5 x 5 taps, so that maps of 24 x 36 pixels, Tiramisu's smallest, take them with two
-// threads.  Not measured against other numbers.
+// for each tile.  Half as many of 8 x 8 numbers, so that maps of 24 x 36 pixels, Tiramisu's smallest, take 5 x 5 taps
+// so with two threads.  Not measured against other numbers.
 std::int64_t fewest_patches(const Problem& p) { return p.edge == 8 ? 24 : 48; }
 
 // Patches whose transforms, of source and target, take as much room as the transformed weights.

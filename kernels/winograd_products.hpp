@@ -1,4 +1,5 @@
-// The matrix products of Winograd's convolutions at one position of a patch, in registers.
+// The matrix products of Winograd's convolutions at one position of a patch, in registers; those of columns of taps,
+// too.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Winograd's minimal filtering in two directions, F(4x4, 3x3), F(6x6, 3x3), F(3x3, 4x4) and F(4x4, 5x5), on lanes of
-// channels: a patch of e x e numbers per channel replaces m x m outputs of r x r taps, m + r = e + 1 (Lavin & Gray
-// 2016, arXiv:1509.09308).
+// Winograd's minimal filtering in two directions, F(5x5, 2x2), F(4x4, 3x3), F(6x6, 3x3), F(3x3, 4x4) and F(4x4, 5x5),
+// on lanes of channels: a patch of e x e numbers per channel replaces m x m outputs of r x r taps, m + r = e + 1 (Lavin
+// & Gray 2016, arXiv:1509.09308).
 //
 //   forward           y  = A^T [(G w G^T) . (B^T x B)] A
 //   backward weights  dw = G^T [(B^T x B) . (A dy A^T)] G
