@@ -96,7 +96,7 @@ static Impls list_impls(Pass pass, const Kind& kind) {
   LIST(HOST, kConvDots, bf16_weights)
   LIST(HOST, kConvNarrow, !bf16_weights)  // slower than oneDNN there
   LIST(HOST, kConvColumns, !weights)
-  LIST(HOST, kConvPoints, weights)
+  LIST(HOST, kConvTaps, weights)
   LIST(ALL, kConvKokkos, weights && kind.strides)
   LIST(ONEDNN, kConvOnednnBlocked, weights && kind.reorders)
   LIST(ONEDNN, kConvOnednn, true)

@@ -146,7 +146,7 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
             const Pass to_few = std::string(c.name) == "k3_to_3" ? Pass::kForward : Pass::kBackwardData;
             EXPECT_FALSE(name == "columns" && std::string(c.name).starts_with("k3_to_3") && pass == to_few)
                 << impl.why_not(pass, descs);
-            EXPECT_FALSE(name == "points" && std::string(c.name).starts_with("k1_many") && kDTypeOf<T> == DType::kF32 &&
+            EXPECT_FALSE(name == "taps" && std::string(c.name).starts_with("k1_many") && kDTypeOf<T> == DType::kF32 &&
                          pass == Pass::kBackwardWeights)
                 << impl.why_not(pass, descs);
             continue;
