@@ -45,13 +45,13 @@ struct Channels {
   }
   template <class T>
   KOKKOS_FORCEINLINE_FUNCTION void load(const T* from, Floats (&to)[kVectors]) const {
-    unrolled<kVectors - 1>([&](auto v) { lanes::load(from + v * kLanes, to[v]); });
+    for (int v = 0; v < kVectors - 1; ++v) lanes::load(from + v * kLanes, to[v]);
     const T* rest = from + (kVectors - 1) * kLanes;
     last == kLanes ? lanes::load(rest, to[kVectors - 1]) : lanes::load_part(rest, last, to[kVectors - 1]);
   }
   template <class T>
   KOKKOS_FORCEINLINE_FUNCTION void store(T* to, const Floats (&value)[kVectors]) const {
-    unrolled<kVectors - 1>([&](auto v) { lanes::store(to + v * kLanes, kLanes, value[v]); });
+    for (int v = 0; v < kVectors - 1; ++v) lanes::store(to + v * kLanes, kLanes, value[v]);
     lanes::store(to + (kVectors - 1) * kLanes, last, value[kVectors - 1]);
   }
 };
