@@ -359,7 +359,7 @@ class Bench {
       options.name = name;
       const auto rule = make_rule(options);
       const std::size_t states = rule->states().size();
-      step(name.c_str(), 3 + 2 * static_cast<int>(states), [&](const float* g, float* w, float* m, float* v) {
+      step(name.c_str(), 3 + 2 * static_cast<int>(states), [&](float* g, float* w, float* m, float* v) {
         rule->step(context_, all, g, w, states == 2 ? std::vector<float*>{m, v} : std::vector<float*>(states, m));
       });
     }

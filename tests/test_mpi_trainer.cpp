@@ -197,7 +197,8 @@ TEST(Trainer, BucketByBucketIsTheStepOfTheWholeGradient) {
     for (; state.step < 5; ++state.step) {
       training.run(1);
       device_state.set(state);
-      whole.step(context, 0, training.step.network().parameter_elements(), training.step.gradient(), expected.data());
+      const testing_support::DeviceArray<float> gradient(training.gradient());
+      whole.step(context, 0, training.step.network().parameter_elements(), gradient.data(), expected.data());
       EXPECT_EQ(training.weights(), expected.get()) << name << " larc " << larc << " clip " << clip;
     }
   }

@@ -225,7 +225,7 @@ TEST(Optimizer, AdamFollowsThePaper) {
             v = beta2 * v + (1 - beta2) * g * g;
             w -= rate * (m / (1 - std::pow(beta1, t))) / (std::sqrt(v / (1 - std::pow(beta2, t))) + options.epsilon);
           },
-          [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float* v) {
+          [&](const Context& context, const ParameterRange& range, float* g, float* w, float* m, float* v) {
             rule->step(context, range, g, w, {m, v});
           });
     }
@@ -244,7 +244,7 @@ TEST(Optimizer, SgdWithAndWithoutMomentum) {
             m = momentum * m + g + options.weight_decay * w;
             w -= rate * m;
           },
-          [&](const Context& context, const ParameterRange& range, const float* g, float* w, float* m, float*) {
+          [&](const Context& context, const ParameterRange& range, float* g, float* w, float* m, float*) {
             rule->step(context, range, g, w, momentum == 0 ? std::vector<float*>() : std::vector<float*>{m});
           });
     }
@@ -256,7 +256,7 @@ TEST(Optimizer, RunningStatistics) {
   for (const cases::MatrixCase& c : cases::kMatrixCases) {
     check_optimizer(
         c, false, [](int, double, double g, double& w, double&, double&) { w += 0.1 * (2 * g - w); },
-        [](const Context& context, const ParameterRange& range, const float* g, float* w, float*, float*) {
+        [](const Context& context, const ParameterRange& range, float* g, float* w, float*, float*) {
           running_step(context, 0.1F, range.begin, range.end, g, w);
         });
   }

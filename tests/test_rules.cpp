@@ -14,8 +14,9 @@ namespace {
 using testing_support::doubles;
 using testing_support::largest_error;
 
-/// Trains with an optimizer and replays the gradients that its updates used: convolutions, dense layers, batch norms
-/// with running statistics, biases, and a rate that falls.  Some tensors must be held back by larc and some not.
+/// Trains with an optimizer and replays the gradients that its updates used, which a second training finds at the same
+/// weights: convolutions, dense layers, batch norms with running statistics, biases, and a rate that falls.  Some
+/// tensors must be held back by larc and some not.
 void expect_replayed(const OptimizerOptions& optimizer) {
   SCOPED_TRACE(fmt::format("{}{} larc {} form {} clip {} decay {}", optimizer.name,
                            optimizer.nesterov ? " (Nesterov)" : "", optimizer.larc,
@@ -27,12 +28,19 @@ void expect_replayed(const OptimizerOptions& optimizer) {
   options.train.seed = 5;
   Communicator alone;
   tiny::Training training(alone, options, 91, 0.3F, false, BatchNormScope::kMicroBatch);
+  options.optimizer = {};
+  options.optimizer.name = "sgd";  // at a rate of 0
+  tiny::Training source(alone, options, 91, 0.3F, false, BatchNormScope::kMicroBatch);
   testing_support::OptimizerReplay replay(optimizer, training.step.network().parameters(), training.weights());
   for (std::int64_t step = 0; step < kSteps; ++step) {
-    if (step % training.loader.steps_per_epoch() == 0) training.loader.start_epoch(step);
+    for (tiny::Training* each : {&training, &source}) {
+      if (step % each->loader.steps_per_epoch() == 0) each->loader.start_epoch(step);
+    }
     const float rate = 0.02F / static_cast<float>(1 + step / 4);
+    source.set_weights(training.weights());
+    source.step.run(source.loader, 0);
     training.step.run(training.loader, rate);
-    replay.step(static_cast<double>(rate), training.gradient());
+    replay.step(static_cast<double>(rate), source.gradient());
   }
   EXPECT_LE(largest_error(doubles(training.weights()), replay.w, 1), 1e-6);
   if (optimizer.larc == 0) return;

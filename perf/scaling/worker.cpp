@@ -23,7 +23,7 @@ class TimedLayer final : public LayerStore {
       : server_(server), elements_(elements), seconds_(std::move(seconds)) {}
   std::int64_t elements() const override { return elements_; }
   bool has_values() const override { return false; }
-  void update(std::int64_t, std::int64_t, float, const float*) override { server_.work(seconds_(elements_)); }
+  void update(std::int64_t, std::int64_t, float, float*) override { server_.work(seconds_(elements_)); }
   void read_weights(float*) const override {}
   void set_weights(const float*) override {}
   void read_state(std::int32_t, float*) const override {}

@@ -22,8 +22,9 @@ class LayerStore {
   /// Whether there are values; without them messages have their sizes alone, and pointers are null.
   virtual bool has_values() const { return true; }
   /// The update by a gradient, after so many before it.
-  /// @param seen  updates that the weights had seen which the gradient is of
-  virtual void update(std::int64_t version, std::int64_t seen, float learning_rate, const float* gradient) = 0;
+  /// @param seen      updates that the weights had seen which the gradient is of
+  /// @param gradient  may be overwritten
+  virtual void update(std::int64_t version, std::int64_t seen, float learning_rate, float* gradient) = 0;
   /// Of updates from now on, instead of that of the optimizer's options.
   virtual void set_momentum(double /*momentum*/) {}
   /// All groups have, or get, these weights, which have seen so many updates.

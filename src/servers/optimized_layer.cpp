@@ -53,7 +53,7 @@ class OptimizedLayer final : public LayerStore {
   std::int64_t elements() const override { return elements_; }
 
   // Adam counts the pushes of a layer, as every layer's solver did in the work cited in protocol.hpp.
-  void update(std::int64_t version, std::int64_t seen, float learning_rate, const float* gradient) override {
+  void update(std::int64_t version, std::int64_t seen, float learning_rate, float* gradient) override {
     StepState state;
     state.step = version;
     state.learning_rate = learning_rate;

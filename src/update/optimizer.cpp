@@ -104,7 +104,6 @@ Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Paramete
   }
   ranges_ = ranges_in(own_, ranges, options.larc > 0);
   if (rule_->gives_update()) {
-    updates_ = decltype(updates_)("petaflow::optimizer::updates", static_cast<std::size_t>(all_of(parameters).end));
     update_factors_ =
         std::make_unique<GradientFactors>(GradientFactorOptions{.larc = 1, .form = TrustForm::kLars}, tensors);
     OptimizerOptions plain;
@@ -161,21 +160,12 @@ std::size_t Optimizer::state_bytes() const {
 }
 
 void Optimizer::run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
-                    const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states) {
+                    const Slice& part, float* gradient, float* weights, const std::vector<float*>& states) {
   for (ParameterRange range : ranges) {
     range.begin = std::max(range.begin, part.begin);
     range.end = std::min(range.end, part.end);
     if (range.begin < range.end) rule.step(context, range, gradient, weights, states);
   }
-}
-
-// Makes the updates that a rule asks for, in the place of a copy of the weights.
-void Optimizer::make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights) {
-  using Weights = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnmanaged>;
-  const auto range = std::pair(static_cast<std::size_t>(part.begin), static_cast<std::size_t>(part.end));
-  Kokkos::deep_copy(context.space, Kokkos::subview(updates_, range),
-                    Weights(weights + part.begin, static_cast<std::size_t>(part.size())));
-  run(context, *rule_, ranges_, part, gradient, updates_.data(), states_);
 }
 
 void Optimizer::tune(const Context& context, const float* gradient,
@@ -188,28 +178,24 @@ void Optimizer::follow(const Context& context, const float* gradient, const floa
   tuner_->follow(context, gradient, clip(), before, at, after);
 }
 
-void Optimizer::share_factors(const Context& context, const float* gradient, const float* weights,
+void Optimizer::share_factors(const Context& context, float* gradient, float* weights,
                               const std::function<void(std::span<double>)>& sum_over_ranks) {
   if (factors_) factors_->compute_shared(context, own_, gradient, weights, sum_over_ranks);
   if (tuner_) tune(context, gradient, &sum_over_ranks);
   if (!update_factors_) return;
-  for (const Slice& slice : own_) make_updates(context, slice, gradient, weights);
-  update_factors_->compute_shared(context, own_, updates_.data(), weights, sum_over_ranks);
+  for (const Slice& slice : own_) run(context, *rule_, ranges_, slice, gradient, weights, states_);
+  update_factors_->compute_shared(context, own_, gradient, weights, sum_over_ranks);
 }
 
-void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient,
-                     float* weights) {
+void Optimizer::step(const Context& context, std::int64_t begin, std::int64_t end, float* gradient, float* weights) {
   const Slice part{begin, end};
   if (factors_ && !shared_) factors_->compute(context, begin, end, gradient, weights);
   if (tuner_ && !shared_) tune(context, gradient, nullptr);
-  if (!apply_) {
-    run(context, *rule_, ranges_, part, gradient, weights, states_);
-  } else {
-    if (!shared_) {
-      make_updates(context, part, gradient, weights);
-      update_factors_->compute(context, begin, end, updates_.data(), weights);
-    }
-    run(context, *apply_, apply_ranges_, part, updates_.data(), weights, {});
+  const bool given = apply_ && shared_;  // by share_factors()
+  if (!given) run(context, *rule_, ranges_, part, gradient, weights, states_);
+  if (apply_) {
+    if (!given) update_factors_->compute(context, begin, end, gradient, weights);
+    run(context, *apply_, apply_ranges_, part, gradient, weights, {});
   }
   for (const Running& running : running_) {
     if (running.begin < begin || running.end > end) continue;

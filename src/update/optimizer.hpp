@@ -38,15 +38,17 @@ class Optimizer {
 
   /// The step of the parameters in [begin, end), which end where parameters do, or of an own slice.  Reads
   /// learning_rate and step of the context's step state; weights are updated in place.
-  /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read
-  void step(const Context& context, std::int64_t begin, std::int64_t end, const float* gradient, float* weights);
+  /// @param gradient, weights  flat, in MemorySpace; of the gradient only [begin, end) is read, and overwritten by
+  ///                           rules that give updates
+  void step(const Context& context, std::int64_t begin, std::int64_t end, float* gradient, float* weights);
   /// Steps take all parameters at once; with own slices share_factors() comes before them.
   bool needs_whole_gradient() const {
     return options_.clip_norm > 0 || tuner_ || (shared_ && (factors_ || update_factors_));
   }
   /// With own slices: what norms of the gradient and of updates need to know of the other ranks' slices.  Collective.
+  /// @param gradient        overwritten by rules that give updates, which step() then makes
   /// @param sum_over_ranks  replaces the values, in host memory, by their sum
-  void share_factors(const Context& context, const float* gradient, const float* weights,
+  void share_factors(const Context& context, float* gradient, float* weights,
                      const std::function<void(std::span<double>)>& sum_over_ranks);
 
   /// From now on optimizer.momentum, or optimizer.beta1 of rules with that, is this.  What the rule keeps stays.
@@ -71,11 +73,10 @@ class Optimizer {
 
   /// Runs a rule over the part of ranges in [begin, end).
   static void run(const Context& context, const OptimizerRule& rule, const std::vector<ParameterRange>& ranges,
-                  const Slice& part, const float* gradient, float* weights, const std::vector<float*>& states);
+                  const Slice& part, float* gradient, float* weights, const std::vector<float*>& states);
   const float* clip() const { return options_.clip_norm > 0 ? factors_->clip() : nullptr; }
   void tune(const Context& context, const float* gradient,
             const std::function<void(std::span<double>)>* sum_over_ranks);
-  void make_updates(const Context& context, const Slice& part, const float* gradient, const float* weights);
 
   OptimizerOptions options_;
   std::unique_ptr<OptimizerRule> rule_;
@@ -84,8 +85,7 @@ class Optimizer {
   std::vector<ParameterRange> ranges_;  // neighbours that are treated alike are one range
   std::vector<Running> running_;        // what is not trained
   std::unique_ptr<GradientFactors> factors_;
-  // Updates, where a rule gives them, flat as the weights; their norms; what applies them, and its ranges.
-  Kokkos::View<float*, MemorySpace> updates_;
+  // Of a rule that gives updates: their norms; what applies them, and its ranges.
   std::unique_ptr<GradientFactors> update_factors_;
   std::unique_ptr<OptimizerRule> apply_;
   std::vector<ParameterRange> apply_ranges_;

@@ -22,15 +22,16 @@ class OptimizerRule {
   /// Share of weight_decay that is added to the gradient (as weight_decay * w) before LARC takes its norm: all, or none
   /// where the rule shrinks the weights itself.
   virtual float l2_decay() const = 0;
-  /// Whether step() leaves in the place of a weight the update that it asks for, at a rate of 1, instead of making it:
-  /// each tensor is then moved by learning rate x |weights| / |update| of it.
+  /// Whether step() leaves in the place of a gradient the update that it asks for, at a rate of 1, instead of making
+  /// it: each tensor is then moved by learning rate x |weights| / |update| of it.
   virtual bool gives_update() const = 0;
   /// Whether learning rate and momentum are those of YellowFin, in the `tuned` of ranges.
   virtual bool tuned() const = 0;
   /// One pass over the range: reads learning_rate and step of *context.step (t = step + 1: the caller counts steps
-  /// after the update).  Gradients are read; weights and states, one array each, are updated in place.  All flat, in
-  /// MemorySpace, indexed by the range, states from range.state on.
-  virtual void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
+  /// after the update).  Gradients are read; weights and states, one array each, are updated in place; where a rule
+  /// gives updates, weights are read and gradients replaced.  All flat, in MemorySpace, indexed by the range, states
+  /// from range.state on.
+  virtual void step(const Context& context, const ParameterRange& range, float* gradients, float* weights,
                     const std::vector<float*>& states) const = 0;
 };
 

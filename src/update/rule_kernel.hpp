@@ -32,15 +32,17 @@ struct RuleElement {
 ///   AtStep at(const StepState&, const ParameterRange&) const   what depends on step and range alone; on the device
 ///   AtStep::apply(RuleElement<kStates>&) const            the update of an element; on the device
 ///   AtStep::l2_decay                                      of this range
-///   static constexpr bool kGivesUpdate, kTuned            OptimizerRule::gives_update(), tuned(), where these are true
+///   static constexpr bool kGivesUpdate, kTuned            OptimizerRule::gives_update(), tuned(), where these are
+///   true;
+///                                                         an update is left in RuleElement::weight
 template <class Rule>
 class RuleKernel {
  public:
   // Threads of a device do a few elements each, or they wait for memory one element after the other.
   static constexpr std::int64_t kChunk = kOnHost ? 4096 : 1024;
 
-  RuleKernel(const Rule& rule, const ParameterRange& range, const StepState* step, const float* gradients,
-             float* weights, const std::vector<float*>& states)
+  RuleKernel(const Rule& rule, const ParameterRange& range, const StepState* step, float* gradients, float* weights,
+             const std::vector<float*>& states)
       : rule_(rule), range_(range), step_(step), gradients_(gradients), weights_(weights) {
     PETAFLOW_REQUIRE(states.size() == static_cast<std::size_t>(Rule::kStates), "{} arrays of state, not {}",
                      states.size(), Rule::kStates);
@@ -62,8 +64,8 @@ class RuleKernel {
     const float clip = range_.clip == nullptr ? 1.0F : *range_.clip;
     const float trust = range_.trust == nullptr ? 1.0F : *range_.trust;
     const std::int64_t begin = range_.begin + static_cast<std::int64_t>(team.league_rank()) * kChunk;
-    const float* const gradient = gradients_ + begin;
-    float* const weight = weights_ + begin;
+    float *const gradient = gradients_ + begin, *const weight = weights_ + begin,
+                 *const to = kGives ? gradient : weight;
     Kokkos::Array<float*, kArrays> states = states_;
     for (int k = 0; k < Rule::kStates; ++k) states[k] += begin + range_.state;
     const std::int64_t left = range_.end - begin, count = left < kChunk ? left : std::int64_t{kChunk};
@@ -72,18 +74,18 @@ class RuleKernel {
       for (int k = 0; k < Rule::kStates; ++k) element.state[k] = states[k][i];
       rule.apply(element);
       for (int k = 0; k < Rule::kStates; ++k) states[k][i] = element.state[k];
-      weight[i] = element.weight;
+      to[i] = element.weight;
     });
   }
 
  private:
+  static constexpr bool kGives = requires { Rule::kGivesUpdate; };
   static constexpr std::size_t kArrays = Rule::kStates > 0 ? Rule::kStates : 1;
 
   Rule rule_;
   ParameterRange range_;
   const StepState* step_;
-  const float* gradients_;
-  float* weights_;
+  float *gradients_, *weights_;
   Kokkos::Array<float*, kArrays> states_;
 };
 
@@ -100,7 +102,7 @@ class RuleOf final : public OptimizerRule {
   bool tuned() const override {
     return requires { Rule::kTuned; };
   }
-  void step(const Context& context, const ParameterRange& range, const float* gradients, float* weights,
+  void step(const Context& context, const ParameterRange& range, float* gradients, float* weights,
             const std::vector<float*>& states) const override {
     RuleKernel<Rule>(rule_, range, context.step, gradients, weights, states).run(context);
   }
