@@ -56,6 +56,20 @@ struct Channels {
   }
 };
 
+/// Brings near the channels of a block at some pixels that are read, or written, soon: they lie too far apart for a
+/// processor to see an order (128 channels on 192 x 288 pixels of bf16, batch 2, two threads of a Zen 4: 6.6 to 4.7 ms
+/// forward).  Inlined by force: GCC takes a call that only prefetches for one without effect.
+template <int kVectors, class T>
+KOKKOS_FORCEINLINE_FUNCTION void fetch([[maybe_unused]] const T* at, [[maybe_unused]] std::int64_t step,
+                                       [[maybe_unused]] std::int64_t pixels) {
+#if PETAFLOW_NATIVE_LANES
+  constexpr std::int64_t kLine = 64 / sizeof(T), kChannels = std::int64_t{kVectors} * kLanes;
+  for (std::int64_t p = 0; p < pixels; ++p) {
+    for (std::int64_t c = 0; c < kChannels; c += kLine) __builtin_prefetch(at + p * step + c);
+  }
+#endif
+}
+
 /// target(o, c) = sum over taps of source(o, tap, c) weight(tap, c): forward and backward data.
 template <class T>
 struct Spread {
@@ -96,10 +110,18 @@ struct Spread {
 
   template <int kVectors, int kPoints>
   KOKKOS_INLINE_FUNCTION void compute(const Place& place, const T* from, T* to) const {
-    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
     const Channels<kVectors> channels(order, place.block);
     const float* const taps = weights + order.block_begin(0, place.block);
     Floats sum[kPoints][kVectors] = {};
+    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
+    constexpr std::int64_t kAhead = 2 * kPoints;
+    const std::int64_t last_d = d.source(place.od, d.taps - 1), last_h = h.source(place.oh, h.taps - 1),
+                       next = (place.phase * w.scale + w.offset + (w.taps - 1) * w.tap_scale) / w.divisor +
+                              (place.begin + kAhead) * w.scale;
+    if (last_d >= 0 && last_h >= 0)
+      fetch<kVectors>(from + last_d * d.source_stride + last_h * h.source_stride + next * w.source_stride,
+                      w.scale * w.source_stride, kPoints);
+    fetch<kVectors>(to + kAhead * w.divisor * w.target_stride, w.divisor * w.target_stride, kPoints);
     for (std::int64_t td = 0; td < d.taps; ++td) {
       const std::int64_t id = d.source(place.od, td);
       if (id < 0) continue;
