@@ -9,6 +9,7 @@
 
 namespace petaflow::winograd {
 
+using lanes::kHeld;
 using lanes::kLanes;
 using lanes::Number;
 using lanes::unrolled;
@@ -40,16 +41,19 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, std
 
 // The way back from positions to taps magnifies the error of sums four to five times in six points, so they have
 // levels: rows whose products are summed in registers, and rows whose sums are added beside them before they go to
-// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp); what they cost is not
-// measured.
-inline constexpr std::int64_t kRowsInRegisters = 16, kRowsAtOnce = 128;
+// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp).  Products of bf16, which are
+// off by a thousand times as much, have one level: the other, for which there are too few registers, costs 4 % (256
+// channels on 192 x 288 pixels, stride 2, batch 2, two threads of a Zen 4: 67.5 to 65.0 ms).
+inline constexpr std::int64_t kRowsAtOnce = 128;
+template <class T>
+inline constexpr std::int64_t kRowsInRegisters = kHeld<T> == 1 ? 16 : kRowsAtOnce;
 
 /// kSources x kVectors registers of s += the sum over rows of v times d.
 template <int kSources, int kVectors, class T>
 void correlate(const Number<T>* v, std::int64_t v_stride, const Number<T>* d, std::int64_t d_stride, std::int64_t rows,
                float* s) {
   Floats total[kSources][kVectors] = {};
-  in_pieces(rows, kRowsInRegisters, [&](std::int64_t, std::int64_t size) {
+  in_pieces(rows, kRowsInRegisters<T>, [&](std::int64_t, std::int64_t size) {
     Floats sum[kSources][kVectors] = {};
     for (std::int64_t r = 0; r < size; ++r, v += v_stride, d += d_stride) {
       lanes::Vector<Number<T>> gradient[kVectors];
