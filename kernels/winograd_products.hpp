@@ -41,9 +41,9 @@ void multiply(const Number<T>* v, std::int64_t v_stride, std::int64_t v_tap, std
 
 // The way back from positions to taps magnifies the error of sums four to five times in six points, so they have
 // levels: rows whose products are summed in registers, and rows whose sums are added beside them before they go to
-// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp).  Products of bf16, which are
-// off by a thousand times as much, have one level: the other, for which there are too few registers, costs 4 % (256
-// channels on 192 x 288 pixels, stride 2, batch 2, two threads of a Zen 4: 67.5 to 65.0 ms).
+// memory.  So many keep tiles and whole tensors together to 1e-6 (tests/test_networks.cpp).  Products of bf16, whose
+// rounding is a thousand times as large, have one level: the other, for which there are too few registers, costs 4 %
+// (256 channels on 192 x 288 pixels, stride 2, batch 2, two threads of a Zen 4: 67.5 to 65.0 ms).
 inline constexpr std::int64_t kRowsAtOnce = 128;
 template <class T>
 inline constexpr std::int64_t kRowsInRegisters = kHeld<T> == 1 ? 16 : kRowsAtOnce;
