@@ -6,8 +6,8 @@
 // of x, narrower ones, pass by; two panels make one block of the gradient in registers, which is then added to the sum
 // in memory.
 //
-// For windows of one pixel no transform saves products.  Dilated ones read much padding where maps are small (3 x 3 taps
-// with dilation 18 on 24 x 36 pixels in two thirds of all products), which is left out here.
+// For windows of one pixel no transform saves products.  Dilated ones read much padding where maps are small (3 x 3
+// taps with dilation 18 on 24 x 36 pixels in two thirds of all products), which is left out here.
 #include <algorithm>
 #include <array>
 #include <memory>
