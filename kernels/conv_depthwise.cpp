@@ -110,10 +110,10 @@ struct Spread {
 
   template <int kVectors, int kPoints>
   KOKKOS_INLINE_FUNCTION void compute(const Place& place, const T* from, T* to) const {
+    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
     const Channels<kVectors> channels(order, place.block);
     const float* const taps = weights + order.block_begin(0, place.block);
     Floats sum[kPoints][kVectors] = {};
-    const Axis &d = axes.d, &h = axes.h, &w = axes.w;
     constexpr std::int64_t kAhead = 2 * kPoints;
     const std::int64_t last_d = d.source(place.od, d.taps - 1), last_h = h.source(place.oh, h.taps - 1),
                        next = (place.phase * w.scale + w.offset + (w.taps - 1) * w.tap_scale) / w.divisor +

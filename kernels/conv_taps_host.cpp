@@ -307,8 +307,9 @@ std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
   if ((g.kernel != kOne && g.dilation == kOne) || g.groups != 1)
     return "for windows of one pixel or dilated ones, without groups, only";
   const auto [fewest, most] = std::minmax(first.in_channels, first.out_channels);
-  if (fewest < (bf16 ? kFewestInBf16 : kFewestChannels) || (bf16 && most < kFewestOnOneSide))
-    return "for more channels only";
+  const std::int64_t least = bf16 ? kFewestInBf16 : kFewestChannels, larger = bf16 ? kFewestOnOneSide : least;
+  if (fewest < least || most < larger)
+    return fmt::format("for {} channels and more, {} and more on one side, only", least, larger);
   for (const ConvDesc& desc : tiles) {
     if (const std::int64_t summed = kMostSummed * (bf16 ? 2 : 1); desc.n * desc.out.volume() > summed)
       return fmt::format("for up to {} pixels, whose sums in f32 are exact enough", summed);
