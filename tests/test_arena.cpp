@@ -30,7 +30,7 @@ namespace {
 
 /// Blocks of odd sizes, so that one ends inside the eight bytes that AddressSanitizer marks together.
 std::vector<MemoryBlock> blocks() {
-  constexpr int kEnd = std::numeric_limits<int>::max();
+  constexpr int kEnd = kToTheEnd;
   return {
       {"weights", 4096, kForever, kEnd}, {"a", 40004, 0, 1}, {"b", 40004, 1, 2}, {"c", 13, 0, 3}, {"none", 0, 0, 3}};
 }
@@ -46,6 +46,20 @@ TEST(MemoryPlan, BlocksThatLiveTogetherLieApart) {
           << a.label << " and " << b.label;
     }
   }
+}
+
+// Those whose place is given lie there, as close as they were asked to, others around them.
+TEST(MemoryPlan, APlaceThatIsGivenIsKept) {
+  std::vector<MemoryBlock> planned = {{"weights", 4096, kForever, kToTheEnd}, {"tail", 9004, 1, kToTheEnd, 10240},
+                                      {"head", 1000, 3, kToTheEnd, 11240},    {"before both", 40004, 0, 0},
+                                      {"beside the tail", 40004, 1, 2},       {"beside both", 4000, 2, 3}};
+  const std::size_t total = plan_memory(planned);
+  EXPECT_EQ(planned[1].offset, total - 10240);
+  EXPECT_EQ(planned[2].offset, total - 11240);
+  EXPECT_GT(planned[3].offset + planned[3].size_bytes, planned[1].offset) << "the place of what is not alive yet";
+  EXPECT_LE(planned[4].offset + planned[4].size_bytes + kArenaGap, planned[1].offset);
+  EXPECT_LE(planned[5].offset + planned[5].size_bytes + kArenaGap, planned[2].offset);
+  EXPECT_EQ(total, planned_bytes(4096) + planned_bytes(40004) + planned_bytes(4000) + 12288);
 }
 
 TEST(Arena, WhatDoesNotFitIsAUsersError) {

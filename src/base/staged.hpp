@@ -13,8 +13,10 @@ namespace petaflow {
 template <class T>
 class Staged {
  public:
-  /// Both are zeros.
-  Staged(const std::string& label, std::size_t size) : device_(label, size) {
+  /// What is made here is zeros.
+  /// @param array  in MemorySpace, of that size, which must outlive this; null: it is made here
+  Staged(const std::string& label, std::size_t size, T* array = nullptr)
+      : device_(array != nullptr ? decltype(device_)(array, size) : decltype(device_)(label, size)) {
     if constexpr (!kOnHost) host_ = decltype(host_)(label, size);
   }
 

@@ -72,9 +72,10 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
       if (std::ranges::find(adds, true) != adds.end()) lowered.stages[s].stage->prepare_to_add(adds, context);
     }
   }
-  memory_ = std::make_unique<StepMemory>(lowered, timeline_, plan_, options, parameter_elements_);
+  const std::vector<GradientPart> gradients = list_gradients(graph, lowered);
+  memory_ = std::make_unique<StepMemory>(lowered, timeline_, plan_, options, parameter_elements_,
+                                         options.plans_gradient ? gradients : std::vector<GradientPart>());
   outputs_ = lowered.outputs;
-  list_final_gradients(lowered);
   const bool differ = std::ranges::find(timeline_.again, true) != timeline_.again.end();
   for (std::size_t s = 0; s < lowered.stages.size(); ++s) {
     Stage& stage = *lowered.stages[s].stage;
@@ -86,6 +87,7 @@ Network::Network(const Graph& graph, const NetworkOptions& options, const Contex
   }
   list_reports(graph, lowered);
   for (LoweredStage& stage : lowered.stages) stages_.push_back(std::move(stage.stage));
+  list_final_gradients(gradients);
 }
 
 void Network::list_reports(const Graph& graph, const LoweredNetwork& lowered) {
@@ -112,19 +114,30 @@ void Network::list_reports(const Graph& graph, const LoweredNetwork& lowered) {
   }
 }
 
-// Gradients become final from the last parameter on; those in front of one that is not wait for it.
-void Network::list_final_gradients(const LoweredNetwork& lowered) {
-  std::vector<bool> done(parameters_.size(), false);
-  std::size_t first = parameters_.size();
-  gradient_begin_.resize(lowered.stages.size());
-  for (std::size_t s = lowered.stages.size(); s-- > 0;) {
-    for (std::size_t p = 0; p < parameters_.size(); ++p) {
-      if (std::ranges::find(lowered.stages[s].layers, parameters_[p].layer) != lowered.stages[s].layers.end()) {
-        done[p] = true;
-      }
+std::vector<GradientPart> Network::list_gradients(const Graph& graph, const LoweredNetwork& lowered) const {
+  std::vector<std::size_t> stage_of(graph.nodes().size());  // of each layer
+  for (std::size_t s = 0; s < lowered.stages.size(); ++s) {
+    for (const std::size_t layer : lowered.stages[s].layers) stage_of[layer] = s;
+  }
+  std::vector<GradientPart> parts;
+  for (const Parameter& p : parameters_) {
+    const std::int64_t end = p.offset + p.spec.elements();
+    if (parts.empty() || parts.back().stage != stage_of[p.layer]) {
+      parts.push_back({stage_of[p.layer], p.offset, end, graph.nodes()[p.layer].name});
     }
-    while (first > 0 && done[first - 1]) --first;
-    gradient_begin_[s] = first < parameters_.size() ? parameters_[first].offset : parameter_elements_;
+    parts.back().end = end;
+  }
+  return parts;
+}
+
+// Gradients become final from the last parameter on; those in front of one that is not wait for it.
+void Network::list_final_gradients(const std::vector<GradientPart>& gradients) {
+  gradient_begin_.resize(stages_.size());
+  std::int64_t begin = parameter_elements_;
+  auto part = gradients.rbegin();
+  for (std::size_t s = stages_.size(); s-- > 0;) {
+    for (; part != gradients.rend() && part->stage >= s; ++part) begin = part->begin;
+    gradient_begin_[s] = begin;
   }
 }
 
@@ -247,7 +260,8 @@ std::vector<BlockReport> Network::blocks() const {
     if (block.size_bytes == 0) continue;
     const bool forever = block.first == kForever;
     std::string alive = forever ? "always" : moment(block.first);
-    if (!forever && block.last != block.first) alive += " to " + moment(block.last);
+    if (!forever && block.last != block.first)
+      alive += " to " + (block.last == kToTheEnd ? "the end" : moment(block.last));
     blocks.push_back({block.label, block.size_bytes, block.offset, alive, block.first, block.last});
   }
   std::ranges::stable_sort(blocks, std::greater(), &BlockReport::size_bytes);

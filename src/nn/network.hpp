@@ -85,10 +85,16 @@ class Network {
   Tensor output_gradient(std::size_t index = 0) const { return memory_->gradient(outputs_[index]); }
 
   void forward(const Context& context);
+  /// With NetworkOptions::plans_gradient: where backward() may write to, flat; of a step up to the next forward().
+  /// Otherwise null.
+  float* gradient() const { return memory_->flat_gradient(); }
   /// Writes (=) the flat gradient of all parameters to `gradient`, layer by layer from the last to the first.
   /// `ready(begin, end)` is called when the elements [begin, end) are final.
   void backward(const Context& context, float* gradient,
                 const std::function<void(std::int64_t, std::int64_t)>& ready = {});
+  /// The step ends, whichever of its passes ran: all of gradient() may be read; what backward() did not write is of no
+  /// meaning.
+  void end_step() { memory_->arena().enter(moments() - 1); }
 
   /// A sum over ranks (Context::sum_over_ranks).
   struct RankSum {
@@ -112,7 +118,9 @@ class Network {
 
  private:
   void list_reports(const Graph& graph, const LoweredNetwork& lowered);
-  void list_final_gradients(const LoweredNetwork& lowered);
+  /// The flat gradient, by the stages that write it.
+  std::vector<GradientPart> list_gradients(const Graph& graph, const LoweredNetwork& lowered) const;
+  void list_final_gradients(const std::vector<GradientPart>& gradients);
   /// Makes the arena and the stage ready for an action of the timeline.
   Stage& enter(std::size_t moment);
 

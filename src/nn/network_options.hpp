@@ -44,9 +44,10 @@ struct NetworkOptions {
   std::int64_t recompute = 1;  // segments that make their values again for backward instead of keeping them; 1: none;
                                // or kRecomputeMemoryBound
   DType precision =
-      DType::kF32;           // of activations and gradients between convolutions; all others, weights and sums are f32
-  bool backward = true;      // false: inference only, less memory
-  bool fixed_order = false;  // the same order of all sums, and so the same bits, on any number of threads
+      DType::kF32;       // of activations and gradients between convolutions; all others, weights and sums are f32
+  bool backward = true;  // false: inference only, less memory
+  bool plans_gradient = false;  // the flat gradient lies in the arena, where values are that backward has done with
+  bool fixed_order = false;     // the same order of all sums, and so the same bits, on any number of threads
   KernelOptions kernels;
   bool runs = true;              // false: only to be looked at; its memory is asked for but not touched
   bool fills_dead = kFillsDead;  // what is not alive yet, or no longer, is NaN: for tests

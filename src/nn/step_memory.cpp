@@ -21,7 +21,7 @@ struct Life {
   }
   bool empty() const { return last < 0; }
 };
-constexpr Life kAlways{kForever, INT_MAX};
+constexpr Life kAlways{kForever, kToTheEnd};
 
 std::size_t bytes_of(const LoweredValue& value) {
   return static_cast<std::size_t>(value.shape.elements()) * size_of(value.type);
@@ -94,7 +94,7 @@ struct Lives {
 }  // namespace
 
 StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, const BackwardPlan& plan,
-                       const NetworkOptions& options, std::int64_t weights)
+                       const NetworkOptions& options, std::int64_t weights, const std::vector<GradientPart>& gradient)
     : values_(network.values),
       edges_(plan.edges),
       forward_blocks_(values_.size()),
@@ -104,7 +104,7 @@ StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, 
   const Lives lives(network, timeline, plan);
   std::vector<MemoryBlock> blocks;
   const auto add = [&](std::string label, std::size_t size_bytes, const Life& life) {
-    blocks.push_back({std::move(label), size_bytes, life.first, life.last, 0});
+    blocks.push_back({std::move(label), size_bytes, life.first, life.last});
     return blocks.size() - 1;
   };
   weights_ = add("weights", static_cast<std::size_t>(std::max<std::int64_t>(1, weights)) * sizeof(float), kAlways);
@@ -161,7 +161,18 @@ StepMemory::StepMemory(const LoweredNetwork& network, const Timeline& timeline, 
       own.temporary.back() = add(name + " gradient to add", elements * size_of(x.type), last);
     }
   }
+  const std::size_t first_gradient = blocks.size();
+  // Backward goes from its end, which is that of the arena, to its beginning, so that free memory stays in one piece.
+  const std::size_t from_end = planned_bytes(static_cast<std::size_t>(weights) * sizeof(float));
+  for (const GradientPart& part : gradient) {
+    const std::size_t begin = static_cast<std::size_t>(part.begin) * sizeof(float);
+    const std::size_t i =
+        add(part.name + " gradient of weights", static_cast<std::size_t>(part.end) * sizeof(float) - begin,
+            {lives.backward_of[part.stage].last, kToTheEnd});
+    blocks[i].from_end = from_end - begin;
+  }
   arena_ = Arena(std::move(blocks), options.runs, options.runs && options.fills_dead);
+  if (!gradient.empty()) flat_gradient_ = reinterpret_cast<float*>(arena_.block(first_gradient));
 }
 
 Tensor StepMemory::slice(std::size_t root, std::int64_t begin, std::int64_t end, std::byte* memory) const {

@@ -2,7 +2,9 @@
 // operands of every stage lie.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "nn/arena.hpp"
@@ -10,16 +12,26 @@
 
 namespace petaflow {
 
+/// Elements [begin, end) of the flat gradient, which the backward pass of a stage writes.
+struct GradientPart {
+  std::size_t stage = 0;
+  std::int64_t begin = 0, end = 0;
+  std::string name;  // of the layer
+};
+
 class StepMemory {
  public:
   /// Plans and allocates.  A moment is the index of an action of the timeline.
-  /// @param weights  elements of the flat weights
+  /// @param weights   elements of the flat weights
+  /// @param gradient  all of the flat gradient, where it is planned
   StepMemory(const LoweredNetwork& network, const Timeline& timeline, const BackwardPlan& plan,
-             const NetworkOptions& options, std::int64_t weights);
+             const NetworkOptions& options, std::int64_t weights, const std::vector<GradientPart>& gradient);
 
   Arena& arena() { return arena_; }
   const Arena& arena() const { return arena_; }
   float* weights() const { return reinterpret_cast<float*>(arena_.block(weights_)); }
+  /// The flat gradient, of which each part is there from its stage's backward pass to the next step; null: not planned.
+  float* flat_gradient() const { return flat_gradient_; }
   /// A value as the first forward pass writes it.
   Tensor value(std::size_t value) const;
   /// The gradient of a value; no data where nobody wants it.
@@ -49,6 +61,7 @@ class StepMemory {
   std::vector<std::optional<std::size_t>> gradient_blocks_;    // of each root
   std::vector<StageBlocks> stages_;
   std::size_t weights_ = 0;
+  float* flat_gradient_ = nullptr;
   Arena arena_;
 };
 

@@ -149,7 +149,7 @@ int command_summary(const CommandLine& line, Configuration& config, const Task& 
   if (options.kernels.conv.rule == ConvRequest::Rule::kTune) tuning = look_up_tuning(comm, context.threads);
   agree(comm, [&] {
     const Graph graph = task.model(task.sample_shape());
-    NetworkOptions not_run = network_options(options, micro_batch_size(options, comm));
+    NetworkOptions not_run = training_options(options, comm);
     not_run.runs = false;
     int found = 0;
     if (tuning) tuning->on_choice = [&](const auto&...) { ++found; };

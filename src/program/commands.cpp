@@ -45,9 +45,24 @@ std::unique_ptr<Communicator> delayed(Communicator& comm, const DelayOptions& op
   return std::make_unique<Communicator>(std::move(transport));
 }
 
-std::int64_t micro_batch_size(const CommonOptions& options, const Communicator& comm) {
+namespace {
+
+BatchShare share_of(const CommonOptions& options, const Communicator& comm) {
   const int members = std::max(1, comm.size() / static_cast<int>(options.update.groups));
-  return share_of_batch(group_options(options), comm.rank() % members, members).micro_batch;
+  return share_of_batch(group_options(options), comm.rank() % members, members);
+}
+
+}  // namespace
+
+std::int64_t micro_batch_size(const CommonOptions& options, const Communicator& comm) {
+  return share_of(options, comm).micro_batch;
+}
+
+NetworkOptions training_options(const CommonOptions& options, const Communicator& comm) {
+  const BatchShare share = share_of(options, comm);
+  NetworkOptions network = network_options(options, share.micro_batch);
+  network.plans_gradient = gradient_ends_with_step(share, options.train, options.update);
+  return network;
 }
 
 std::unique_ptr<ConvTuning> tune(const CommandLine& line, const Configuration& config, const Task& task,
@@ -92,6 +107,7 @@ std::string describe_recompute(const Graph& graph, const NetworkOptions& options
   NetworkOptions kept = options;
   kept.recompute = 1;
   kept.runs = false;
+  kept.plans_gradient = network.gradient() != nullptr;
   const std::size_t least = network.arena_bytes(), most = Network(graph, kept, Context()).arena_bytes();
   const std::string what = fmt::format("train.recompute = {}", options.recompute);
   if (least >= most) {

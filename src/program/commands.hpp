@@ -57,6 +57,8 @@ RunIdentity run_identity(const CommandLine& line, const CommonOptions& options, 
 
 /// Slots of a micro-batch of this rank.
 std::int64_t micro_batch_size(const CommonOptions& options, const Communicator& comm);
+/// The network of a training step of this rank.
+NetworkOptions training_options(const CommonOptions& options, const Communicator& comm);
 
 /// On all ranks, with kernels.conv = "tune": what is known of the convolutions of the task's network is read, the rest
 /// is timed (tuning.hpp), for the constructors of networks.  Null with another choice.

@@ -85,13 +85,14 @@ void say_what_runs(const CommonOptions& options, const Communicator& comm, int t
 void say_estimate(const CommonOptions& options, Trainer& trainer, TrainStep& step, Inference& inference,
                   std::size_t held_bytes) {
   const Network& network = step.network();
-  const auto weights = static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
-  log_info(
-      "memory per rank: {} for a micro-batch of {}, {} for weights, gradients and optimizer, {}and about 50 MiB for "
-      "the program",
-      format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
-      format_bytes(2 * weights + step.optimizer_bytes()),
-      held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
+  const bool planned = network.gradient() != nullptr;
+  const std::size_t gradients =
+      planned ? 0 : (options.update.lag + 1) * static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
+  log_info("memory per rank: {} for weights and a micro-batch of {}{}, {} for {}, {}and about 50 MiB for the program",
+           format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
+           planned ? ", with its gradient," : "", format_bytes(gradients + step.optimizer_bytes()),
+           planned ? "the optimizer" : "gradients and optimizer",
+           held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
   log_info("taking a step of {}", format_count(group_options(options).batch, "sample"));
   const double step_s = trainer.measure_step();
   const auto groups = static_cast<double>(options.update.groups);

@@ -24,4 +24,8 @@ BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks) {
   return share;
 }
 
+bool gradient_ends_with_step(const BatchShare& share, const TrainOptions& train, const UpdateOptions& update) {
+  return share.micro_batches == 1 && train.batch_epochs.empty() && update.lag == 0;
+}
+
 }  // namespace petaflow

@@ -22,4 +22,8 @@ struct BatchShare {
 /// The share of a rank: in a fixed order of sums whole shards of the batch, otherwise as even a part as possible.
 BatchShare share_of_batch(const TrainOptions& options, int rank, int ranks);
 
+/// Whether the gradient of a step is that of one micro-batch and is used before the next one begins: its memory may
+/// serve the passes of that one.
+bool gradient_ends_with_step(const BatchShare& share, const TrainOptions& train, const UpdateOptions& update);
+
 }  // namespace petaflow

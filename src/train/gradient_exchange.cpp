@@ -103,10 +103,10 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
 GradientExchange::GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train,
                                    const CommOptions& options, const UpdateOptions& update,
                                    const std::vector<Parameter>& parameters, std::vector<std::int64_t> cuts,
-                                   DeviceSum* devices, std::int64_t place)
+                                   float* gradient, DeviceSum* devices, std::int64_t place)
     : context_(context),
       elements_(elements_of(parameters)),
-      gradient_("petaflow::gradient", static_cast<std::size_t>(elements_)),
+      gradient_("petaflow::gradient", static_cast<std::size_t>(elements_), gradient),
       devices_(devices),
       place_(place),
       sum_(make_sum(comm, train, options, update, parameters, std::move(cuts))),

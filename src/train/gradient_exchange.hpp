@@ -35,13 +35,15 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
 /// finish().
 class GradientExchange {
  public:
-  /// @param context  must outlive the exchange
-  /// @param cuts     with update.sharded: optimizer_cuts()
-  /// @param devices  sums gradients on devices, this one in that place; must outlive it.  Null: they are summed in the
-  ///                 host's memory
+  /// @param context   must outlive the exchange
+  /// @param cuts      with update.sharded: optimizer_cuts()
+  /// @param gradient  where gradient() is to lie, which must outlive the exchange; null: in memory of its own
+  /// @param devices   sums gradients on devices, this one in that place; must outlive it.  Null: they are summed in the
+  ///                  host's memory
   GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train, const CommOptions& options,
                    const UpdateOptions& update, const std::vector<Parameter>& parameters,
-                   std::vector<std::int64_t> cuts, DeviceSum* devices = nullptr, std::int64_t place = 0);
+                   std::vector<std::int64_t> cuts, float* gradient = nullptr, DeviceSum* devices = nullptr,
+                   std::int64_t place = 0);
   /// @param repeats  so many micro-batches of this step in the place of each of the plan (train.batch_epochs)
   void begin_step(std::int64_t repeats = 1);
   /// Flat, in MemorySpace: that of a micro-batch; from finish() on the sum.

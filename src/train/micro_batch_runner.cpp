@@ -57,6 +57,7 @@ void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
 void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& clock) {
   exchange_ = &exchange;
   clock_ = &clock;
+  network_->end_step();
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
     exchange.ready_from(next.final_from);

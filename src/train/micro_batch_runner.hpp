@@ -40,7 +40,7 @@ class MicroBatchRunner {
   /// @param loader  whose next batch is the next one to load(), and may come meanwhile; null where it is not
   double run(GradientExchange& exchange, Replay* replay, Loader* loader, StepClock& clock);
   /// Behind each run(), also one that failed or was left out: what the others go on to sum, and in between what they
-  /// find ready to be exchanged, all in their order.
+  /// find ready to be exchanged, all in their order.  The gradient may be read from here on, whatever it is.
   void finish_rank_sums(GradientExchange& exchange, StepClock& clock);
 
   /// Whether layers sum over ranks during a micro-batch, by the host.

@@ -33,6 +33,13 @@ std::int64_t samples_in(const Batch& batch, std::int64_t micro_batch, const Batc
   return std::ranges::count_if(slots.subspan(begin, end - begin), [](std::int64_t index) { return index >= 0; });
 }
 
+NetworkOptions network_of(const StepOptions& options, const Communicator& comm) {
+  NetworkOptions network = options.network;
+  const BatchShare share = share_of_batch(options.train, comm.rank(), comm.size());
+  network.plans_gradient = gradient_ends_with_step(share, options.train, options.update);
+  return network;
+}
+
 }  // namespace
 
 TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptions& options, const Graph& graph,
@@ -44,7 +51,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
       devices_(make_device_sum(comm, context, options.train, options.comm, options.update, list_parameters(graph))),
-      runner_(comm, context, options.train, options.comm, options.network, graph, objective, tuning),
+      runner_(comm, context, options.train, options.comm, network_of(options, comm), graph, objective, tuning),
       average_(network(), options.optimizer.ema) {
   check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
   const std::vector<Parameter>& parameters = network().parameters();
@@ -52,7 +59,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     Flight& flight = flights_.emplace_back();
     flight.exchange = std::make_unique<GradientExchange>(
         comm, runner_.context(), options.train, options.comm, options.update, parameters,
-        optimizer_cuts(options.optimizer, parameters), devices_.get(), i);
+        optimizer_cuts(options.optimizer, parameters), network().gradient(), devices_.get(), i);
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
     if (measures_noise_) flight.exchange->measure(parameters);
   }

@@ -125,7 +125,8 @@ class TrainStep {
   void restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
                const std::string& path);
   /// The sum of gradients that the last update used, flat, in MemorySpace; with update.sharded of own slices alone.
-  /// An optimizer that asks for updates (lamb) has left these in its place.
+  /// An optimizer that asks for updates (lamb) has left these in its place.  Up to the next run(): values of that step
+  /// may take its place.
   const float* gradient() const { return flights_[used_].exchange->gradient(); }
   /// The ranks whose gradients are summed.
   const Communicator& group() const { return comm_; }
