@@ -135,6 +135,11 @@ TEST_F(RunFolder, CheckSaysWhatTheTrainingWillMeet) {
   const Outcome exists = run("train small.toml --check train.epochs=1 schedule.warmup_epochs=1.0");
   EXPECT_EQ(exists.code, 0);
   EXPECT_HOLDS(exists.out, "everything is in order; nothing was written");
+  EXPECT_HOLDS(exists.out, " for weights and a micro-batch of 16 samples with its gradient, ");
+  EXPECT_HOLDS(exists.out, " for the optimizer, ");
+  const std::string lagged = run("train small.toml --check run.name=lagged update.lag=1").out;
+  EXPECT_HOLDS(lagged, " for weights and a micro-batch of 16 samples, ");
+  EXPECT_HOLDS(lagged, " for gradients and optimizer, ");
   EXPECT_HOLDS(exists.err, "warning: runs/small exists: the training will want another run.name, --resume");
   EXPECT_HOLDS(exists.err, "warning: the learning rate rises for 6 steps, but the run has 6: it does not reach");
   EXPECT_HOLDS(run("train small.toml --check run.name=still optimizer.lr=0").err, "the weights stay as they are");

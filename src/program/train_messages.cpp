@@ -90,7 +90,7 @@ void say_estimate(const CommonOptions& options, Trainer& trainer, TrainStep& ste
       planned ? 0 : (options.update.lag + 1) * static_cast<std::size_t>(network.parameter_elements()) * sizeof(float);
   log_info("memory per rank: {} for weights and a micro-batch of {}{}, {} for {}, {}and about 50 MiB for the program",
            format_bytes(network.arena_bytes() + inference.arena_bytes()), format_count(network.batch(), "sample"),
-           planned ? ", with its gradient," : "", format_bytes(gradients + step.optimizer_bytes()),
+           planned ? " with its gradient" : "", format_bytes(gradients + step.optimizer_bytes()),
            planned ? "the optimizer" : "gradients and optimizer",
            held_bytes == 0 ? "" : format_bytes(held_bytes) + " for data held in memory (data.cache_gb), ");
   log_info("taking a step of {}", format_count(group_options(options).batch, "sample"));
