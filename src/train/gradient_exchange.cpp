@@ -5,7 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "base/label.hpp"
 #include "comm/shared_devices.hpp"
+#include "kernels/copy.hpp"
 #include "train/weights.hpp"
 
 namespace petaflow {
@@ -153,6 +155,12 @@ void GradientExchange::ready_from(std::int64_t first) {
     sum_what_arrived();
   }
   ready_ = first;
+}
+
+void GradientExchange::give_up() {
+  if (ready_ == 0) return;
+  zero_tensor(context_, "petaflow::gradient::zero[kokkos]"_label,
+              Tensor::dense(Shape{1, ready_, 1, 1, 1}, DType::kF32, gradient()));
 }
 
 void GradientExchange::sum_what_arrived() {

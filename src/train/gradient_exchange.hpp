@@ -50,6 +50,8 @@ class GradientExchange {
   float* gradient() { return gradient_.device(); }
   /// In the running micro-batch the elements from `first` to the end are final.
   void ready_from(std::int64_t first);
+  /// The micro-batch failed: what is not final yet becomes zeros, for sums to go on with.
+  void give_up();
   /// Starts the sums of all buckets that were ready so far: sums of others on the same communicator follow in the same
   /// order on every rank only behind them.
   void start_ready();

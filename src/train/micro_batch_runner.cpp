@@ -57,7 +57,11 @@ void MicroBatchRunner::sum_over_ranks(std::span<double> values) {
 void MicroBatchRunner::finish_rank_sums(GradientExchange& exchange, StepClock& clock) {
   exchange_ = &exchange;
   clock_ = &clock;
-  network_->end_step();
+  if (!ran_) {
+    network_->end_step();
+    exchange.give_up();
+  }
+  ran_ = false;
   while (rank_sums_done_ < rank_sums_.size()) {
     const Network::RankSum& next = rank_sums_[rank_sums_done_];
     exchange.ready_from(next.final_from);
@@ -94,6 +98,7 @@ double MicroBatchRunner::run(GradientExchange& exchange, Replay* replay, Loader*
   if (loader != nullptr) inputs_.load_ahead(context_, loader->peek(), network_->input());
   exchange.wait();  // the only one of a micro-batch
   collect_times();
+  ran_ = true;
   double loss = 0;
   for (const double sample : losses_.losses()) loss += sample;
   return loss;

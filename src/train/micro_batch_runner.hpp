@@ -40,7 +40,7 @@ class MicroBatchRunner {
   /// @param loader  whose next batch is the next one to load(), and may come meanwhile; null where it is not
   double run(GradientExchange& exchange, Replay* replay, Loader* loader, StepClock& clock);
   /// Behind each run(), also one that failed or was left out: what the others go on to sum, and in between what they
-  /// find ready to be exchanged, all in their order.  The gradient may be read from here on, whatever it is.
+  /// find ready to be exchanged, all in their order.
   void finish_rank_sums(GradientExchange& exchange, StepClock& clock);
 
   /// Whether layers sum over ranks during a micro-batch, by the host.
@@ -70,6 +70,7 @@ class MicroBatchRunner {
   std::function<void(std::span<double>)> sum_over_ranks_;
   std::vector<Network::RankSum> rank_sums_;  // of a micro-batch
   std::size_t rank_sums_done_ = 0;
+  bool ran_ = false;                      // the passes of the micro-batch came to their end
   GradientExchange* exchange_ = nullptr;  // of the running micro-batch, as what follows
   StepClock* clock_ = nullptr;            // of the running micro-batch
   std::vector<Tensor> outputs_, output_gradients_;
