@@ -30,9 +30,11 @@ namespace {
 
 /// Blocks of odd sizes, so that one ends inside the eight bytes that AddressSanitizer marks together.
 std::vector<MemoryBlock> blocks() {
-  constexpr int kEnd = kToTheEnd;
-  return {
-      {"weights", 4096, kForever, kEnd}, {"a", 40004, 0, 1}, {"b", 40004, 1, 2}, {"c", 13, 0, 3}, {"none", 0, 0, 3}};
+  return {{"weights", 4096, kForever, kToTheEnd},
+          {"a", 40004, 0, 1},
+          {"b", 40004, 1, 2},
+          {"c", 13, 0, 3},
+          {"none", 0, 0, 3}};
 }
 
 TEST(MemoryPlan, BlocksThatLiveTogetherLieApart) {
