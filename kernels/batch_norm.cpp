@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "kernels/batch_norm_sums.hpp"
 #include "kernels/lanes.hpp"
@@ -101,11 +102,9 @@ class GradientRows {
 /// run(G, T): the types of dz and of x.
 template <class Run>
 void with_types(const Epilogue& behind, const Run& run) {
-  if (behind.desc().type == DType::kF32) {
-    run(float{}, float{});
-  } else {
-    GradientRows::is_made(behind.desc()) ? run(float{}, Bf16{}) : run(Bf16{}, Bf16{});
-  }
+  with_element(behind.desc().type, [&]<class T>(T element) {
+    GradientRows::is_made(behind.desc()) ? run(float{}, element) : run(element, element);
+  });
 }
 
 /// f(part) for each of so many parts, by the threads of the host.
@@ -274,7 +273,7 @@ void sum_moments(const Context& context, int host_parts, const Tensor& x, double
                                                .sums = partial};
     launch(context, "petaflow::batch_norm::sum[kokkos]"_label, part.items(), part);
   };
-  x.type == DType::kF32 ? sum(float{}) : sum(Bf16{});
+  with_element(x.type, sum);
   add_parts(context, x.shape, parts, partial, sums);
 }
 

@@ -70,6 +70,12 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Wide& to) {
 #endif
 }
 
+#if !PETAFLOW_NATIVE_LANES
+KOKKOS_INLINE_FUNCTION void load(const Fp16* from, Wide& to) {
+  for (int i = 0; i < kWide; ++i) to[i] = static_cast<double>(static_cast<float>(from[i]));
+}
+#endif
+
 /// Loads numbers as f64, those whose bit is 0 multiplied by `slope` first.
 template <class T>
 KOKKOS_INLINE_FUNCTION void load_signed(const T* from, std::uint32_t bits, float slope, Wide& to) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/element.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
@@ -105,11 +106,8 @@ std::size_t channel_sum_scratch_bytes(int host_parts, std::int64_t pixels, std::
 void sum_channels(const Context& context, int host_parts, const void* v, DType type, std::int64_t pixels,
                   std::int64_t channels, float* sum, std::byte* scratch) {
   auto* sums = reinterpret_cast<float*>(scratch);
-  if (type == DType::kF32) {
-    run(context, host_parts, static_cast<const float*>(v), pixels, channels, sum, sums);
-  } else {
-    run(context, host_parts, static_cast<const Bf16*>(v), pixels, channels, sum, sums);
-  }
+  with_element(type,
+               [&]<class T>(T) { run(context, host_parts, static_cast<const T*>(v), pixels, channels, sum, sums); });
 }
 
 }  // namespace petaflow

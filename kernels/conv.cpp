@@ -68,7 +68,7 @@ bool kokkos_is_fastest(const ConvDesc& like) {
 
 // Facts that the order of implementations depends on beside the pass.
 struct Kind {
-  bool bf16, split, reorders, strides;
+  bool rounded, split, reorders, strides;
 };
 
 }  // namespace
@@ -83,18 +83,18 @@ static Impls list_impls(Pass pass, const Kind& kind) {
     if ((listed) && std::ranges::find(list, &(impl)) == list.end()) list.push_back(&(impl)); \
   })
   const bool weights = pass == Pass::kBackwardWeights;
-  [[maybe_unused]] const bool bf16_weights = weights && kind.bf16;
-  [[maybe_unused]] const bool amx = kind.bf16 && library_uses_amx();  // faster than what multiplies in vectors
+  [[maybe_unused]] const bool rounded_weights = weights && kind.rounded;
+  [[maybe_unused]] const bool amx = kind.rounded && library_uses_amx();  // faster than what multiplies in vectors
   Impls list;
   LIST(ONEDNN, kConvSplit3, kind.split)
   LIST(ALL, kConvDepthwise, true)  // takes those layers alone, which are bound by memory
   LIST(CUDNN, kConvCudnn, true)
-  LIST(AMX, kConvAmx, bf16_weights)
+  LIST(AMX, kConvAmx, rounded_weights)
   LIST(ONEDNN, kConvOnednn, amx)
   LIST(ONEDNN, kConvOnednnBlocked, amx && weights)
   LIST(HOST, kConvWinograd, true)
-  LIST(HOST, kConvDots, bf16_weights)
-  LIST(HOST, kConvNarrow, !bf16_weights)  // slower than oneDNN there
+  LIST(HOST, kConvDots, rounded_weights)
+  LIST(HOST, kConvNarrow, !rounded_weights)  // slower than oneDNN there
   LIST(HOST, kConvColumns, !weights)
   LIST(HOST, kConvTaps, weights)
   LIST(ALL, kConvKokkos, weights && kind.strides)
@@ -114,7 +114,7 @@ std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
     return Lists{list_impls(Pass::kForward, kind), list_impls(Pass::kBackwardData, kind),
                  list_impls(Pass::kBackwardWeights, kind)};
   };
-  static const Lists bf16 = make({true, false, false, false});
+  static const Lists rounded = make({true, false, false, false});
   static const auto f32 = [&] {
     std::array<Lists, 8> lists;
     for (std::size_t i = 0; i < lists.size(); ++i) lists[i] = make({false, (i & 4) != 0, (i & 2) != 0, (i & 1) != 0});
@@ -122,7 +122,7 @@ std::span<const ConvImpl* const> conv_impls(Pass pass, const ConvDesc& like) {
   }();
   const auto index = static_cast<std::size_t>(4 * (like.products == F32Products::kSplit3) + 2 * reordering_pays(like) +
                                               kokkos_is_fastest(like));
-  return (like.type == DType::kBf16 ? bf16 : f32[index])[static_cast<std::size_t>(pass)];
+  return (is_rounded(like.type) ? rounded : f32[index])[static_cast<std::size_t>(pass)];
 }
 
 namespace {

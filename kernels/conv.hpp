@@ -65,7 +65,7 @@ struct ConvDesc {
   Strides x_strides, y_strides;               // x and dx share x_strides, y and dy y_strides
   std::int64_t x_channel = 0, y_channel = 0;  // of a pixel of a wider tensor, where x and y are slices that begin there
   DType type = DType::kF32;  // of x, y, dx, dy; weights and their gradients are f32 outside of a kernel
-  bool widens = false;       // bf16: what forward and backward data write is f32
+  bool widens = false;       // bf16, fp16: what forward and backward data write is f32
   F32Products products = F32Products::kFma;
   int threads = 1;  // 1: called from inside a parallel region; otherwise the kernel is parallel itself
   /// How transforms suit, where that was decided for the whole layer, so that its tiles agree with it.

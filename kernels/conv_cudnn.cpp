@@ -3,6 +3,7 @@
 #include <mutex>
 #include <optional>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "base/scratch.hpp"
 #include "kernels/describe_cudnn.hpp"
@@ -79,7 +80,7 @@ Fitted fit(Pass pass, const ConvDesc& desc) {
     return !begins_unaligned(fitted.desc) && plan_of(pass, fitted.desc).refusal.empty();
   };
   const Fitted as_it_is{desc};
-  if (desc.type != DType::kBf16 || desc.geometry.groups != 1) return as_it_is;
+  if (desc.type == DType::kF32 || desc.geometry.groups != 1) return as_it_is;
   if (const auto fitted = folded(desc, fold_of(pass, desc)); fitted && taken(*fitted)) return *fitted;
   if (taken(as_it_is)) return as_it_is;
   const bool reads_x = pass != Pass::kBackwardData, reads_y = pass != Pass::kForward;
@@ -96,15 +97,15 @@ struct CopyOperand {
   Extent extent;
   Strides strides;
   std::int64_t channels, units;  // units: of a pixel of the copy
-  const Bf16* from;
-  Bf16* to;
+  const std::uint16_t* from;     // bf16 or fp16, whose zeros are the same bits
+  std::uint16_t* to;
 
   KOKKOS_INLINE_FUNCTION void operator()(std::int64_t item) const {
     const std::int64_t unit = item % units, pixel = item / units, row = pixel / extent.w, plane = row / extent.h;
-    const Bf16* x = from + plane / extent.d * strides.n + plane % extent.d * strides.d + row % extent.h * strides.h +
-                    pixel % extent.w * strides.w;
+    const std::uint16_t* x = from + plane / extent.d * strides.n + plane % extent.d * strides.d +
+                             row % extent.h * strides.h + pixel % extent.w * strides.w;
     for (std::int64_t c = unit * kUnit; c < (unit + 1) * kUnit; ++c) {
-      to[pixel * units * kUnit + c] = c < channels ? x[c] : static_cast<Bf16>(0.0F);
+      to[pixel * units * kUnit + c] = c < channels ? x[c] : std::uint16_t{0};
     }
   }
 };
@@ -204,8 +205,8 @@ class Kernel final : public ConvKernel {
     const Fitted& first = tiles_.front().fitted;
     elements_ = first.desc.weight_elements();
     detail_ = fitted_plan_of(pass, desc_).name;
-    if (pass == Pass::kBackwardWeights) part_ = layout_.add<float>(elements_);  // or as many of bf16
-    x_ = layout_.add<Bf16>(x), y_ = layout_.add<Bf16>(y);
+    if (pass == Pass::kBackwardWeights) part_ = layout_.add<float>(elements_);  // or as many of 16 bits
+    x_ = layout_.add<std::uint16_t>(x), y_ = layout_.add<std::uint16_t>(y);
     workspace_ = layout_.add<std::byte>(workspace + kAlignment);
   }
 
@@ -215,7 +216,7 @@ class Kernel final : public ConvKernel {
   }
 
   void pack(const Context& context, const float* weights, std::byte* packed) const override {
-    desc_.type == DType::kF32 ? pack_as<float>(context, weights, packed) : pack_as<Bf16>(context, weights, packed);
+    with_element(desc_.type, [&]<class T>(T) { pack_as<T>(context, weights, packed); });
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
@@ -233,7 +234,7 @@ class Kernel final : public ConvKernel {
     own.execution.run(context.space.cuda_stream(), x,
                       sums ? static_cast<void*>(part) : const_cast<std::byte*>(args.weights), y,
                       reinterpret_cast<void*>((workspace + kAlignment - 1) / kAlignment * kAlignment));
-    if (sums) desc_.type == DType::kF32 ? add<float>(context, part, args.sum) : add<Bf16>(context, part, args.sum);
+    if (sums) with_element(desc_.type, [&]<class T>(T) { add<T>(context, part, args.sum); });
   }
 
   std::size_t scratch_bytes() const override { return layout_.bytes(); }
@@ -264,7 +265,8 @@ class Kernel final : public ConvKernel {
                     std::int64_t channels, std::int64_t fitted_channels, const void* from, std::byte* to) {
     const std::int64_t units = fitted_channels / kUnit;
     launch(context, "petaflow::conv::copy_operand[cudnn]"_label, n * extent.volume() * units,
-           CopyOperand{extent, strides, channels, units, static_cast<const Bf16*>(from), reinterpret_cast<Bf16*>(to)});
+           CopyOperand{extent, strides, channels, units, static_cast<const std::uint16_t*>(from),
+                       reinterpret_cast<std::uint16_t*>(to)});
     return to;
   }
 

@@ -2,6 +2,7 @@
 // and the taps of a block of pixels and channels from the caches.
 #include <algorithm>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "base/scratch.hpp"
 #include "kernels/conv_axis.hpp"
@@ -406,7 +407,9 @@ std::unique_ptr<ConvKernel> make_typed(Pass pass, std::span<const ConvDesc> tile
 }
 
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
-  return tiles.front().type == DType::kF32 ? make_typed<float>(pass, tiles) : make_typed<Bf16>(pass, tiles);
+  std::unique_ptr<ConvKernel> kernel;
+  with_element(tiles.front().type, [&]<class T>(T) { kernel = make_typed<T>(pass, tiles); });
+  return kernel;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The portable convolution: every pass, geometry, stride and type; it never refuses.
 #include <algorithm>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "kernels/conv_outer.hpp"
 #include "kernels/launch.hpp"
@@ -36,11 +37,7 @@ class GatherKernel final : public ConvKernel {
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
-    if (tiles_[tile].type == DType::kF32) {
-      run_typed<float>(context, tiles_[tile], args);
-    } else {
-      run_typed<Bf16>(context, tiles_[tile], args);
-    }
+    with_element(tiles_[tile].type, [&]<class T>(T) { run_typed<T>(context, tiles_[tile], args); });
   }
 
   std::string detail() const override { return fmt::format("kokkos gather {}x{}", lanes::kPoints, lanes::kBlock); }
@@ -78,11 +75,7 @@ class OuterKernel final : public ConvKernel {
   }
 
   void run(const Context& context, std::size_t tile, const ConvArgs& args) override {
-    if (tiles_[tile].type == DType::kF32) {
-      run_typed<float>(context, tiles_[tile], args);
-    } else {
-      run_typed<Bf16>(context, tiles_[tile], args);
-    }
+    with_element(tiles_[tile].type, [&]<class T>(T) { run_typed<T>(context, tiles_[tile], args); });
   }
 
   std::size_t scratch_bytes() const override {

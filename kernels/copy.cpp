@@ -1,5 +1,8 @@
 #include "kernels/copy.hpp"
 
+#include <type_traits>
+
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "kernels/launch.hpp"
 
@@ -69,23 +72,23 @@ struct ZeroPixels {
 
 void copy_tensor(const Context& context, const std::string& label, const Tensor& from, const Tensor& to, bool adds) {
   PETAFLOW_REQUIRE(from.shape == to.shape, "a copy of {} to {}", to_string(from.shape), to_string(to.shape));
-  const bool from_f32 = from.type == DType::kF32, to_f32 = to.type == DType::kF32;
-  if (from_f32) {
-    to_f32 ? copy_typed<float, float>(context, label, from, to, adds)
-           : copy_typed<float, Bf16>(context, label, from, to, adds);
-  } else {
-    to_f32 ? copy_typed<Bf16, float>(context, label, from, to, adds)
-           : copy_typed<Bf16, Bf16>(context, label, from, to, adds);
-  }
+  PETAFLOW_REQUIRE(from.type == to.type || from.type == DType::kF32 || to.type == DType::kF32, "a copy of {} to {}",
+                   name_of(from.type), name_of(to.type));
+  with_element(is_rounded(from.type) ? from.type : to.type, [&]<class T>(T) {
+    if (from.type == to.type) {
+      copy_typed<T, T>(context, label, from, to, adds);
+    } else if constexpr (!std::is_same_v<T, float>) {
+      from.type == DType::kF32 ? copy_typed<float, T>(context, label, from, to, adds)
+                               : copy_typed<T, float>(context, label, from, to, adds);
+    }
+  });
 }
 
 void zero_tensor(const Context& context, const std::string& label, const Tensor& tensor) {
   const std::int64_t channels = tensor.shape.c, step = tensor.pixel_stride;
-  if (tensor.type == DType::kF32) {
-    launch(context, label, tensor.pixels(), ZeroPixels<float>{tensor.as<float>(), channels, step});
-  } else {
-    launch(context, label, tensor.pixels(), ZeroPixels<Bf16>{tensor.as<Bf16>(), channels, step});
-  }
+  with_element(tensor.type, [&]<class T>(T) {
+    launch(context, label, tensor.pixels(), ZeroPixels<T>{tensor.as<T>(), channels, step});
+  });
 }
 
 }  // namespace petaflow

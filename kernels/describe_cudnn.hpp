@@ -12,13 +12,18 @@ inline bool is_deep(const ConvDesc& desc) {
   return desc.in.d > 1 || desc.out.d > 1 || g.kernel.d > 1 || g.pad_begin.d > 0 || g.pad_end.d > 0;
 }
 
+inline Element element_of(DType type) {
+  if (type == DType::kF32) return Element::kF32;
+  return type == DType::kBf16 ? Element::kBf16 : Element::kFp16;
+}
+
 /// One pass of a convolution; weights and their gradients lie (out_channels, taps, in_channels / groups).
 inline Convolution describe(Pass pass, const ConvDesc& desc) {
   const bool deep = is_deep(desc);
   const auto along = [&](const Extent& e) { return deep ? std::vector{e.d, e.h, e.w} : std::vector{e.h, e.w}; };
   const auto tensor = [&](std::int64_t n, std::int64_t channels, const Extent& extent, const Strides& strides,
                           bool in_f32) {
-    Tensor t{{n, channels}, {strides.n, 1}, in_f32 || desc.type == DType::kF32 ? Element::kF32 : Element::kBf16};
+    Tensor t{{n, channels}, {strides.n, 1}, in_f32 ? Element::kF32 : element_of(desc.type)};
     for (const std::int64_t size : along(extent)) t.size.push_back(size);
     for (const std::int64_t stride : along({strides.d, strides.h, strides.w})) t.stride.push_back(stride);
     return t;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/epilogue_pass.hpp"
@@ -89,7 +90,7 @@ void Epilogue::with_forward(const Context& context, const TileRange& v_range, co
       }
     });
   };
-  desc_.type == DType::kF32 ? typed(float{}) : typed(Bf16{});
+  with_element(desc_.type, typed);
 }
 
 template <class Run>
@@ -101,11 +102,8 @@ void Epilogue::with_backward(const Context& context, const TileRange& v_range, v
                  : run.template operator()<Work::kGather>(operands, v_range);
     });
   };
-  if (desc_.type == DType::kF32) {
-    typed(float{}, float{});
-  } else {
-    desc_.dv_in_f32 ? typed(float{}, Bf16{}) : typed(Bf16{}, Bf16{});
-  }
+  with_element(desc_.type,
+               [&]<class T>(T element) { desc_.dv_in_f32 ? typed(float{}, element) : typed(element, element); });
 }
 
 void Epilogue::forward(const Context& context, const TileRange& y_range, const TileRange& v_range,

@@ -241,6 +241,10 @@ KOKKOS_INLINE_FUNCTION void load(const Bf16* from, Floats& to) {
 #endif
 }
 
+#if !PETAFLOW_NATIVE_LANES  // no kernel of the host takes fp16
+KOKKOS_INLINE_FUNCTION void load(const Fp16* from, Floats& to) { load_at_once<kLanes>(from, to); }
+#endif
+
 /// Small whole numbers.
 template <class Code>
 KOKKOS_INLINE_FUNCTION void load(const Code* from, Ints& to) {

@@ -15,7 +15,8 @@ namespace fe = cudnn_frontend;
 using Node = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 fe::DataType_t type_of(Element element) {
-  return element == Element::kF32 ? fe::DataType_t::FLOAT : fe::DataType_t::BFLOAT16;
+  if (element == Element::kF32) return fe::DataType_t::FLOAT;
+  return element == Element::kBf16 ? fe::DataType_t::BFLOAT16 : fe::DataType_t::HALF;
 }
 
 Node input(fe::graph::Graph& graph, const Tensor& tensor, TensorId id) {

@@ -8,7 +8,7 @@
 
 namespace petaflow::cudnn {
 
-enum class Element { kF32, kBf16 };
+enum class Element { kF32, kBf16, kFp16 };
 
 /// A tensor (N, C, [D,] H, W), or weights (K, C / groups, [taps along D,] H, W): elements in each direction, and from
 /// one to the next.  Its first element lies at a multiple of 16 bytes.

@@ -1,6 +1,8 @@
 // Softmax cross-entropy: one item per sample, in f32 with the largest logit subtracted.
 #include "kernels/softmax_xent.hpp"
 
+#include "base/element.hpp"
+#include "base/error.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -62,11 +64,7 @@ void softmax_cross_entropy(const Context& context, const SoftmaxCrossEntropy& ar
     PETAFLOW_REQUIRE(args.dlogits.shape == args.logits.shape && args.dlogits.type == args.logits.type,
                      "gradient {} of logits {}", to_string(args.dlogits.shape), to_string(args.logits.shape));
   }
-  if (args.logits.type == DType::kF32) {
-    run<float>(context, args);
-  } else {
-    run<Bf16>(context, args);
-  }
+  with_element(args.logits.type, [&]<class T>(T) { run<T>(context, args); });
 }
 
 }  // namespace petaflow

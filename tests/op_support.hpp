@@ -12,6 +12,7 @@
 
 #include "base/context.hpp"
 #include "base/dtype.hpp"
+#include "base/element.hpp"
 #include "device_memory.hpp"
 
 namespace petaflow::testing_support {
@@ -53,7 +54,24 @@ inline double largest_error(const std::vector<double>& found, const std::vector<
   return largest;
 }
 
-/// Numbers of f32 or bf16, exactly.
+/// What rounding to the type changes of a number, relative, at the most: half a unit in the last of its 24, 8 or 11
+/// bits.
+constexpr double roundoff(DType type) {
+  return type == DType::kF32 ? 0x1p-24 : type == DType::kBf16 ? 0x1p-8 : 0x1p-11;
+}
+
+/// f(T{}) for the types that numbers are rounded to here.
+template <class F>
+void for_rounded_types(const F& f) {
+  const auto traced = [&]<class T>(T element) {
+    SCOPED_TRACE(name_of(kDTypeOf<T>));
+    f(element);
+  };
+  traced(Bf16{});
+  if constexpr (kTakesFp16) traced(Fp16{});
+}
+
+/// Numbers of any floating type, exactly.
 template <class T>
 std::vector<double> doubles(const std::vector<T>& values) {
   std::vector<double> result;

@@ -110,7 +110,7 @@ std::vector<float> goes_on(const CommonOptions& options, int ranks, const Checkp
   world.run([&](std::unique_ptr<Transport> transport) {
     Communicator comm(std::move(transport));
     tiny::Training training(comm, options, 91, 0.5F, true);
-    training.step.restore(step, from.training_arrays, {}, "the checkpoint");
+    training.step.restore(step, from.training_arrays, {}, {}, "the checkpoint");
     set_weights(training.step.network(), Context(), from.weights, "the checkpoint");
     training.loader.start_epoch(epoch);
     for (std::int64_t s = 0; s < training.loader.steps_per_epoch(); ++s) training.step.run(training.loader, 0.01F);

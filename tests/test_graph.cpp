@@ -8,12 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "bf16_bounds.hpp"
 #include "device_memory.hpp"
 #include "graph_reference.hpp"
 #include "layer_cases.hpp"
 #include "memory_plan_reference.hpp"
 #include "nn/network.hpp"
+#include "rounding_bounds.hpp"
 
 namespace petaflow {
 namespace {
@@ -270,7 +270,8 @@ std::vector<double> compare_in_bf16(bool smooth) {
     Built built(reference, options);
     reference.backward();
     const std::vector<float> gradient = built.backward();
-    const testing_support::Bf16Bounds bounds = testing_support::bf16_bounds(reference.graph, built.network->report());
+    const testing_support::RoundingBounds bounds =
+        testing_support::rounding_bounds(reference.graph, built.network->report());
     // A value and half of it with the other sign, which Fork gives, add up to half with sqrt(5) times the relative
     // error.
     EXPECT_LE(output_difference(reference, *built.network), 2.3 * bounds.values);

@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "bf16_bounds.hpp"
 #include "conv_request.hpp"
 #include "layer_fixture.hpp"
 #include "op_support.hpp"
+#include "rounding_bounds.hpp"
 
 namespace petaflow {
 namespace {
@@ -147,9 +147,9 @@ void expect_gradient(const Network& network, const std::vector<double>& found, c
   }
 }
 
-/// Once with the signs and maxima that bf16 decides about, once with those of f32, where the bound is that of roundings
-/// alone.
-void expect_f32_in_bf16(const cases::LayerCase& layers, double largest_bound) {
+/// Once with the signs and maxima that the precision decides about, once with those of f32, where the bound is that of
+/// roundings alone.
+void expect_f32_in(DType precision, const cases::LayerCase& layers, double largest_bound) {
   constexpr double kOfF32 = 1e-5;
   Fixture exact(layers, {});
   fill_at_random(exact);
@@ -160,10 +160,11 @@ void expect_f32_in_bf16(const cases::LayerCase& layers, double largest_bound) {
   layers.add(graph);
   for (const std::string& conv : kConvs) {
     for (const Cut& cut : cuts()) {
-      SCOPED_TRACE(fmt::format("{} {}", conv, cut.name));
-      Fixture f(layers, cut.options(conv, DType::kBf16));
+      SCOPED_TRACE(fmt::format("{} {} {}", name_of(precision), conv, cut.name));
+      Fixture f(layers, cut.options(conv, precision));
       fill_at_random(f);
-      const testing_support::Bf16Bounds bounds = testing_support::bf16_bounds(graph, f.network->report());
+      const testing_support::RoundingBounds bounds =
+          testing_support::rounding_bounds(graph, f.network->report(), precision);
       EXPECT_LT(bounds.gradient, largest_bound);
       EXPECT_LT(bounds.rounded, 0.05);
       const double of_y = testing_support::relative_l2(to_double(f.forward()), y);
@@ -175,15 +176,20 @@ void expect_f32_in_bf16(const cases::LayerCase& layers, double largest_bound) {
         expect_gradient(*f.network, to_double(f.gradient(&decided)), gradient, bounds.rounded + kOfF32);
       }
       EXPECT_EQ(of_y > 1e-4 || testing_support::relative_l2(found, gradient) > 1e-4, bounds.values > 0)
-          << "bf16 is for convolutions";
+          << "precision is for convolutions";
     }
   }
 }
 
-TEST_P(Layers, AgreeWithF32InBf16) { expect_f32_in_bf16(GetParam(), 0.7 / 1.5); }  // above, zeros would do
+void expect_f32_rounded(const cases::LayerCase& layers, double largest_bound) {
+  expect_f32_in(DType::kBf16, layers, largest_bound);
+  if (kTakesFp16) expect_f32_in(DType::kFp16, layers, largest_bound);
+}
+
+TEST_P(Layers, AgreeWithF32Rounded) { expect_f32_rounded(GetParam(), 0.7 / 1.5); }  // above, zeros would do
 
 // Where no rounding decides which way a gradient goes, the bound is that of the roundings alone.
-TEST(Smooth, LayersAgreeTightlyWithF32InBf16) {
+TEST(Smooth, LayersAgreeTightlyWithF32Rounded) {
   const auto twice = [](Graph& g, const ConvOptions& conv, const PoolGeometry& average) {
     g.add<Conv>("c", conv).add<Relu>("a", 0.99F).add<Pool>("p", average);
     g.add<Conv>("c2", conv).add<Relu>("a2", 0.99F);
@@ -195,7 +201,7 @@ TEST(Smooth, LayersAgreeTightlyWithF32InBf16) {
         cases::LayerCase{
             "wide", {2, 16, 1, 48, 72}, [&](Graph& g) { twice(g, ConvOptions::same_2d(16, 3), square); }}}) {
     SCOPED_TRACE(layers.name);
-    expect_f32_in_bf16(layers, 0.05);
+    expect_f32_rounded(layers, 0.05);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/element.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi.hpp"
 #include "tiny_training.hpp"
@@ -18,7 +19,7 @@ namespace {
 
 using tiny::options;
 
-/// Promises of the trainer in f32 and bf16.
+/// Promises of the trainer in every precision.
 class TrainerInPrecision : public testing::TestWithParam<std::string> {
  protected:
   static CommonOptions options() {
@@ -28,7 +29,12 @@ class TrainerInPrecision : public testing::TestWithParam<std::string> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Precisions, TrainerInPrecision, testing::Values("f32", "bf16"),
+std::vector<std::string> precisions() {
+  if (kTakesFp16) return {"f32", "bf16", "fp16"};
+  return {"f32", "bf16"};
+}
+
+INSTANTIATE_TEST_SUITE_P(Precisions, TrainerInPrecision, testing::ValuesIn(precisions()),
                          [](const auto& precision) { return precision.param; });
 
 TEST_P(TrainerInPrecision, DeterministicTrainingIsTheSameOnAnyNumberOfRanks) {
@@ -138,8 +144,8 @@ TEST_P(TrainerInPrecision, PlainTrainingAgreesInGradientsAndLosses) {
   Communicator alone;
   CommonOptions plain = options();
   plain.comm.bucket_mb = 1e-4;  // several buckets
-  // A sum in another order may be rounded to the next number of bf16.
-  const double tolerance = GetParam() == "bf16" ? 1e-4 : 1e-6;
+  // A sum in another order may be rounded to the next number of bf16 or fp16.
+  const double tolerance = GetParam() == "f32" ? 1e-6 : 1e-4;
   for (const std::int64_t batch : {12, 13, 18}) {
     plain.train.batch = batch;
     tiny::Training together(*all, plain, 43, 0.5F, true), single(alone, plain, 43, 0.5F, true);
@@ -274,7 +280,7 @@ TEST(Trainer, LaggedGradientsSurviveACheckpoint) {
       first.run(stop);
       first.step.settle();
       EXPECT_EQ(std::ssize(first.step.lagged()), std::min(lag, stop));
-      second.step.restore(stop, first.step.arrays(), first.step.lagged(), "first.h5");
+      second.step.restore(stop, first.step.arrays(), first.step.lagged(), {}, "first.h5");
       second.set_weights(first.weights());
       const std::int64_t per_epoch = second.loader.steps_per_epoch();
       for (std::int64_t step = stop; step < kSteps; ++step) {
@@ -283,7 +289,7 @@ TEST(Trainer, LaggedGradientsSurviveACheckpoint) {
       }
       EXPECT_EQ(second.weights(), whole.weights()) << "lag " << lag << ", stopped after " << stop;
       EXPECT_THROW(tiny::Training(*all, options(), 43, 0.5F, true)
-                       .step.restore(stop, first.step.arrays(), first.step.lagged(), "first.h5"),
+                       .step.restore(stop, first.step.arrays(), first.step.lagged(), {}, "first.h5"),
                    Error);
       second.step.settle();
     }

@@ -11,13 +11,13 @@
 
 #include <gtest/gtest.h>
 
-#include "bf16_bounds.hpp"
 #include "conv_request.hpp"
 #include "cosmoflow/model.hpp"
 #include "hep/model.hpp"
 #include "nn/layers/conv.hpp"
 #include "nn/network.hpp"
 #include "op_support.hpp"
+#include "rounding_bounds.hpp"
 
 namespace petaflow {
 namespace {
@@ -298,8 +298,8 @@ TEST(Networks, GiveTheSameInTilesAndWholeAndNearlySoInBf16) {
     const OnePass bf16(c, in_bf16);
     NetworkOptions planned = in_bf16;
     planned.batch = c.batch, planned.runs = false;
-    const testing_support::Bf16Bounds bounds =
-        testing_support::bf16_bounds(c.graph, Network(c.graph, planned, Context{}).report());
+    const testing_support::RoundingBounds bounds =
+        testing_support::rounding_bounds(c.graph, Network(c.graph, planned, Context{}).report());
     EXPECT_LE(testing_support::relative_l2(bf16.y, tiles.y), bounds.values) << c.name;
     EXPECT_LE(testing_support::relative_l2(joined(bf16.gradients), joined(tiles.gradients)), bounds.gradient) << c.name;
     EXPECT_LT(bounds.gradient, 0.9) << c.name << ": zeros would do";

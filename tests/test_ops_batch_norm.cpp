@@ -1,5 +1,5 @@
 // The kernels of batch normalisation: every case against the formulas of batch_norm.hpp in double, with a padded slot,
-// in f32 and bf16, with gaps between pixels, gradients written and added.
+// in all precisions, with gaps between pixels, gradients written and added.
 #include "base/label.hpp"
 #include "epilogue_reference.hpp"
 #include "kernels/batch_norm.hpp"
@@ -119,7 +119,7 @@ class Gapped {
   }
 
  private:
-  static constexpr double kTheirs = 776;  // exact in bf16
+  static constexpr double kTheirs = 776;  // exact in bf16 and fp16
 
   std::vector<T> spread(const std::vector<T>& dense) const {
     std::vector<T> wide;
@@ -157,8 +157,7 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
                                 const char* what) {
       EXPECT_LE(largest_error(doubles(found.get()), values, scale), 2e-6) << what;
     };
-    // Half a unit in the last place of what is rounded to bf16, which keeps eight bits.
-    constexpr double kTolerance = kDTypeOf<T> == DType::kF32 ? 2e-6 : 1.001 / 256;
+    constexpr double kTolerance = 2e-6 + (is_rounded(kDTypeOf<T>) ? testing_support::roundoff(kDTypeOf<T>) : 0);
     const auto expect_elements = [&](const Gapped<T>& found, const std::vector<double>& values, const char* what) {
       EXPECT_LE(largest_error(found.get(), values, 1), kTolerance) << what;
     };
@@ -221,7 +220,9 @@ class BatchNormKernels : public testing::TestWithParam<cases::BatchNormCase> {
 };
 
 TEST_P(BatchNormKernels, MatchTheDefinition) { compare<float>(); }
-TEST_P(BatchNormKernels, MatchTheDefinitionInBf16) { compare<Bf16>(); }
+TEST_P(BatchNormKernels, MatchTheDefinitionRounded) {
+  testing_support::for_rounded_types([this]<class T>(T) { compare<T>(); });
+}
 
 INSTANTIATE_TEST_SUITE_P(Cases, BatchNormKernels, testing::ValuesIn(cases::kBatchNormCases),
                          [](const auto& param_info) { return std::string(param_info.param.name); });

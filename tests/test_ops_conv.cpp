@@ -73,21 +73,21 @@ struct Tolerance {
 // In f32 the largest error of Winograd's transforms is a few times that of sums of products.
 constexpr Tolerance kTransformsInF32{4e-5, 5e-6}, kLargePatchesInF32{1e-4, 5e-6};
 
-/// What roundings to the eight bits of bf16, of relative size up to u = 2^-8 and u / sqrt(3) in the mean square, change
+/// What roundings to bf16 or fp16, of relative size up to u = roundoff(type) and u / sqrt(3) in the mean square, change
 /// of `results` sums: those of weights (one in each product) and of the result; for Winograd's products in bf16, of
 /// fewer than five taps, those of the two transforms' results instead, enlarged.  Gradients of weights are f32, and x
-/// and dy have eight bits already.  The largest of N normal numbers is hardly beyond sqrt(2 ln N) + 1 of their
+/// and dy are rounded already.  The largest of N normal numbers is hardly beyond sqrt(2 ln N) + 1 of their
 /// deviations.
-Tolerance bf16_tolerance(Pass pass, bool transforms, std::int64_t taps, std::size_t results) {
-  constexpr double kU = 0x1p-8;
+Tolerance rounding_tolerance(DType type, Pass pass, bool transforms, std::int64_t taps, std::size_t results) {
+  const double u = testing_support::roundoff(type);
   const bool of_weights = pass == Pass::kBackwardWeights, transforms_in_f32 = transforms && taps == 5;
-  const double result = of_weights ? 0 : kU, largest = std::sqrt(2 * std::log(static_cast<double>(results))) + 1;
+  const double result = of_weights ? 0 : u, largest = std::sqrt(2 * std::log(static_cast<double>(results))) + 1;
   if (!transforms || transforms_in_f32) {
     if (of_weights) return transforms_in_f32 ? kTransformsInF32 : Tolerance{1e-5, 1e-5};
-    return {result + largest * kU / std::sqrt(3), kU};
+    return {result + largest * u / std::sqrt(3), u};
   }
   const auto growth = testing_support::winograd_growth(static_cast<std::size_t>(taps), of_weights);
-  const double one = std::sqrt(2.0 / 3) * kU;  // of both transforms
+  const double one = std::sqrt(2.0 / 3) * u;  // of both transforms
   return {result + largest * one * growth.largest, std::hypot(one * growth.mean, result / std::sqrt(3)) + 1e-5};
 }
 
@@ -162,16 +162,16 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
           const std::int64_t taps =
               c.geometry.kernel.h / c.geometry.stride.h + c.geometry.kernel.h % c.geometry.stride.h;
           const bool splits = name == "split3", large = ran.find("F(6x6, 3x3)") != std::string::npos;
-          // cuDNN rounds gradients of weights to bf16, of folded pixels several that are added.
-          const bool rounds = name == "cudnn" && pass == Pass::kBackwardWeights && kDTypeOf<T> == DType::kBf16;
+          // cuDNN rounds gradients of weights, of folded pixels several that are added.
+          const bool rounds = name == "cudnn" && pass == Pass::kBackwardWeights && is_rounded(kDTypeOf<T>);
           const bool folds = ran.find("folded") != std::string::npos;
-          const Tolerance tolerance = rounds ? Tolerance{folds ? 16e-3 : 8e-3, 3e-3}
-                                      : kDTypeOf<T> == DType::kBf16
-                                          ? bf16_tolerance(pass, transforms, taps, expected_result.size())
-                                      : splits     ? Tolerance{1e-4, 2e-5}
-                                      : large      ? kLargePatchesInF32
-                                      : transforms ? kTransformsInF32
-                                                   : Tolerance{1e-5, 1e-5};
+          const Tolerance tolerance = rounds                    ? Tolerance{folds ? 16e-3 : 8e-3, 3e-3}
+                                      : is_rounded(kDTypeOf<T>) ? rounding_tolerance(kDTypeOf<T>, pass, transforms,
+                                                                                     taps, expected_result.size())
+                                      : splits                  ? Tolerance{1e-4, 2e-5}
+                                      : large                   ? kLargePatchesInF32
+                                      : transforms              ? kTransformsInF32
+                                                                : Tolerance{1e-5, 1e-5};
           const std::vector<double>& found_result = result_of(pass, found);
           EXPECT_LE(testing_support::largest_error(found_result, expected_result, scale), tolerance.largest) << what;
           EXPECT_LE(testing_support::relative_l2(found_result, expected_result), tolerance.l2) << what;
@@ -196,7 +196,9 @@ class Convolution : public testing::TestWithParam<cases::ConvCase> {
 };
 
 TEST_P(Convolution, MatchesTheDefinition) { compare<float>(); }
-TEST_P(Convolution, MatchesTheDefinitionInBf16) { compare<Bf16>(); }
+TEST_P(Convolution, MatchesTheDefinitionRounded) {
+  testing_support::for_rounded_types([this]<class T>(T) { compare<T>(); });
+}
 
 /// More patches than a block of the transforms holds, and more blocks than are summed in f32: whole tensors of two
 /// threads against sums of products.

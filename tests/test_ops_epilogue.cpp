@@ -242,7 +242,7 @@ class Epilogues : public testing::TestWithParam<cases::EpilogueCase> {
   template <class T>
   static void expect_near(const std::vector<double>& found, std::vector<double> expected, bool exact,
                           const char* what) {
-    constexpr double kTolerance = kDTypeOf<T> == DType::kF32 ? 2e-6 : 1.001 / 256;  // half a unit in the last place
+    constexpr double kTolerance = 2e-6 + (is_rounded(kDTypeOf<T>) ? testing_support::roundoff(kDTypeOf<T>) : 0);
     if (exact) {
       for (double& value : expected) value = testing_support::rounded<T>(static_cast<float>(value));
       EXPECT_EQ(comparable(found), comparable(expected)) << what;
@@ -253,7 +253,9 @@ class Epilogues : public testing::TestWithParam<cases::EpilogueCase> {
 };
 
 TEST_P(Epilogues, MatchTheDefinition) { compare<float>(); }
-TEST_P(Epilogues, MatchTheDefinitionInBf16) { compare<Bf16>(); }
+TEST_P(Epilogues, MatchTheDefinitionRounded) {
+  testing_support::for_rounded_types([this]<class T>(T) { compare<T>(); });
+}
 
 INSTANTIATE_TEST_SUITE_P(Cases, Epilogues, testing::ValuesIn(cases::kEpilogueCases),
                          [](const auto& param_info) { return std::string(param_info.param.name); });

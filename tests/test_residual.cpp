@@ -8,11 +8,11 @@
 
 #include <gtest/gtest.h>
 
-#include "bf16_bounds.hpp"
 #include "conv_request.hpp"
 #include "layer_fixture.hpp"
 #include "nn/conv_tuning.hpp"
 #include "op_support.hpp"
+#include "rounding_bounds.hpp"
 
 namespace petaflow {
 namespace {
@@ -88,7 +88,7 @@ struct Result {
   std::vector<double> y, gradient;
   std::vector<std::string> stages;
   Fixture::Saved decided;  // signs and maxima
-  testing_support::Bf16Bounds bounds;
+  testing_support::RoundingBounds bounds;
 };
 
 /// @param decided  instead of the signs and maxima of the forward pass
@@ -113,7 +113,7 @@ Result run(const ResidualCase& c, bool apart, const NetworkOptions& options, Con
   for (const StageReport& stage : f.network->report()) result.stages.push_back(stage.name);
   Graph graph(layers.x);
   layers.add(graph);
-  result.bounds = testing_support::bf16_bounds(graph, f.network->report());
+  result.bounds = testing_support::rounding_bounds(graph, f.network->report());
   return result;
 }
 

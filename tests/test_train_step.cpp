@@ -174,7 +174,7 @@ TEST(TrainStep, CheckpointsKeepRunningStatistics) {
   EXPECT_TRUE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/weight"));
   EXPECT_FALSE(holds(checkpoint.training_arrays, "optimizer/exp_avg/norm2/running_var"));
 
-  second->step.restore(4, checkpoint.training_arrays, {}, "first.h5");
+  second->step.restore(4, checkpoint.training_arrays, {}, {}, "first.h5");
   set_weights(second->step.network(), Context(), checkpoint.weights, "first.h5");
   second->loader.start_epoch(1);
   for (std::size_t step = 4; step < 8; ++step) EXPECT_EQ(second->step.run(second->loader, 0.01F).loss, losses[step]);
@@ -215,7 +215,7 @@ TEST(TrainStep, AveragesWeightsAndGoesOnWithTheAverage) {
   whole->step.swap_average();
   EXPECT_EQ(whole->weights(), before);
 
-  rest->step.restore(20, arrays, {}, "a checkpoint");
+  rest->step.restore(20, arrays, {}, {}, "a checkpoint");
   set_weights(rest->step.network(), Context(), weights, "a checkpoint");
   run(*whole, 20, 25);
   run(*rest, 20, 25);

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/element.hpp"
 #include "run/checkpoint_folder.hpp"
 #include "scratch_folder.hpp"
 #include "tiny_application.hpp"
@@ -147,6 +148,18 @@ TEST(CheckOptions, NamesBothNumbers) {
   options.optimizer.larc = 0.002;
   EXPECT_NE(message(options, 1).find("set optimizer.larc to 0"), std::string::npos);
   options = {};
+  options.precision = "fp16";
+  EXPECT_EQ(message(options, 1).empty(), kTakesFp16);
+  EXPECT_EQ(message(options, 1).find("is for GPUs, and this program is for processors") == std::string::npos,
+            kTakesFp16);
+  options.precision = "bf16";
+  options.train.loss_scaling = LossScaling::kDynamic;
+  EXPECT_EQ(message(options, 1), "");
+  options.update.groups = 2;
+  options.update.servers = 1;
+  EXPECT_NE(message(options, 3).find("train.loss_scaling: losses are multiplied where all ranks add"),
+            std::string::npos);
+  options = {};
   options.update.sharded = true;
   options.comm.reduction = "ring";
   EXPECT_NE(message(options, 1).find("set comm.reduction to \"auto\", \"halving\" or \"tree\""), std::string::npos);
@@ -170,6 +183,9 @@ TEST(IdleOptions, AreRefusedInOneWay) {
       {"train.shards=2", {"train.deterministic=true"}},
       {"train.validate_epochs=2", {"data.validation=a.h5"}},
       {"train.batch_factor=3", {"train.batch_epochs=[2]"}},
+      {"train.loss_scale=8", {"train.loss_scaling=static"}},
+      {"train.loss_scale=8", {"precision=fp16"}},
+      {"train.loss_scale_steps=8", {"train.loss_scaling=dynamic"}},
       {"optimizer.momentum=0.5", {"optimizer.name=sgd"}},
       {"optimizer.nesterov=true", {"optimizer.name=sgd"}},
       {"optimizer.larc_form=sc18", {"optimizer.larc=0.002"}},
@@ -197,6 +213,8 @@ TEST(IdleOptions, AreRefusedInOneWay) {
     EXPECT_EQ(message(users), "") << option;
   }
   EXPECT_HOLDS(message({"update.max_staleness=2", "update.servers=1"}), "while update.groups is 1; set update.groups");
+  EXPECT_HOLDS(message({"train.loss_scale=8", "precision=fp16", "train.loss_scaling=none"}),
+               "while train.loss_scaling is \"none\"");
   EXPECT_HOLDS(message({"stop.target=0.9", "data.validation=a.h5", "train.validate_epochs=0"}),
                "while train.validate_epochs is 0");
   // Values that do nothing, given explicitly.

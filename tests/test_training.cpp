@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/element.hpp"
 #include "io/checkpoint.hpp"
 #include "io/hdf5.hpp"
 #include "program.hpp"
@@ -57,35 +58,69 @@ void write_weights(const fs::path& path) {
   save_checkpoint(path, checkpoint);
 }
 
-TEST_F(Program, FollowsPyTorchForTwentySteps) {
-  write_images(folder_ / "images.h5");
-  write_weights(folder_ / "start.h5");
-  std::ofstream(folder_ / "golden.toml")
-      << "[data]\nformat = \"sc17\"\ntrain = [\"images.h5\"]\nheight = 32\nwidth = 32\nnormalise = \"none\"\nshuffle = "
-         "false\n"
-         "[model]\nfilters = [16, 16, 16, 16, 16]\ndropout = 0.0\n"
-         "[train]\nsteps = 20\nbatch = 8\ninit = \"start.h5\"\n[log]\ninterval = 1\n";
-  std::ifstream golden_file("tests/golden/training.json");
-  const auto golden = nlohmann::json::parse(golden_file);
+class Training : public Program {
+ protected:
+  void SetUp() override {
+    Program::SetUp();
+    write_images(folder_ / "images.h5");
+    write_weights(folder_ / "start.h5");
+    std::ofstream(folder_ / "golden.toml")
+        << "[data]\nformat = \"sc17\"\ntrain = [\"images.h5\"]\nheight = 32\nwidth = 32\nnormalise = \"none\"\n"
+           "shuffle = false\n"
+           "[model]\nfilters = [16, 16, 16, 16, 16]\ndropout = 0.0\n"
+           "[train]\nsteps = 20\nbatch = 8\ninit = \"start.h5\"\n[log]\ninterval = 1\n";
+    std::ifstream golden_file("tests/golden/training.json");
+    golden = nlohmann::json::parse(golden_file);
+  }
+
+  /// Trains, and holds each step's loss to PyTorch's.
+  /// @param tolerance  relative, of the first step and of those behind it, which amplify roundings
+  void expect_losses(const std::string& name, const std::string& options, double first, double later) {
+    const Outcome outcome = run(fmt::format("train golden.toml optimizer.name={} {} --overwrite", name, options));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    std::ifstream metrics(folder_ / "runs/golden/metrics.jsonl");
+    std::string line;
+    std::size_t step = 0;
+    while (std::getline(metrics, line)) {
+      const auto values = nlohmann::json::parse(line);
+      if (!values.contains("loss")) continue;
+      const double expected = golden[name][step++].get<double>(), tolerance = step == 1 ? first : later;
+      EXPECT_NEAR(values["loss"].get<double>(), expected, tolerance * expected)
+          << name << " " << options << " " << step;
+    }
+    EXPECT_EQ(step, 20U);
+  }
+
+  nlohmann::json golden;
+};
+
+TEST_F(Training, FollowsPyTorchForTwentySteps) {
   const std::pair<const char*, const char*> settings[] = {{"adam", "optimizer.lr=1e-3"},
                                                           {"sgd", "optimizer.lr=1e-2 optimizer.momentum=0.9"}};
   for (const auto& [name, keys] : settings) {
     for (const std::string conv : {"auto", "kokkos"}) {
-      const Outcome outcome =
-          run(fmt::format("train golden.toml optimizer.name={} {} kernels.conv={} --overwrite", name, keys, conv));
-      ASSERT_EQ(outcome.code, 0) << outcome.err;
-      std::ifstream metrics(folder_ / "runs/golden/metrics.jsonl");
-      std::string line;
-      std::size_t step = 0;
-      while (std::getline(metrics, line)) {
-        const auto values = nlohmann::json::parse(line);
-        if (!values.contains("loss")) continue;
-        const double expected = golden[name][step++].get<double>();
-        EXPECT_NEAR(values["loss"].get<double>(), expected, 1e-4 * expected) << name << " " << conv << " step " << step;
-      }
-      EXPECT_EQ(step, 20U);
+      expect_losses(name, fmt::format("{} kernels.conv={}", keys, conv), 1e-4, 1e-4);
     }
   }
+}
+
+TEST_F(Training, FollowsPyTorchInFp16) {
+  if (!kTakesFp16) GTEST_SKIP() << "SKIPPED: fp16 is for GPUs";
+  expect_losses("adam", "optimizer.lr=1e-3 precision=fp16", 2e-4, 0.15);
+  const auto performance = [&] {
+    std::ifstream file(folder_ / "runs/golden/performance.json");
+    return nlohmann::json::parse(file);
+  };
+  EXPECT_EQ(performance()["loss_scale"], 65536);
+  EXPECT_EQ(performance()["skipped_steps"], 0);
+  const Outcome outcome = run("train golden.toml precision=fp16 train.loss_scale=16777216 --overwrite");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(
+      outcome.out.find("step 1: the gradient is not finite: no update; losses are multiplied by 8388608 from now"),
+      std::string::npos)
+      << outcome.out;
+  EXPECT_GT(performance()["skipped_steps"], 0);
+  EXPECT_LT(performance()["loss_scale"], 16777216);
 }
 
 }  // namespace

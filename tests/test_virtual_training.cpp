@@ -38,7 +38,7 @@ Result train(int ranks, const CommonOptions& options, State* state = nullptr, co
     tiny::Training training(comm, options, 91, 0.5F, true);
     Result& result = results[static_cast<std::size_t>(comm.rank())];
     if (from != nullptr) {
-      training.step.restore(kSteps, from->arrays, from->lagged, "the checkpoint");
+      training.step.restore(kSteps, from->arrays, from->lagged, {}, "the checkpoint");
       training.set_weights(weights->weights);
     }
     result.losses = training.run(kSteps);

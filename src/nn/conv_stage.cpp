@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "base/region.hpp"
 #include "base/stopwatch.hpp"
@@ -63,7 +64,7 @@ void put_tile(const Context& context, int threads, const std::string& label, con
     launch(context, threads, label, rows.items(range.rows()), rows);
   };
   const auto typed = [&](auto element) { adds ? put(element, std::true_type{}) : put(element, std::false_type{}); };
-  to.type == DType::kF32 ? typed(float{}) : typed(Bf16{});
+  with_element(to.type, typed);
 }
 
 }  // namespace

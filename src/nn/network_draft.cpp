@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "nn/copy_stage.hpp"
 
@@ -17,6 +18,7 @@ class Drafter {
       : graph_(graph), parameters_(parameters), options_(options) {}
 
   NetworkDraft draft() && {
+    PETAFLOW_REQUIRE(kTakesFp16 || options_.precision != DType::kFp16, "a network in fp16 on the host");
     count_uses();
     values_.push_back({{"input", graph_.sample().with_batch(options_.batch), graph_.sample_type()}});
     values_.front().fixed = "it is the network's input";
@@ -103,7 +105,7 @@ class Drafter {
       flows[0].open->norm = {*norm, layer};
     } else if (norm != nullptr) {
       std::size_t x = close(std::move(flows[0]));
-      if (values_[x].value.type != DType::kBf16) x = in_type(x, DType::kF32, name);
+      if (!is_rounded(values_[x].value.type)) x = in_type(x, DType::kF32, name);
       flows[0].open = start(x, values_[x].value.shape);
       flows[0].open->linear_layer = layer;
       flows[0].open->linear = *norm;
@@ -185,14 +187,14 @@ class Drafter {
     bool wants = std::ranges::any_of(node.layer->parameters(node.input), &ParamSpec::trained);
     for (Flow& flow : flows) {
       std::size_t x = close(std::move(flow));
-      if (values_[x].value.type == DType::kBf16 && !stage->takes_bf16()) x = in_type(x, DType::kF32, node.name);
+      if (is_rounded(values_[x].value.type) && !stage->takes_any_precision()) x = in_type(x, DType::kF32, node.name);
       if (!stage->takes_slices()) x = whole_pixels(x, node.name);
       wants = wants || values_[x].value.wants_gradient;
       setup.x.push_back(values_[x].value.shape);
       inputs.push_back(x);
     }
     stage->setup(setup);
-    const DType type = stage->takes_bf16() ? values_[inputs.front()].value.type : stage->output_type();
+    const DType type = stage->takes_any_precision() ? values_[inputs.front()].value.type : stage->output_type();
     std::vector<Flow> result;
     for (const GraphValue value : node.outputs) {
       const Shape shape = graph_.shape(value).with_batch(options_.batch);
@@ -239,11 +241,12 @@ class Drafter {
     const Graph::Node& node = graph_.nodes()[layer];
     std::vector<std::size_t> parts;
     for (Flow& flow : flows) parts.push_back(close(std::move(flow)));
-    const auto is = [&](DType type) {
-      return std::ranges::any_of(parts, [&](std::size_t part) { return values_[part].value.type == type; });
-    };
-    if (is(DType::kI16)) user_error("layer {}: whole numbers cannot be concatenated", node.name);
-    const DType type = is(DType::kBf16) ? DType::kBf16 : DType::kF32;
+    DType type = DType::kF32;
+    for (const std::size_t part : parts) {
+      if (values_[part].value.type == DType::kI16)
+        user_error("layer {}: whole numbers cannot be concatenated", node.name);
+      if (is_rounded(values_[part].value.type)) type = values_[part].value.type;
+    }
     const std::size_t y = new_value(node.name, node.output.with_batch(options_.batch), type, false);
     std::int64_t channel = 0;
     for (std::size_t part : parts) {

@@ -85,6 +85,8 @@ std::vector<std::string> describe_products(const CommonOptions& options) {
         fmt::format("convolutions in bf16, products by {} (where kokkos computes: f32 arithmetic); predictions in f32",
                     bf16_products()));
   }
+  if (options.precision == "fp16")
+    sentences.emplace_back("convolutions in fp16 (where kokkos computes: f32 arithmetic); predictions in f32");
   if (options.kernels.f32 == F32Products::kSplit3) {
     sentences.push_back(fmt::format("f32 convolutions of {}: by three products of bf16, these by {}{}",
                                     options.precision == "f32" ? "the passes that summary shows as split3"

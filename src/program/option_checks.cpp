@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "io/progress.hpp"
 #include "program/options.hpp"
@@ -40,6 +41,25 @@ void check_tuning(const CommonOptions& options) {
         "{}, to 0",
         update.tune_groups);
   }
+}
+
+void check_precision(const CommonOptions& options) {
+  const bool fp16 = precision_of(options) == DType::kFp16;
+  if (fp16 && !kTakesFp16) {
+    user_error(
+        "precision = \"fp16\" is for GPUs, and this program is for processors; set it to \"bf16\", which takes as many "
+        "bytes and needs no loss scale, or run the program of a build for GPUs (docs/gpus.md)");
+  }
+  const LossScaling scaling = options.train.loss_scaling;
+  const bool scales =
+      scaling == LossScaling::kStatic || scaling == LossScaling::kDynamic || (scaling == LossScaling::kAuto && fp16);
+  if (!scales || (options.update.servers == 0 && options.update.groups == 1)) return;
+  user_error(
+      "{}: losses are multiplied where all ranks add their gradients; with update.groups = {} and update.servers = {} "
+      "set {}",
+      scaling == LossScaling::kAuto ? "precision = \"fp16\"" : "train.loss_scaling", options.update.groups,
+      options.update.servers,
+      scaling == LossScaling::kAuto ? "it to \"bf16\", or train.loss_scaling to \"none\"" : "it to \"none\"");
 }
 
 void check_servers(const CommonOptions& options) {
@@ -178,6 +198,7 @@ void check_ranks(const CommonOptions& options, int ranks) {
 }
 
 void check(const CommonOptions& options) {
+  check_precision(options);
   check_servers(options);
   check_tuning(options);
   const TrainOptions train = group_options(options);

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "comm/reduction.hpp"
 #include "io/progress.hpp"
+#include "train/loss_scale.hpp"
 #include "update/rule.hpp"
 
 namespace petaflow {
@@ -44,7 +45,7 @@ void add_uses_by_rules(Schema& schema) {
 }  // namespace
 
 void declare(Schema& schema, CommonOptions& options) {
-  schema.add("precision", options.precision, one_of({"f32", "bf16"}));
+  schema.add("precision", options.precision, one_of({"f32", "bf16", "fp16"}));
   schema.add("mllog", options.mllog);
 
   schema.add("run.name", options.run.name);
@@ -75,6 +76,13 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add("train.shards", train.shards, in_range(1, 1e7));
   schema.add("train.recompute", train.recompute, at_least(0));
   schema.add("train.validate_epochs", train.validate_epochs, in_range(0, 1e9));
+  schema.add("train.loss_scaling", train.loss_scaling,
+             {{"auto", LossScaling::kAuto},
+              {"none", LossScaling::kNone},
+              {"static", LossScaling::kStatic},
+              {"dynamic", LossScaling::kDynamic}});
+  schema.add("train.loss_scale", train.loss_scale, in_range(LossScale::kLeast, LossScale::kMost));
+  schema.add("train.loss_scale_steps", train.loss_scale_steps, in_range(1, 1e12));
 
   OptimizerOptions& optimizer = options.optimizer;
   schema.add("optimizer.name", optimizer.name, one_of(rule_names()));
@@ -172,6 +180,11 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_use({"train.validate_epochs"}, "data.validation");
   schema.add_neutral("train.validate_epochs", std::int64_t{0});
   schema.add_use({"train.batch_factor"}, "train.batch_epochs");
+  const UsedBy in_fp16{"precision", {"fp16"}};
+  schema.add_use({"train.loss_scale"}, {in_fp16, UsedBy{"train.loss_scaling", {"static", "dynamic"}}});
+  schema.add_use({"train.loss_scale_steps"}, {in_fp16, UsedBy{"train.loss_scaling", {"dynamic"}}});
+  schema.add_use({"train.loss_scale"}, "train.loss_scaling", {"auto", "static", "dynamic"});
+  schema.add_use({"train.loss_scale_steps"}, "train.loss_scaling", {"auto", "dynamic"});
   add_uses_by_rules(schema);
   schema.add_neutral("optimizer.momentum", 0.0);
   schema.add_use({"optimizer.nesterov"}, "optimizer.momentum");
@@ -205,10 +218,15 @@ void declare(Schema& schema, CommonOptions& options) {
   schema.add_use({"inject.seed"}, {UsedBy{"inject.jitter"}, UsedBy{"inject.straggle"}, UsedBy{"inject.drop"}});
 }
 
+DType precision_of(const CommonOptions& options) {
+  if (options.precision == "fp16") return DType::kFp16;
+  return options.precision == "bf16" ? DType::kBf16 : DType::kF32;
+}
+
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch) {
   NetworkOptions network;
   network.batch = batch;
-  network.precision = options.precision == "bf16" ? DType::kBf16 : DType::kF32;
+  network.precision = precision_of(options);
   network.recompute = options.train.recompute;
   network.fixed_order = options.train.deterministic;
   network.kernels = options.kernels;

@@ -49,7 +49,7 @@ struct CommonOptions {
   UpdateOptions update;
   CommOptions comm;
   DelayOptions inject;
-  std::string precision = "f32";  // or "bf16"
+  std::string precision = "f32";  // or "bf16", "fp16"
   bool mllog = false;             // event lines of MLPerf in the run folder
   KernelOptions kernels;
 };
@@ -57,6 +57,7 @@ struct CommonOptions {
 /// Binds options of input files to these, which must outlive the schema.
 void declare(Schema& schema, CommonOptions& options);
 
+DType precision_of(const CommonOptions& options);
 /// Options of the network.
 /// @param batch  slots of a micro-batch
 NetworkOptions network_options(const CommonOptions& options, std::int64_t batch);

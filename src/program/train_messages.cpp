@@ -118,6 +118,10 @@ void say_rates(const FitResult& result) {
   log_info("{:.1f} samples/s and {:.1f} GFLOP/s sustained, {:.1f} GFLOP/s at best", rates.sustained_samples_per_s,
            rates.sustained_gflops, rates.peak_gflops);
   if (result.noise_scale) log_info("gradient-noise scale: {:.3g} samples", *result.noise_scale);
+  if (result.loss_scale) {
+    log_info("losses are multiplied by {} at the end; {} skipped, whose gradients were not finite",
+             result.loss_scale->scale, format_count(result.loss_scale->skipped, "update"));
+  }
   log_info("{}", wrapped("time per rank: " + describe(result.times)));
   if (const std::string text = describe(result.communication); !text.empty()) log_info("{}", wrapped(text));
   if (result.service.empty()) return;

@@ -49,6 +49,10 @@ void write_performance(const std::string& folder, const FitResult& result, Train
                          {"communication", to_json(result.communication)},
                          {"stages", stage_json(network, micro_batches, trainers.peak_gflops)}};  // of one, on rank 0
   if (result.noise_scale) json["noise_scale"] = *result.noise_scale;
+  if (result.loss_scale) {
+    json["loss_scale"] = result.loss_scale->scale;
+    json["skipped_steps"] = result.loss_scale->skipped;  // of the run
+  }
   for (const LayerService& service : result.service) {
     const auto gradients = static_cast<double>(std::max<std::int64_t>(1, service.gradients()));
     json["staleness"].push_back({{"layer", service.layer},

@@ -19,6 +19,9 @@ struct DataOptions {
   bool hdf5_locking = true;
 };
 
+/// What losses are multiplied by: nothing; a number; one that finds itself; this for fp16, else nothing.
+enum class LossScaling : std::uint8_t { kAuto, kNone, kStatic, kDynamic };
+
 struct TrainOptions {
   std::int64_t epochs = 1;
   std::int64_t steps = 0;  // 0: as many as the epochs have; otherwise the run ends there
@@ -32,6 +35,9 @@ struct TrainOptions {
   std::int64_t accumulate = 1;       // micro-batches of a step, whose gradients are added before the update
   std::int64_t shards = 4;           // deterministic: parts of the batch whose gradients are summed in a fixed tree
   std::int64_t validate_epochs = 1;  // epochs between validations; 0: only at the end
+  LossScaling loss_scaling = LossScaling::kAuto;
+  double loss_scale = 65536;             // dynamic: the first one
+  std::int64_t loss_scale_steps = 2000;  // dynamic: updates after which it is doubled
 };
 
 /// What a larger batch does to the learning rate: nothing; batch / base_batch (Goyal et al. 2017, section 2.1); the

@@ -52,7 +52,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       exchange_text_(describe(options.comm)),
       devices_(make_device_sum(comm, context, options.train, options.comm, options.update, list_parameters(graph))),
       runner_(comm, context, options.train, options.comm, network_of(options, comm), graph, objective, tuning),
-      average_(network(), options.optimizer.ema) {
+      average_(network(), options.optimizer.ema),
+      loss_scale_(options.train, options.network.precision) {
   check_scheme(graph, options.optimizer, options.update, options.comm, comm.size());
   const std::vector<Parameter>& parameters = network().parameters();
   for (std::int64_t i = 0; i <= options.update.lag; ++i) {
@@ -91,7 +92,7 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
   if (kOnHost || !options.network.kernels.replay || asks_the_host) return;
   for (Flight& flight : flights_) {
     flight.passes = std::make_unique<Replay>();
-    if (!average_.wanted() && !updater_->asks_the_host()) flight.update = std::make_unique<Replay>();
+    if (!updater_->asks_the_host()) flight.update = std::make_unique<Replay>();
   }
 }
 
@@ -150,6 +151,7 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
   flight.step = step_;
   flight.summed = false;
   flight.samples = 0;
+  flight.scale = loss_scale_.state().scale;
   flight.noise.reset();
   const auto attempt = [&](const auto& work) {
     if (error_) return;
@@ -170,9 +172,10 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
     flight.samples = batch->valid_global;
     state.seed = seed_;
     state.epoch = batch->epoch;
-    state.step = std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)) / updates_every_;
+    state.step =
+        std::max<std::int64_t>(0, step_ + 1 - std::ssize(flights_)) / updates_every_ - loss_scale_.state().skipped;
     state.learning_rate = learning_rate;
-    state.loss_scale = 1.0F / static_cast<float>(batch->valid_global);
+    state.loss_scale = static_cast<float>(flight.scale) / static_cast<float>(batch->valid_global);
   };
 
   const std::int64_t batches = loader.batches_per_step(), micro_batches = share().micro_batches;
@@ -200,8 +203,9 @@ void TrainStep::start(Flight& flight, Loader& loader, float learning_rate) {
     flight.exchange->end_micro_batch();
     if (!measures_noise_ || error_) continue;
     if (const std::int64_t samples = samples_in(*batch, micro_batch % micro_batches, share()); samples > 0) {
-      flight.agreement->add_squares(share().part_of(micro_batch / batches),
-                                    flight.exchange->micro_batch_squares() / static_cast<double>(samples));
+      flight.agreement->add_squares(
+          share().part_of(micro_batch / batches),
+          flight.exchange->micro_batch_squares() / (static_cast<double>(samples) * flight.scale * flight.scale));
     }
   }
   micro_batches_ += batches * micro_batches;
@@ -222,7 +226,10 @@ StepResult TrainStep::run(Loader& loader, float learning_rate) {
   if (!due.summed) {
     const TimedRegion watch("petaflow::communication"_label, runner_.context(), clock_, &StepTimes::communication);
     agree_on(due);
-    if (due.update) finish_sum(due);
+    if (due.update || loss_scale_.scales()) finish_sum(due);
+  }
+  if (loss_scale_.scales() && !loss_scale_.use(due.step, due.scale, due.finite)) {
+    return {due.loss(), flight.samples, due.agreement->stop(), std::nullopt, true};
   }
   const auto work = [&] { update(due, learning_rate); };
   if (due.update) {
@@ -243,22 +250,38 @@ void TrainStep::update(Flight& due, float learning_rate) {
     due.summed = true;
   }
   const TimedRegion watch("petaflow::optimizer"_label, runner_.context(), clock_, &StepTimes::optimizer);
-  average_.update(runner_.context(), network(), due.step / updates_every_);
+  average_.update(runner_.context(), network());
   network().refresh(runner_.context());
 }
 
 void TrainStep::finish_sum(Flight& flight) {
   flight.exchange->finish([](std::int64_t, std::int64_t) {});
   measure_noise(flight);
+  if (loss_scale_.scales()) divide(flight);
   flight.summed = true;
 }
 
 void TrainStep::measure_noise(Flight& flight) {
   if (!measures_noise_) return;
-  std::array<double, 1> of_batch = {flight.exchange->sum_squares()};
+  std::array<double, 1> of_batch = {flight.exchange->sum_squares() / (flight.scale * flight.scale)};
   if (flight.exchange->divides()) comm_.all_reduce_sum(std::span<double>(of_batch));
   flight.noise = estimate_noise(flight.agreement->squares(), of_batch[0], flight.samples,
                                 flight.agreement->micro_batches_with_squares());
+}
+
+// The summed gradient of losses that were multiplied becomes that of the losses.
+void TrainStep::divide(Flight& flight) {
+  loss_scale_.divide(runner_.context(), flight.exchange->own(), flight.scale, flight.exchange->gradient());
+  flight.exchange->wait();
+  flight.finite = loss_scale_.finite();
+  if (!flight.exchange->divides()) return;  // all ranks have the same sum
+  std::array<double, 1> spoilt = {flight.finite ? 0.0 : 1.0};
+  comm_.all_reduce_sum(std::span<double>(spoilt));
+  flight.finite = spoilt[0] == 0;
+}
+
+std::optional<LossScaleState> TrainStep::loss_scale() const {
+  return loss_scale_.scales() ? std::optional(loss_scale_.state()) : std::nullopt;
 }
 
 void TrainStep::connect(ServerSession& servers, Communicator& workers, double momentum) {
@@ -389,15 +412,16 @@ std::vector<NamedArray> TrainStep::arrays() const {
 std::vector<LaggedStep> TrainStep::lagged() const {
   std::vector<LaggedStep> lagged;
   for (std::int64_t step = first_lagged(); step < step_; ++step)
-    lagged.push_back({flight_of(step).loss(), flight_of(step).noise});
+    lagged.push_back({flight_of(step).loss(), flight_of(step).noise, flight_of(step).scale});
   return lagged;
 }
 
 void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
-                        const std::string& path) {
+                        const std::optional<LossScaleState>& loss_scale, const std::string& path) {
   step_ = step;
+  if (loss_scale_.scales() && loss_scale) loss_scale_.restore(*loss_scale);
   std::size_t used = updater_->restore(arrays, path) + average_.restore(network(), arrays, kEma, path);
-  if (average_.wanted() && !average_.exists() && first_lagged() > 0) {
+  if (average_.wanted() && !average_.exists() && first_lagged() > loss_scale_.state().skipped) {
     user_error("{} has no {}: it is of a run without optimizer.ema; set that to 0", path, kEma);
   }
   const auto wanted = static_cast<std::size_t>(step_ - first_lagged());
@@ -414,6 +438,12 @@ void TrainStep::restore(std::int64_t step, const std::vector<NamedArray>& arrays
     used += taken;
     flight.agreement->set_loss(lagged[static_cast<std::size_t>(i)].loss);
     flight.noise = lagged[static_cast<std::size_t>(i)].noise;
+    flight.scale = lagged[static_cast<std::size_t>(i)].scale;
+    if (loss_scale_.scales()) {
+      loss_scale_.divide(runner_.context(), {{{0, network().parameter_elements()}}}, 1, flight.exchange->gradient());
+      runner_.context().space.fence();
+      flight.finite = loss_scale_.finite();
+    }
     flight.samples = 1;
     flight.step = first_lagged() + i;
     flight.summed = true;

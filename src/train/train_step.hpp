@@ -21,6 +21,7 @@
 #include "nn/objective.hpp"
 #include "train/averaging.hpp"
 #include "train/gradient_exchange.hpp"
+#include "train/loss_scale.hpp"
 #include "train/micro_batch_runner.hpp"
 #include "train/options.hpp"
 #include "train/served_updater.hpp"
@@ -40,6 +41,7 @@ struct StepResult {
   std::int64_t samples = 0;                 // real ones of this step's global batch
   StopRequest stop = StopRequest::kNone;    // of any rank
   std::optional<NoiseEstimate> noise = {};  // of the step whose gradient was used, with StepOptions::noise_scale
+  bool skipped = false;                     // that gradient was not finite and changed no weights (LossScale)
 };
 
 struct StepOptions {
@@ -64,7 +66,7 @@ class TrainStep {
   /// weights: by its gradient, or with update.lag = k by that of k steps before, which has been summed over ranks in
   /// the meantime, at this step's learning rate; the first k steps change no weights (Kurth et al., SC18, section V-B4,
   /// who update them by zeros). Throws on all ranks, with weights as they were, where one failed in the step whose
-  /// gradient it is; a failure where its loss is not finite, naming step and rank.
+  /// gradient it is; a failure where its loss is not finite, naming step and rank; as LossScale::use().
   StepResult run(Loader& loader, float learning_rate);
   /// With update.servers: who updates the weights from now on, instead of nobody.  The first group's weights and states
   /// go there.  On all workers; again where they are to go on from what go_back_to() set.
@@ -120,10 +122,12 @@ class TrainStep {
   std::vector<NamedArray> arrays() const;
   /// After settle(): the steps of those gradients.
   std::vector<LaggedStep> lagged() const;
+  /// Where losses are multiplied.
+  std::optional<LossScaleState> loss_scale() const;
   /// Goes on after `step` steps with these.  Throws a user error naming `path` where they are of another network,
   /// optimizer or lag.
   void restore(std::int64_t step, const std::vector<NamedArray>& arrays, const std::vector<LaggedStep>& lagged,
-               const std::string& path);
+               const std::optional<LossScaleState>& loss_scale, const std::string& path);
   /// The sum of gradients that the last update used, flat, in MemorySpace; with update.sharded of own slices alone.
   /// An optimizer that asks for updates (lamb) has left these in its place.  Up to the next run(): values of that step
   /// may take its place.
@@ -148,6 +152,8 @@ class TrainStep {
     std::int64_t step = -1;              // none
     std::int64_t samples = 0;            // as in StepResult
     bool summed = false;                 // nothing of it is under way
+    double scale = 1;                    // of its losses; of its gradient until that is summed
+    bool finite = true;                  // its summed gradient, where losses are multiplied
     std::optional<NoiseEstimate> noise;  // from its sum on, where it is measured
     // Recorded where a step asks nothing of the host in between; null: it does, or this is no GPU.
     std::unique_ptr<Replay> passes, update;
@@ -163,6 +169,7 @@ class TrainStep {
   bool all_agree_on(Flight& flight);
   void measure_noise(Flight& flight);
   void finish_sum(Flight& flight);
+  void divide(Flight& flight);
   void update(Flight& due, float learning_rate);
   CountWait count_across(const Communicator& across);
 
@@ -175,6 +182,7 @@ class TrainStep {
   std::unique_ptr<DeviceSum> devices_;  // sums gradients; null: the host does.  Made before one rank alone can fail
   MicroBatchRunner runner_;
   WeightAverage average_;
+  LossScale loss_scale_;
   std::vector<Flight> flights_;  // lag + 1, taken in turn
   std::unique_ptr<Updater> updater_;
   ServedUpdater* served_ = nullptr;          // the same, with update.servers

@@ -128,7 +128,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const std::string& path) {
   for (const NamedArray& array : checkpoint.training_arrays) {
     (array.name.starts_with(kLatest) ? latest : arrays).push_back(array);
   }
-  step_.restore(state.step, arrays, state.lagged, path);
+  step_.restore(state.step, arrays, state.lagged, state.loss_scale, path);
   set_weights(step_.network(), context_, checkpoint.weights, path);
   if (!latest.empty()) {
     if (state.best_kept || !step_.averages()) best_weights_ = checkpoint.weights;
@@ -196,6 +196,7 @@ FitResult Trainer::fit(TrainingListener& listener) {
   result_.steps = state_.step;
   if (state_.search) result_.groups = state_.search->groups();
   result_.noise_scale = noise_scale();
+  result_.loss_scale = step_.loss_scale();
   Rates& rates = result_.rates;
   const double later_s = rates.seconds - first_step_s_;
   if (rates.steps > 1 && later_s > 0) {
@@ -246,6 +247,10 @@ StopRequest Trainer::train_epoch(Progress* progress) {
 
 StepResult Trainer::run_step(std::int64_t step) {
   const StepResult result = step_.run(loader_, learning_rate(step));
+  if (result.skipped && comm_.rank() == 0) {
+    log_info("step {}: the gradient is not finite: no update; losses are multiplied by {} from now on", step + 1,
+             step_.loss_scale()->scale);
+  }
   if (result.noise) {
     if (!state_.noise) state_.noise.emplace();
     state_.noise->add(*result.noise);
@@ -404,6 +409,7 @@ Checkpoint Trainer::checkpoint() const {
 void Trainer::settle() {
   if (servers_ == nullptr) step_.settle();
   state_.lagged = step_.lagged();
+  state_.loss_scale = step_.loss_scale();
 }
 
 // A run is not lost because a checkpoint cannot be written: it goes on, and tries again at the next one.

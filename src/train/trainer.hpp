@@ -61,14 +61,15 @@ struct FitResult {
   std::int64_t steps = 0;  // done in all, those before a resume included
   FitEnd end = FitEnd::kLastStep;
   StopRequest stopped = StopRequest::kNone;
-  std::optional<Evaluation> validation;   // rank 0: the last one, or the best where that is kept
-  Rates rates;                            // of this process
-  StepTimes times;                        // mean over ranks
-  std::vector<LayerService> service;      // with update.servers, on rank 0: of each layer
-  std::vector<std::int64_t> group_steps;  // on rank 0: of each group, in this process
-  CommunicationTimes communication;       // on rank 0
-  std::int64_t groups = 1;                // with update.tune_groups: those that are best now
-  std::optional<double> noise_scale;      // samples, of this rank's group, where it is measured
+  std::optional<Evaluation> validation;      // rank 0: the last one, or the best where that is kept
+  Rates rates;                               // of this process
+  StepTimes times;                           // mean over ranks
+  std::vector<LayerService> service;         // with update.servers, on rank 0: of each layer
+  std::vector<std::int64_t> group_steps;     // on rank 0: of each group, in this process
+  CommunicationTimes communication;          // on rank 0
+  std::int64_t groups = 1;                   // with update.tune_groups: those that are best now
+  std::optional<double> noise_scale;         // samples, of this rank's group, where it is measured
+  std::optional<LossScaleState> loss_scale;  // where losses are multiplied
 };
 
 struct TrainerOptions {

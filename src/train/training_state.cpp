@@ -13,6 +13,11 @@ namespace {
 nlohmann::json to_json(const NoiseEstimate& noise) { return {noise.gradient, noise.covariance}; }
 NoiseEstimate noise_from(const nlohmann::json& json) { return {json.at(0).get<double>(), json.at(1).get<double>()}; }
 
+nlohmann::json to_json(const LossScaleState& state) { return {state.scale, state.steps, state.skipped}; }
+LossScaleState loss_scale_from(const nlohmann::json& json) {
+  return {json.at(0).get<double>(), json.at(1).get<std::int64_t>(), json.at(2).get<std::int64_t>()};
+}
+
 nlohmann::json to_json(const GroupTrial& trial) { return {trial.groups, trial.momentum, trial.rate, trial.loss}; }
 GroupTrial trial_from(const nlohmann::json& json) {  // infinity is null
   return {json.at(0).get<std::int64_t>(), json.at(1).get<double>(), json.at(2).get<double>(),
@@ -37,7 +42,9 @@ std::string to_text(const TrainingState& state) {
   for (const LaggedStep& step : state.lagged) {
     json["lagged"].push_back(step.loss);
     if (step.noise) json["lagged_noise"].push_back(to_json(*step.noise));
+    if (state.loss_scale) json["lagged_scale"].push_back(step.scale);
   }
+  if (state.loss_scale) json["loss_scale"] = to_json(*state.loss_scale);
   if (state.noise) json["noise"] = to_json(state.noise->mean);
   if (state.search) {
     nlohmann::json& search = json["search"];
@@ -68,6 +75,10 @@ TrainingState state_from_text(const std::string& text, const std::string& path) 
     if (json.contains("lagged_noise") && json.at("lagged_noise").size() == state.lagged.size()) {
       for (std::size_t i = 0; i < state.lagged.size(); ++i) state.lagged[i].noise = noise_from(json["lagged_noise"][i]);
     }
+    if (json.contains("lagged_scale") && json.at("lagged_scale").size() == state.lagged.size()) {
+      for (std::size_t i = 0; i < state.lagged.size(); ++i) json["lagged_scale"][i].get_to(state.lagged[i].scale);
+    }
+    if (json.contains("loss_scale")) state.loss_scale = loss_scale_from(json.at("loss_scale"));
     if (json.contains("noise")) state.noise = NoiseScale{noise_from(json.at("noise"))};
     if (json.contains("search")) {
       const nlohmann::json& search = json.at("search");

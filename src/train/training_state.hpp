@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "train/loss_scale.hpp"
 #include "train/noise_scale.hpp"
 #include "update/group_search.hpp"
 
@@ -18,6 +19,7 @@ namespace petaflow {
 struct LaggedStep {
   double loss = 0;
   std::optional<NoiseEstimate> noise = {};  // where it is measured
+  double scale = 1;                         // that its losses were multiplied by
 };
 
 struct TrainingState {
@@ -35,6 +37,8 @@ struct TrainingState {
   std::vector<LaggedStep> lagged;  // steps whose gradients are still to be used
 
   std::optional<NoiseScale> noise;  // where it is measured
+
+  std::optional<LossScaleState> loss_scale;  // where losses are multiplied
 
   std::optional<GroupSearch> search;  // with update.tune_groups
   std::int64_t search_epoch = 0;      // at whose beginning the next search is

@@ -1,9 +1,6 @@
 #include "train/weight_average.hpp"
 
-#include <algorithm>
-
 #include "kernels/launch.hpp"
-#include "kernels/optimizer_step.hpp"
 #include "train/averaging.hpp"
 #include "train/weights.hpp"
 
@@ -13,13 +10,34 @@ WeightAverage::WeightAverage(const Network& network, double decay)
     : decay_(decay),
       values_("petaflow::weights::ema", decay > 0 ? static_cast<std::size_t>(network.parameter_elements()) : 0) {}
 
+namespace {
+
+/// An item is a run of numbers; threads of a GPU read side by side.
+struct Average {
+  static constexpr std::int64_t kRun = kOnHost ? 4096 : 4;
+  const StepState* step;
+  double decay;
+  std::int64_t count;
+  const float* weights;
+  float* values;
+
+  KOKKOS_INLINE_FUNCTION void operator()(std::int64_t run) const {
+    const auto before = static_cast<double>(step->step);
+    const double early = before / (before + 9), kept = early < decay ? early : decay;
+    const auto share = static_cast<float>(1 - kept);
+    for (std::int64_t i = run * kRun; i < (run + 1) * kRun && i < count; ++i)
+      values[i] += share * (weights[i] - values[i]);
+  }
+};
+
+}  // namespace
+
 // With few updates the average forgets sooner, so that the first weights count for nothing.
-void WeightAverage::update(const Context& context, const Network& network, std::int64_t updates) {
+void WeightAverage::update(const Context& context, const Network& network) {
   if (!wanted()) return;
-  const auto before = static_cast<double>(updates);
-  const double kept = std::min(decay_, before / (before + 9));
-  running_step(context, static_cast<float>(1 - kept), 0, network.parameter_elements(), network.weights(),
-               values_.data());
+  const std::int64_t count = network.parameter_elements();
+  launch(context, "petaflow::weights::ema[kokkos]"_label, (count + Average::kRun - 1) / Average::kRun,
+         Average{context.step, decay_, count, network.weights(), values_.data()});
   exists_ = true;
 }
 

@@ -24,8 +24,8 @@ class WeightAverage {
   /// @param decay  0: there is no average
   WeightAverage(const Network& network, double decay);
 
-  /// Takes the weights after an update, with `updates` before it.
-  void update(const Context& context, const Network& network, std::int64_t updates);
+  /// Takes the weights after an update, which the context's step state counts.
+  void update(const Context& context, const Network& network);
   /// The mean of the averages of several ranks, one of which may have had no update yet.
   void average_over(const Context& context, const Network& network, Communicator& across, const CountWait& waits);
   /// Exchanges the weights with their average, and refreshes.

@@ -143,10 +143,10 @@ std::vector<Layer> layers_of_inputs() {
 
 /// What is known to have no plan of cuDNN 9.19.
 const char* known_refusal(const Card& card, Pass pass, const ConvDesc& desc) {
-  const bool bf16 = desc.type == DType::kBf16, weights = pass == Pass::kBackwardWeights;
-  if (bf16 && card.capability < 80) return "bf16 came with the A100";
-  if (bf16 && weights && desc.geometry.groups > 1) return "gradients in f32 of weights in groups";
-  if (bf16 && weights && (desc.in_channels % 2 != 0 || desc.out_channels % 2 != 0))
+  const bool rounded = is_rounded(desc.type), weights = pass == Pass::kBackwardWeights;
+  if (desc.type == DType::kBf16 && card.capability < 80) return "bf16 came with the A100";
+  if (rounded && weights && desc.geometry.groups > 1) return "gradients in f32 of weights in groups";
+  if (rounded && weights && (desc.in_channels % 2 != 0 || desc.out_channels % 2 != 0))
     return "gradients in f32 of weights for an odd number of channels";
   return nullptr;
 }
@@ -218,7 +218,7 @@ TEST_P(CudnnPlans, AreThereForEveryConvolution) {
     ASSERT_GT(layers.size(), 40U);
     for (const Layer& layer : layers) {
       for (const Pass pass : kPasses) {
-        for (const DType type : {DType::kF32, DType::kBf16}) plans.check(layer, pass, type);
+        for (const DType type : {DType::kF32, DType::kBf16, DType::kFp16}) plans.check(layer, pass, type);
         if (GetParam().capability >= 80) plans.check(layer, pass, DType::kF32, F32Products::kTf32);
       }
     }

@@ -1,4 +1,4 @@
-// First layer of networks on counts: whole numbers of 16 bits become f32 or bf16.
+// First layer of networks on counts: whole numbers of 16 bits become the network's.
 #pragma once
 
 #include <cmath>
@@ -7,6 +7,7 @@
 
 #include <Kokkos_Core.hpp>
 
+#include "base/element.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/launch_sum.hpp"
 #include "nn/lowering.hpp"
@@ -51,7 +52,7 @@ class Counts final : public Layer {
     }
 
     void forward(const Context& context) override {
-      type_ == DType::kF32 ? scale_into<float>(context) : scale_into<Bf16>(context);
+      with_element(type_, [&]<class T>(T) { scale_into<T>(context); });
     }
     void backward(const Context& /*context*/, float* /*gradient*/) override {}
     std::string describe_backward_data() const override { return "-"; }

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/element.hpp"
 #include "base/error.hpp"
 #include "base/label.hpp"
 #include "kernels/launch.hpp"
@@ -62,14 +63,14 @@ class Resize final : public Layer {
   class ResizeStage final : public Stage {
    public:
     bool takes_slices() const override { return true; }
-    bool takes_bf16() const override { return true; }
+    bool takes_any_precision() const override { return true; }
 
     void forward(const Context& context) override {
-      buffers.x[0].type == DType::kF32 ? spread<float>(context) : spread<Bf16>(context);
+      with_element(buffers.x[0].type, [&]<class T>(T) { spread<T>(context); });
     }
     void backward(const Context& context, float* /*gradient*/) override {
       if (buffers.dx[0].data == nullptr) return;
-      buffers.dx[0].type == DType::kF32 ? gather<float>(context) : gather<Bf16>(context);
+      with_element(buffers.dx[0].type, [&]<class T>(T) { gather<T>(context); });
     }
 
     // Public: kernels of CUDA may not be in private functions.
