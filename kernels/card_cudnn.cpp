@@ -1,10 +1,11 @@
-// What cuDNN needs to know of a GPU that is not there.
+#include "kernels/card_cudnn.hpp"
+
 #include <dlfcn.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "kernels/plans_cudnn.hpp"
+#include "kernels/driver_for_plans.hpp"
 
 namespace petaflow::cudnn {
 
@@ -37,7 +38,7 @@ std::string properties(const Card& card) {
 
 void need_driver() {
   if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
-  if (dlopen(PETAFLOW_DRIVER_FOR_PLANS, RTLD_NOW | RTLD_GLOBAL) == nullptr) failure("{}", dlerror());
+  if (dlopen(kDriverForPlans, RTLD_NOW | RTLD_GLOBAL) == nullptr) failure("{}", dlerror());
 }
 
 }  // namespace petaflow::cudnn

@@ -3,18 +3,11 @@
 
 #include <string>
 
-#include "kernels/card.hpp"
+#include "kernels/card_cudnn.hpp"
 #include "kernels/conv.hpp"
 #include "kernels/plan_cudnn.hpp"
 
 namespace petaflow::cudnn {
-
-/// What cuDNN calls the properties of a device, as make_plan() takes them.
-std::string properties(const Card& card);
-
-/// Engines that cuDNN compiles for a layer look for the driver's library: where there is none, one in its place, that
-/// runs nothing, is loaded.
-void need_driver();
 
 /// The plan of a pass: for the device of this process, or what plan_for() named.  The same for the same call.
 const Plan& plan_of(Pass pass, const ConvDesc& desc);

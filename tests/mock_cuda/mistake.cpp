@@ -7,6 +7,9 @@
 #ifdef PETAFLOW_HAVE_NCCL
 #include <nccl.h>
 #endif
+#ifdef PETAFLOW_HAVE_CUDNN
+#include "kernels/execution_cudnn.hpp"
+#endif
 
 __global__ void nothing() {}
 
@@ -31,6 +34,33 @@ void sum(const std::string& mistake, cudaStream_t stream) {
   if (mistake != "collective_missing") all_reduce(1, values, 40);
   for (const ncclComm_t rank : ranks) ncclCommDestroy(rank);
   cudaFree(values);
+}
+#endif
+
+#ifdef PETAFLOW_HAVE_CUDNN
+/// 64 to 64 channels by one tap on 16 x 16 pixels.
+void convolve(const std::string& mistake, cudaStream_t stream) {
+  using namespace petaflow::cudnn;
+  const Tensor pixels{{1, 64, 16, 16}, {64 * 256, 1, 64 * 16, 64}}, weights{{64, 64, 1, 1}, {64, 1, 64, 64}};
+  const std::vector<std::int64_t> none = {0, 0}, one = {1, 1};
+  const Convolution convolution{Computes::kY, pixels, weights, pixels, none, none, one, one};
+  std::string why;
+  const Execution execution(make_plan(convolution, device_properties(why)));
+  constexpr std::size_t size = 64 * 256 * sizeof(float);
+  const std::size_t missing = mistake == "conv_workspace" ? 1 : 0;
+  void* workspace = nullptr;
+  cudaMalloc(&workspace, static_cast<std::size_t>(execution.workspace()) - missing);
+  char* arrays[3];
+  for (char*& array : arrays) cudaMalloc(reinterpret_cast<void**>(&array), size + 4);
+  std::vector<char> on_host(size);
+  const auto run = [&](void* x, void* on) { execution.run(on, x, arrays[1], arrays[2], workspace); };
+  if (mistake == "conv_past_end") run(arrays[0] + 16, stream);
+  if (mistake == "conv_unaligned") run(arrays[0] + 4, stream);
+  if (mistake == "conv_on_host") run(on_host.data(), stream);
+  if (mistake == "conv_stream") run(arrays[0], on_host.data());
+  run(arrays[0], stream);
+  for (char* array : arrays) cudaFree(array);
+  cudaFree(workspace);
 }
 #endif
 
@@ -78,6 +108,9 @@ int main(int argc, char** argv) {
   cudaEventDestroy(join);
 #ifdef PETAFLOW_HAVE_NCCL
   sum(mistake, stream);
+#endif
+#ifdef PETAFLOW_HAVE_CUDNN
+  convolve(mistake, stream);
 #endif
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);

@@ -20,6 +20,12 @@ struct Shared {
   std::atomic<int> left;
 };
 
+/// Whether the environment has the call fail on this rank, as MOCK_NCCL_FAILS=ncclAllReduce MOCK_NCCL_FAILING_RANK=1.
+bool fails(const char* call, int rank) {
+  const char* const failing = std::getenv("MOCK_NCCL_FAILS");
+  return failing != nullptr && std::string(failing) == call && rank == number_of("MOCK_NCCL_FAILING_RANK", 0);
+}
+
 /// What the first rank says the others have to say; gives that.
 std::size_t agree(std::atomic<std::size_t>& place, std::size_t value) {
   std::size_t found = 0;
@@ -50,6 +56,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   const auto lock = enter_uncaptured("ncclCommInitRank");
   if (rank < 0 || rank >= size) complain("ncclCommInitRank: rank %d of %d", rank, size);
+  if (fails("ncclCommInitRank", rank)) return ncclSystemError;
   const int file = open(id.internal, O_RDWR | O_CREAT, 0600);
   if (file < 0 || ftruncate(file, sizeof(Shared)) != 0) complain("ncclCommInitRank: no file %s", id.internal);
   void* const shared = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -79,13 +86,14 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   const std::lock_guard lock(state().mutex);
   if (!state().communicators.contains(comm)) complain("ncclCommGetAsyncError of a communicator that does not exist");
-  *error = ncclSuccess;
+  *error = fails("ncclCommGetAsyncError", comm->rank) ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {
   const auto lock = enter("ncclAllReduce");
   if (!state().communicators.contains(comm)) complain("ncclAllReduce of a communicator that does not exist");
+  if (fails("ncclAllReduce", comm->rank)) return ncclInternalError;
   check_stream("ncclAllReduce", stream);
   if (type != ncclFloat32) complain("ncclAllReduce of numbers that are not f32");
   for (const void* address : {from, static_cast<const void*>(to)}) {
