@@ -7,8 +7,8 @@
 
 namespace petaflow {
 
-/// Whether kernels take fp16: those of GPUs do.  The host's have bf16, which takes as many bytes and needs no loss scale:
-/// its programs do without a third of each kernel.
+/// Whether kernels take fp16: those of GPUs do.  The host's have bf16, which takes as many bytes and needs no loss
+/// scale: its programs do without a third of each kernel.
 inline constexpr bool kTakesFp16 = !kOnHost;
 
 /// f(T{}): with a number of the type.
