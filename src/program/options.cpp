@@ -81,7 +81,7 @@ void declare(Schema& schema, CommonOptions& options) {
               {"none", LossScaling::kNone},
               {"static", LossScaling::kStatic},
               {"dynamic", LossScaling::kDynamic}});
-  schema.add("train.loss_scale", train.loss_scale, in_range(LossScale::kLeast, LossScale::kMost));
+  schema.add("train.loss_scale", train.loss_scale, in_range(1e-9, LossScale::kMost));
   schema.add("train.loss_scale_steps", train.loss_scale_steps, in_range(1, 1e12));
 
   OptimizerOptions& optimizer = options.optimizer;
