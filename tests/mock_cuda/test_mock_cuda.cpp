@@ -266,6 +266,7 @@ TEST_F(MockCudaSummary, NeedsNoGpu) {
   ASSERT_EQ(bf16.code, 0) << bf16.err;
   EXPECT_EQ(count(bf16.out, "cudnn eng"), 14U) << bf16.out;
   EXPECT_NE(bf16.out.find(", 8 pixels folded"), std::string::npos) << bf16.out;  // a first layer of 3 channels
+  EXPECT_EQ(count(run("summary " + input + " --gpu H100 precision=fp16").out, "cudnn eng"), 14U);
   EXPECT_EQ(run("summary " + input + " --gpu h200 kernels.conv=kokkos").out.find("cudnn eng"), std::string::npos);
   EXPECT_EQ(run("summary " + input + " --gpu K80").code, 1);
 }
