@@ -49,10 +49,14 @@ std::string size_text(std::uintmax_t bytes) {
 void check_parent(const std::string& path) {
   namespace fs = std::filesystem;
   fs::path folder = fs::absolute(path).parent_path();
-  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();  // the rest can be made
-  if (!fs::is_directory(folder)) user_error("{} cannot be written: {} is not a folder", path, folder.string());
-  if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    user_error("{} cannot be written: {}: {}", path, folder.string(), std::strerror(errno));
+  for (bool gone = true; gone;) {
+    while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();  // the rest can be made
+    const bool is_folder = fs::is_directory(folder);
+    const int error = access(folder.c_str(), W_OK | X_OK) == 0 ? 0 : errno;
+    gone = error == ENOENT && folder.has_relative_path();  // another process has just removed it
+    if (gone) continue;
+    if (!is_folder) user_error("{} cannot be written: {} is not a folder", path, folder.string());
+    if (error != 0) user_error("{} cannot be written: {}: {}", path, folder.string(), std::strerror(error));
   }
 }
 
