@@ -44,22 +44,20 @@ void check_tuning(const CommonOptions& options) {
 }
 
 void check_precision(const CommonOptions& options) {
-  const bool fp16 = precision_of(options) == DType::kFp16;
-  if (fp16 && !kTakesFp16) {
+  const DType precision = precision_of(options);
+  if (precision == DType::kFp16 && !kTakesFp16) {
     user_error(
         "precision = \"fp16\" is for GPUs, and this program is for processors; set it to \"bf16\", which takes as many "
         "bytes and needs no loss scale, or run the program of a build for GPUs (docs/gpus.md)");
   }
-  const LossScaling scaling = options.train.loss_scaling;
-  const bool scales =
-      scaling == LossScaling::kStatic || scaling == LossScaling::kDynamic || (scaling == LossScaling::kAuto && fp16);
-  if (!scales || (options.update.servers == 0 && options.update.groups == 1)) return;
+  const bool grouped = options.update.servers > 0 || options.update.groups > 1;
+  if (!grouped || !scales_losses(options.train, precision)) return;
+  const bool by_precision = options.train.loss_scaling == LossScaling::kAuto;
   user_error(
       "{}: losses are multiplied where all ranks add their gradients; with update.groups = {} and update.servers = {} "
       "set {}",
-      scaling == LossScaling::kAuto ? "precision = \"fp16\"" : "train.loss_scaling", options.update.groups,
-      options.update.servers,
-      scaling == LossScaling::kAuto ? "it to \"bf16\", or train.loss_scaling to \"none\"" : "it to \"none\"");
+      by_precision ? "precision = \"fp16\"" : "train.loss_scaling", options.update.groups, options.update.servers,
+      by_precision ? "it to \"bf16\", or train.loss_scaling to \"none\"" : "it to \"none\"");
 }
 
 void check_servers(const CommonOptions& options) {

@@ -33,8 +33,12 @@ bool adapts(const TrainOptions& options, DType precision) {
 
 }  // namespace
 
+bool scales_losses(const TrainOptions& options, DType precision) {
+  return options.loss_scaling == LossScaling::kStatic || adapts(options, precision);
+}
+
 LossScale::LossScale(const TrainOptions& options, DType precision)
-    : scales_(adapts(options, precision) || options.loss_scaling == LossScaling::kStatic),
+    : scales_(scales_losses(options, precision)),
       adapts_(adapts(options, precision)),
       steps_(options.loss_scale_steps),
       overflow_("petaflow::loss_scale::overflow", 1) {

@@ -20,6 +20,10 @@ struct LossScaleState {
   std::int64_t skipped = 0;  // steps of the run whose gradients were not finite
 };
 
+/// Whether losses are multiplied at all.
+/// @param precision  of the network: "auto" scales for fp16 alone
+bool scales_losses(const TrainOptions& options, DType precision);
+
 /// The scale of a run: fixed, or one that finds itself: it is halved where a gradient is not finite, whose update is
 /// skipped, and doubled after train.loss_scale_steps updates in a row.
 class LossScale {
@@ -28,10 +32,9 @@ class LossScale {
   /// NVIDIA's Apex, keeps it from growing without bound where nothing overflows.
   static constexpr double kLeast = 1, kMost = 1 << 24;
 
-  /// @param precision  of the network: "auto" scales for fp16 alone
+  /// @param precision  as in scales_losses()
   LossScale(const TrainOptions& options, DType precision);
 
-  /// Whether losses are multiplied at all.
   bool scales() const { return scales_; }
   const LossScaleState& state() const { return state_; }
   /// Goes on from there; a fixed one stays that of the options.
