@@ -89,6 +89,9 @@ static Impls list_impls(Pass pass, const Kind& kind) {
   LIST(ONEDNN, kConvSplit3, kind.split)
   LIST(ALL, kConvDepthwise, true)  // takes those layers alone, which are bound by memory
   LIST(CUDNN, kConvCudnn, true)
+  LIST(CUDNN, kConvCudnnSecond, true)
+  LIST(CUDNN, kConvCudnnThird, true)
+  LIST(CUDNN, kConvCudnnFourth, true)
   LIST(AMX, kConvAmx, rounded_weights)
   LIST(ONEDNN, kConvOnednn, amx)
   LIST(ONEDNN, kConvOnednnBlocked, amx && weights)
@@ -150,8 +153,10 @@ Impls candidates(Pass pass, const ConvDesc& like, const ConvRequest& request) {
   if (request.rule == Rule::kOnly) return {request.impl};
   const std::span<const ConvImpl* const> list = conv_impls(pass, like);
   Impls impls(list.begin(), list.end());
-  if (request.rule == Rule::kDirect)
-    std::erase_if(impls, [](const ConvImpl* impl) { return impl->scope == ConvScope::kTransform; });
+  std::erase_if(impls, [&](const ConvImpl* impl) {
+    return impl->scope == ConvScope::kAlternative ||
+           (request.rule == Rule::kDirect && impl->scope == ConvScope::kTransform);
+  });
   if (request.rule == Rule::kPrefer) {
     std::erase(impls, request.impl);
     impls.insert(impls.begin(), request.impl);

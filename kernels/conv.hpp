@@ -130,9 +130,10 @@ class ConvKernel {
 
 /// Range of layers that an implementation is for.
 enum class ConvScope {
-  kAny,       // all that its library or its authors get to: where it refuses, the log says so
-  kSome,      // some layers only
-  kTransform  // some layers only, and not by the sums of products of the definition
+  kAny,         // all that its library or its authors get to: where it refuses, the log says so
+  kSome,        // some layers only
+  kTransform,   // some layers only, and not by the sums of products of the definition
+  kAlternative  // what the one listed before it takes, otherwise: asked where its name is given, and timed
 };
 
 /// One implementation.  The tiles of a call belong to one layer: they differ in samples, extents, paddings and strides

@@ -183,7 +183,12 @@ struct AddPart {
 struct Plans {
   std::mutex mutex;
   std::string device, why_none;  // the properties of the device
-  std::vector<std::pair<Convolution, std::unique_ptr<const Plan>>> made;
+  struct Made {
+    Convolution convolution;
+    std::int64_t place;
+    std::unique_ptr<const Plan> plan;
+  };
+  std::vector<Made> made;
 };
 Plans& all_plans() {
   static Plans plans;
@@ -192,19 +197,19 @@ Plans& all_plans() {
 
 class Kernel final : public ConvKernel {
  public:
-  Kernel(Pass pass, std::span<const ConvDesc> tiles)
+  Kernel(Pass pass, std::span<const ConvDesc> tiles, std::int64_t place)
       : pass_(pass), desc_(tiles.front()), order_(desc_, fit(pass, desc_)) {
     std::int64_t workspace = 0, x = 0, y = 0;
     for (const ConvDesc& tile : tiles) {
       const Fitted fitted = fit(pass, tile);
-      tiles_.push_back({tile, fitted, Execution(plan_of(pass, fitted.desc))});
+      tiles_.push_back({tile, fitted, Execution(plan_of(pass, fitted.desc, place))});
       workspace = std::max(workspace, tiles_.back().execution.workspace());
       if (fitted.copies_x) x = std::max(x, tile.n * tile.in.volume() * fitted.desc.in_channels);
       if (fitted.copies_y) y = std::max(y, tile.n * tile.out.volume() * fitted.desc.out_channels);
     }
     const Fitted& first = tiles_.front().fitted;
     elements_ = first.desc.weight_elements();
-    detail_ = fitted_plan_of(pass, desc_).name;
+    detail_ = fitted_plan_of(pass, desc_, place).name;
     if (pass == Pass::kBackwardWeights) part_ = layout_.add<float>(elements_);  // or as many of 16 bits
     x_ = layout_.add<std::uint16_t>(x), y_ = layout_.add<std::uint16_t>(y);
     workspace_ = layout_.add<std::byte>(workspace + kAlignment);
@@ -286,17 +291,19 @@ class Kernel final : public ConvKernel {
   std::string detail_;
 };
 
+template <std::int64_t kPlace>
 std::string why_not(Pass pass, std::span<const ConvDesc> tiles) {
   for (const ConvDesc& tile : tiles) {
     const Fitted fitted = fit(pass, tile);
     if (begins_unaligned(fitted.desc)) return "a slice whose pixels begin at no multiples of 16 bytes";
-    if (const Plan& plan = plan_of(pass, fitted.desc); !plan.refusal.empty()) return plan.refusal;
+    if (const Plan& plan = plan_of(pass, fitted.desc, kPlace); !plan.refusal.empty()) return plan.refusal;
   }
   return {};
 }
 
+template <std::int64_t kPlace>
 std::unique_ptr<ConvKernel> make(Pass pass, std::span<const ConvDesc> tiles) {
-  return std::make_unique<Kernel>(pass, tiles);
+  return std::make_unique<Kernel>(pass, tiles, kPlace);
 }
 
 }  // namespace
@@ -309,21 +316,22 @@ void plan_for(const Card& card) {
   plans.device = properties(card);
 }
 
-const Plan& plan_of(Pass pass, const ConvDesc& desc) {
+const Plan& plan_of(Pass pass, const ConvDesc& desc, std::int64_t place) {
   Plans& plans = all_plans();
   const std::lock_guard lock(plans.mutex);
   if (plans.device.empty() && plans.why_none.empty()) plans.device = device_properties(plans.why_none);
   const Convolution convolution = describe(pass, desc);
-  const auto found = std::ranges::find_if(plans.made, [&](const auto& entry) { return entry.first == convolution; });
-  if (found != plans.made.end()) return *found->second;
-  auto plan =
-      plans.device.empty() ? Plan{.refusal = "no device: " + plans.why_none} : make_plan(convolution, plans.device);
-  return *plans.made.emplace_back(convolution, std::make_unique<const Plan>(std::move(plan))).second;
+  const auto found = std::ranges::find_if(
+      plans.made, [&](const Plans::Made& made) { return made.place == place && made.convolution == convolution; });
+  if (found != plans.made.end()) return *found->plan;
+  Plan plan = plans.device.empty() ? Plan{.refusal = "no device: " + plans.why_none}
+                                   : make_plan(convolution, plans.device, place);
+  return *plans.made.emplace_back(convolution, place, std::make_unique<const Plan>(std::move(plan))).plan;
 }
 
-FittedPlan fitted_plan_of(Pass pass, const ConvDesc& desc) {
+FittedPlan fitted_plan_of(Pass pass, const ConvDesc& desc, std::int64_t place) {
   const Fitted fitted = fit(pass, desc);
-  const Plan& plan = plan_of(pass, fitted.desc);
+  const Plan& plan = plan_of(pass, fitted.desc, place);
   return {plan, fmt::format("cudnn {}{}{}{}", plan.engine, fitted.copies_x ? ", copy of x" : "",
                             fitted.copies_y ? ", copy of dy" : "",
                             fitted.fold > 1 ? fmt::format(", {} pixels folded", fitted.fold) : "")};
@@ -331,7 +339,11 @@ FittedPlan fitted_plan_of(Pass pass, const ConvDesc& desc) {
 
 }  // namespace cudnn
 
-extern const ConvImpl kConvCudnn;
-const ConvImpl kConvCudnn = {"cudnn", cudnn::why_not, cudnn::make};
+// Plans behind the first: on an H200 that one took up to 4 times as long as the fastest.
+extern const ConvImpl kConvCudnn, kConvCudnnSecond, kConvCudnnThird, kConvCudnnFourth;
+const ConvImpl kConvCudnn = {"cudnn", cudnn::why_not<0>, cudnn::make<0>};
+const ConvImpl kConvCudnnSecond = {"cudnn2", cudnn::why_not<1>, cudnn::make<1>, ConvScope::kAlternative};
+const ConvImpl kConvCudnnThird = {"cudnn3", cudnn::why_not<2>, cudnn::make<2>, ConvScope::kAlternative};
+const ConvImpl kConvCudnnFourth = {"cudnn4", cudnn::why_not<3>, cudnn::make<3>, ConvScope::kAlternative};
 
 }  // namespace petaflow

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "kernels/frontend_cudnn.hpp"
 
 namespace petaflow::cudnn {
@@ -83,9 +85,20 @@ std::vector<std::string> wrong(const Convolution& c) {
   return {};
 }
 
+// Makes one after the other: whether an engine gives a plan is not known before.
+fe::error_t build_plan_in_place(fe::graph::Graph& graph, std::int64_t place) {
+  std::int64_t before = 0;
+  fe::error_t last = {fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED, "none"};
+  for (std::int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
+    last = graph.build_plan_at_index(i);
+    if (last.is_good() && before++ == place) return last;
+  }
+  return before == 0 ? last : fe::error_t{last.get_code(), fmt::format("there are {}", before)};
+}
+
 }  // namespace
 
-Plan make_plan(const Convolution& convolution, const std::string& device) {
+Plan make_plan(const Convolution& convolution, const std::string& device, std::int64_t place) {
   Plan plan;
   fe::graph::Graph graph;
   // Does the steps in order until one refuses.
@@ -108,7 +121,7 @@ Plan make_plan(const Convolution& convolution, const std::string& device) {
   step("heuristics", [&] { return graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::FALLBACK}); });
   if (good) graph.deselect_numeric_notes(unwanted(convolution)).deselect_engines(wrong(convolution));
   step("no engine", [&] { return graph.check_support(); });
-  step("no plan", [&] { return graph.build_plans(fe::BuildPlanPolicy_t::HEURISTICS_CHOICE); });
+  step("no plan", [&] { return build_plan_in_place(graph, place); });
   step("workspace", [&] { return graph.get_workspace_size(plan.workspace); });
   step("name", [&] { return graph.get_plan_name(plan.engine); });
   std::vector<std::uint8_t> bytes;

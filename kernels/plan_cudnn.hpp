@@ -43,8 +43,9 @@ struct Plan {
   std::string json = {};       // the plan itself, as cuDNN writes it
 };
 
-/// The plan that cuDNN holds for the fastest one.
+/// The plan that cuDNN holds for the fastest one, or one that it holds for slower.
 /// @param device  properties as cuDNN writes them, JSON: device_properties() of execution_cudnn.hpp
-Plan make_plan(const Convolution& convolution, const std::string& device);
+/// @param place   in cuDNN's order of the plans that there are, from 0
+Plan make_plan(const Convolution& convolution, const std::string& device, std::int64_t place = 0);
 
 }  // namespace petaflow::cudnn

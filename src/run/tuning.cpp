@@ -89,6 +89,9 @@ std::string machine_text(int threads) {
   text += fmt::format("L2 {} KiB; {} threads; kernels {}, {} {}; Kokkos {}; oneDNN {}", level2_bytes() / 1024, threads,
                       build.kernel_sources, build.compiler, build.flags, build.kokkos, build.onednn);
   if (*build.cudnn != '\0') text += fmt::format("; cuDNN {}", build.cudnn);
+#ifdef KOKKOS_ENABLE_CUDA
+  text += fmt::format("; {}", device_identity().name);
+#endif
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"}) {  // they lower oneDNN's instruction sets
     if (const char* value = std::getenv(name); value != nullptr) text += fmt::format("; {}={}", name, value);
   }

@@ -141,26 +141,25 @@ std::vector<Layer> layers_of_inputs() {
   return layers;
 }
 
-/// What is known to have no plan of cuDNN 9.19.
-const char* known_refusal(const Card& card, Pass pass, const ConvDesc& desc) {
-  const bool rounded = is_rounded(desc.type), weights = pass == Pass::kBackwardWeights;
-  if (desc.type == DType::kBf16 && card.capability < 80) return "bf16 came with the A100";
-  if (rounded && weights && desc.geometry.groups > 1) return "gradients in f32 of weights in groups";
-  if (rounded && weights && (desc.in_channels % 2 != 0 || desc.out_channels % 2 != 0))
-    return "gradients in f32 of weights for an odd number of channels";
-  return nullptr;
+/// What is known to have no plan.
+const char* known_refusal(const Card& card, const ConvDesc& desc) {
+  return desc.type == DType::kBf16 && card.capability < 80 ? "bf16 came with the A100" : nullptr;
 }
 
 constexpr std::array kPasses = {Pass::kForward, Pass::kBackwardData, Pass::kBackwardWeights};
 
-/// Workspace that engines may take: they copy operands into another order, and fill up few channels.
+/// Workspace that engines may take: they copy operands into another order, fill up few channels, and write down each
+/// pixel of x for each tap.
 std::int64_t most_workspace(const cudnn::Convolution& c) {
-  std::int64_t bytes = std::int64_t{64} << 20;
+  const auto bytes_of = [](const cudnn::Tensor& tensor) {
+    return std::accumulate(tensor.size.begin(), tensor.size.end(),
+                           std::int64_t{tensor.element == cudnn::Element::kF32 ? 4 : 2}, std::multiplies<>());
+  };
+  const std::int64_t taps = std::accumulate(c.w.size.begin() + 2, c.w.size.end(), std::int64_t{1}, std::multiplies<>());
+  std::int64_t bytes = (std::int64_t{64} << 20) + taps * bytes_of(c.x);
   for (const cudnn::Tensor* tensor : {&c.x, &c.w, &c.y}) {
     const std::int64_t filled = std::max<std::int64_t>(1, 32 / tensor->size[1]);
-    bytes +=
-        filled * std::accumulate(tensor->size.begin(), tensor->size.end(),
-                                 std::int64_t{tensor->element == cudnn::Element::kF32 ? 4 : 2}, std::multiplies<>());
+    bytes += filled * bytes_of(*tensor);
   }
   return bytes;
 }
@@ -177,7 +176,7 @@ class Plans {
     if (std::ranges::find(seen_, convolution) != seen_.end()) return;
     seen_.push_back(convolution);
     const cudnn::Plan plan = cudnn::make_plan(convolution, device_);
-    const char* known = known_refusal(card_, pass, desc);
+    const char* known = known_refusal(card_, desc);
     const std::string what = fmt::format("{} {} {} {}", card_.name, layer.name, name_of(pass),
                                          products == F32Products::kTf32 ? "tf32" : name_of(type));
     if (std::getenv("PETAFLOW_SHOW_PLANS") != nullptr)
@@ -242,6 +241,26 @@ TEST(CudnnPlan, IsNotMadeForWrongShapes) {
     EXPECT_EQ(plans.wrong.size(), 1U) << name_of(pass);
   }
   EXPECT_EQ(cudnn::make_plan(cudnn::describe(Pass::kForward, right), "{}").json.size(), 0U);
+}
+
+TEST(CudnnPlan, OthersFollowTheFirst) {
+  ConvDesc desc = perf::describe(8, 64, 128, {1, 56, 56}, cases::window({1, 3, 3}, {0, 1, 1}));
+  desc.type = DType::kBf16;
+  for (const Pass pass : kPasses) {
+    const cudnn::Convolution convolution = cudnn::describe(pass, desc);
+    const std::string device = cudnn::properties(kH200);
+    std::set<std::string> engines;
+    for (std::int64_t place = 0; place < 4; ++place) {
+      const cudnn::Plan plan = cudnn::make_plan(convolution, device, place);
+      EXPECT_EQ(plan.refusal, "");
+      engines.insert(plan.engine);
+    }
+    EXPECT_EQ(engines.size(), 4U) << name_of(pass);
+    EXPECT_EQ(cudnn::make_plan(convolution, device).engine, cudnn::make_plan(convolution, device, 0).engine);
+    const cudnn::Plan behind = cudnn::make_plan(convolution, device, 10'000);
+    EXPECT_TRUE(behind.refusal.starts_with("no plan: there are ")) << behind.refusal;
+    EXPECT_TRUE(behind.json.empty());
+  }
 }
 
 /// Tensor cores round f32 to TF32: they are asked where that is allowed alone.

@@ -160,6 +160,20 @@ TEST_F(MockCudaHep, WaitsOnceMoreInFp16) {
   train(4, 2, "precision=fp16 update.lag=1");
 }
 
+#ifdef PETAFLOW_HAVE_CUDNN
+TEST_F(MockCudaHep, TimesPlansOfCudnn) {
+  const std::string train = "train" + arguments_ + " --overwrite train.steps=2 kernels.conv=tune";
+  const Outcome timed = run_on_mock(train, 2), known = run_on_mock(train);
+  EXPECT_EQ(timed.code, 0) << timed.err;
+  EXPECT_EQ(count(timed.out, "(timed now)"), 14U) << timed.out;
+  for (const char* plan : {"cudnn whole", "cudnn2 whole", "cudnn3 whole", "cudnn4 whole"})
+    EXPECT_GE(count(timed.out, plan), 14U) << timed.out;
+  EXPECT_EQ(known.code, 0) << known.err;
+  EXPECT_NE(known.out.find("14 choices of convolutions from"), std::string::npos) << known.out;
+  EXPECT_EQ(count(known.out, "(timed now)"), 0U) << known.out;
+}
+#endif
+
 #ifdef PETAFLOW_HAVE_NCCL
 TEST_F(MockCudaHep, SumsByNcclWhateverElseAStepDoes) {
   for (const char* options : {"update.lag=1", "comm.overlap=false", "log.noise_scale=true", "kernels.replay=false",
