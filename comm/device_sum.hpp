@@ -1,13 +1,16 @@
 // Sums of flat gradients over ranks that never leave the memory of their GPUs: by NCCL, on a stream of its own, while
-// kernels of the backward pass go on.
-// Source: NVIDIA, "NCCL 2.28 User Guide", chapters "Creating a Communicator" and "Using NCCL with CUDA Graphs".
+// kernels of the backward pass go on; to all ranks, or each slice to one rank that owns it.
+// Sources: NVIDIA, "NCCL 2.28 User Guide", chapters "Creating a Communicator", "In-place Operations" and "Using NCCL
+// with CUDA Graphs"; Rajbhandari et al., "ZeRO", SC20, section 5 (owners).
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "base/slice.hpp"
 #include "comm/communicator.hpp"
 
 namespace petaflow {
@@ -18,10 +21,11 @@ struct DeviceSumOptions {
   std::int64_t bucket = 1 << 18;  // smallest size of a bucket but the last, elements
   bool overlap = true;            // as in GradientSumOptions
   std::int64_t steps = 1;         // whose sums may be under way at a time
+  bool owners = false;            // the sum of a slice goes to its owner alone: of each bucket every rank has one
 };
 
-/// Of each step begin(), ready_from() as its gradient gets final, and join(); the same on all ranks.  ready_from() and
-/// join() of a step may be recorded in a CUDA graph, on all ranks or on none; begin() comes before each recording.
+/// Of each step begin(), ready_from() as its gradient gets final, and join(); the same on all ranks.  ready_from(),
+/// join() and spread() may be recorded in a CUDA graph, on all ranks or on none; begin() comes before each recording.
 class DeviceSum {
  public:
   DeviceSum() = default;
@@ -38,6 +42,12 @@ class DeviceSum {
   virtual void ready_from(std::int64_t first) = 0;
   /// What the context's space is given from now on finds the sums of that place.
   virtual void join(std::int64_t place) = 0;
+  /// Slices whose sums this rank gets; everything without owners.
+  virtual const std::vector<Slice>& own() const = 0;
+  /// With owners: the elements of own() go to all ranks, behind what the context's space was given; what it is given
+  /// from now on finds those of the others.
+  /// @param values  flat, on the device
+  virtual void spread(float* values) = 0;
   /// Waits until the context's space has done all that it was given.  A hang is noticed here; ends all ranks where NCCL
   /// or CUDA reports an error.
   virtual void wait() = 0;

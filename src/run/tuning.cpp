@@ -11,6 +11,7 @@
 
 #include "base/activity.hpp"
 #include "base/build_info.hpp"
+#include "base/device.hpp"
 #include "comm/agree.hpp"
 #include "config/document.hpp"
 #include "io/atomic_file.hpp"

@@ -9,6 +9,7 @@
 #include "comm/shared_devices.hpp"
 #include "kernels/copy.hpp"
 #include "train/weights.hpp"
+#include "update/optimizer.hpp"
 
 namespace petaflow {
 namespace {
@@ -54,9 +55,10 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
 
 /// Why gradients are not summed on devices; empty: they may be.
 std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
-                              const UpdateOptions& update) {
+                              const UpdateOptions& update, const OptimizerOptions& optimizer) {
   if (update.servers > 0) return "update.servers get gradients from the host's memory";
-  if (update.sharded) return "update.sharded divides sums between ranks, which is done in the host's memory";
+  if (update.sharded && needs_whole_tensors(optimizer))
+    return "update.sharded with norms of whole tensors cuts slices for the host's memory";
   if (train.deterministic) return "train.deterministic asks for a fixed order";
   if (options.fixed_order) return "comm.order asks for a fixed order";
   if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
@@ -84,6 +86,7 @@ using ConstOnDevice = Kokkos::View<const float*, MemorySpace, Kokkos::MemoryUnma
 
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
                                            const CommOptions& options, const UpdateOptions& update,
+                                           const OptimizerOptions& optimizer,
                                            const std::vector<Parameter>& parameters) {
   const bool asked = options.reduction == "nccl";
   if (comm.size() == 1 || (!asked && options.reduction != "auto")) return nullptr;
@@ -94,12 +97,15 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
         "comm.reduction to another than \"{}\"",
         shared, options.reduction);
   }
-  if (const std::string reason = why_no_device_sum(comm, train, options, update); !reason.empty()) {
+  if (const std::string reason = why_no_device_sum(comm, train, options, update, optimizer); !reason.empty()) {
     if (asked) user_error("comm.reduction = \"nccl\" cannot be used here: {}; set it to \"auto\"", reason);
     return nullptr;
   }
   return make_device_sum(comm, context, ends_of(parameters),
-                         {.bucket = bucket_elements(options), .overlap = options.overlap, .steps = update.lag + 1});
+                         {.bucket = bucket_elements(options),
+                          .overlap = options.overlap,
+                          .steps = update.lag + 1,
+                          .owners = update.sharded});
 }
 
 GradientExchange::GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train,
@@ -212,7 +218,7 @@ void GradientExchange::wait() {
 void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_t)>& summed, float* weights) {
   const bool spreads = spreads_ && weights != nullptr;
   // Weights leave the device through the memory in which their gradients were summed.
-  const bool on_device = spreads && !kOnHost;
+  const bool on_device = spreads && devices_ == nullptr && !kOnHost;
   const auto take = [&](std::int64_t begin, std::int64_t end) {
     if (leaves_the_device_) to_device(gradient(), begin, end);
     if (squares_) squares_->add(gradient(), begin, end);
@@ -224,8 +230,9 @@ void GradientExchange::finish(const std::function<void(std::int64_t, std::int64_
   };
   if (devices_ != nullptr) {
     join();
-    take(0, elements_);
+    for (const Slice& slice : own()) take(slice.begin, slice.end);
     if (squares_) sum_squares_ = squares_->take();
+    if (spreads) devices_->spread(weights);
     return;
   }
   float* const values = on_device ? gradient_.host() : weights;
@@ -261,7 +268,9 @@ void GradientExchange::finish(ServerSession& servers, std::int64_t ticket, float
 }
 
 void GradientExchange::spread(float* values) {
-  if constexpr (kOnHost) {
+  if (devices_ != nullptr) {
+    devices_->spread(values);
+  } else if constexpr (kOnHost) {
     sum_.spread(values);
   } else {
     to_host(values, 0, elements_);

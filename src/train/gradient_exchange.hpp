@@ -28,7 +28,7 @@ namespace petaflow {
 /// other make_device_sum().  Collective.
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
                                            const CommOptions& options, const UpdateOptions& update,
-                                           const std::vector<Parameter>& parameters);
+                                           const OptimizerOptions& optimizer, const std::vector<Parameter>& parameters);
 
 /// The gradient of one step, on a device and in the host's memory, where it is summed, or on devices alone:
 /// begin_step(), then per micro-batch the network overwrites gradient() and end_micro_batch() follows, at last
@@ -89,13 +89,16 @@ class GradientExchange {
   void finish(ServerSession& servers, std::int64_t ticket, float learning_rate, float* weights,
               const std::function<void(std::optional<std::int64_t> spoilt)>& check);
   /// Of this rank; everything without update.sharded and update.servers.
-  const std::vector<Slice>& own() const { return sum_.own(); }
+  const std::vector<Slice>& own() const { return devices_ != nullptr ? devices_->own() : sum_.own(); }
   /// Whether gradients are summed in the host's memory: of several micro-batches, by servers, or of ranks whose devices
   /// do not sum them.
   bool leaves_the_device() const { return leaves_the_device_; }
+  /// Whether devices sum gradients.
+  bool by_devices() const { return devices_ != nullptr; }
   /// Whether sums go to owners: update.sharded or update.servers.
   bool divides() const { return spreads_; }
-  /// Where it divides: values of own(), flat, in MemorySpace, to all ranks.  Collective.
+  /// Where it divides: values of own(), flat, in MemorySpace, to all ranks.  Collective; by devices it may be recorded
+  /// in a Replay.
   void spread(float* values);
 
  private:

@@ -47,7 +47,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
       seed_(static_cast<std::uint64_t>(options.train.seed)),
       measures_noise_(options.noise_scale),
       exchange_text_(describe(options.comm)),
-      devices_(make_device_sum(comm, context, options.train, options.comm, options.update, list_parameters(graph))),
+      devices_(make_device_sum(comm, context, options.train, options.comm, options.update, options.optimizer,
+                               list_parameters(graph))),
       runner_(comm, context, options.train, options.comm, network_of(options, comm), graph, objective, tuning),
       average_(network(), options.optimizer.ema),
       loss_scale_(options.train, options.network.precision) {

@@ -33,6 +33,7 @@ Updater::Updater(Communicator& comm, const Context& context, Network& network, c
       context_(context),
       network_(network),
       divided_(update.sharded || update.servers > 0),
+      divided_by_host_(divided_ && !exchange.by_devices()),
       served_(update.servers > 0) {
   OptimizerOptions options = optimizer;
   options.ranks = comm.size();

@@ -55,7 +55,7 @@ class Updater {
   std::size_t restore(const std::vector<NamedArray>& arrays, const std::string& path);
 
   /// Whether an update needs more of the host than launches.
-  bool asks_the_host() const { return divided_ || !optimizer_->tuner_numbers().empty(); }
+  bool asks_the_host() const { return divided_by_host_ || !optimizer_->tuner_numbers().empty(); }
   /// For the log, what follows a sum: "; every rank updates its own weights ..."; may be empty.
   virtual std::string describe() const;
   std::size_t state_bytes() const { return optimizer_->state_bytes(); }
@@ -65,8 +65,9 @@ class Updater {
   const Context& context_;
   Network& network_;
   std::unique_ptr<Optimizer> optimizer_;
-  bool divided_;  // states are of own slices
-  bool served_;   // and on servers
+  bool divided_;          // states are of own slices
+  bool divided_by_host_;  // and weights leave the device on their way to other ranks
+  bool served_;           // and states are on servers
   void gather_states();
   /// Numbers of the tuner that a checkpoint keeps, in host memory; none with most rules.
   virtual std::vector<float> tuner() const;

@@ -32,6 +32,23 @@ void sum(const std::string& mistake, cudaStream_t stream) {
   if (mistake == "collective_on_host") all_reduce(0, on_host.data(), 60);
   all_reduce(0, values, 40);
   if (mistake != "collective_missing") all_reduce(1, values, 40);
+  // Each of the ranks gets half of the sums, and sends it to the other.
+  for (int rank = 0; rank < 2; ++rank) {
+    float* const own = values + 20 * rank;
+    if (mistake == "collective_kind" && rank == 1) {
+      ncclAllGather(own, values, 20, ncclFloat32, ranks[rank], stream);
+      continue;
+    }
+    ncclReduceScatter(values, mistake == "collective_place" ? values + 10 : own, 20, ncclFloat32, ncclSum, ranks[rank],
+                      stream);
+    const int last = mistake == "collective_root" ? rank : 1;
+    ncclReduce(values + 40, values + 40, 1, ncclFloat32, ncclSum, last, ranks[rank], stream);
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    ncclAllGather(values + 20 * rank, values, mistake == "collective_gathers_past_end" ? 51 : 20, ncclFloat32,
+                  ranks[rank], stream);
+    ncclBroadcast(values + 40, values + 40, 1, ncclFloat32, 1, ranks[rank], stream);
+  }
   for (const ncclComm_t rank : ranks) ncclCommDestroy(rank);
   cudaFree(values);
 }

@@ -2,8 +2,10 @@
 // collectives, of as many numbers, in the same order, of memory on the device, on streams that exist.
 #include <fcntl.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <utility>
 
 #include <nccl.h>
 
@@ -15,7 +17,7 @@ namespace {
 
 /// Of all ranks, in a file of the folder that they run in.  Zeros at first.
 struct Shared {
-  std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // of each: 2 numbers, and one where recorded, and one
+  std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // of each: what is asked for, and one
   std::atomic<std::size_t> count;                             // of them, and one
   std::atomic<int> left;
 };
@@ -40,6 +42,72 @@ struct ncclComm {
   Shared* shared;
   std::size_t collectives = 0;
 };
+
+namespace {
+
+enum class Kind : std::size_t { kAllReduce, kReduceScatter, kAllGather, kReduce, kBroadcast };
+
+/// What ranks compare of a collective.
+struct Collective {
+  const char *call, *does;  // "ncclAllReduce", "sums"
+  Kind kind;
+  std::size_t count;
+  int root;  // 0 where there is none
+};
+
+int groups = 0;  // that were started and have not ended
+
+/// All ranks' numbers where each has so many.
+std::size_t all_of(ncclComm_t comm, std::size_t count) {
+  const std::lock_guard lock(state().mutex);
+  return state().communicators.contains(comm) ? count * static_cast<std::size_t>(comm->size) : count;
+}
+
+/// One collective of this rank: its memory, its stream, and that other ranks ask for the same.
+ncclResult_t ask(const Collective& asked, const void* from, std::size_t from_count, void* to, std::size_t to_count,
+                 ncclDataType_t type, ncclComm_t comm, cudaStream_t stream) {
+  const auto lock = enter(asked.call);
+  if (!state().communicators.contains(comm)) complain("%s of a communicator that does not exist", asked.call);
+  if (fails(asked.call, comm->rank)) return ncclInternalError;
+  check_stream(asked.call, stream);
+  if (type != ncclFloat32) complain("%s of numbers that are not f32", asked.call);
+  if (asked.root < 0 || asked.root >= comm->size) complain("%s: rank %d of %d", asked.call, asked.root, comm->size);
+  for (const auto& [address, count] :
+       {std::pair(from, from_count), std::pair<const void*, std::size_t>(to, to_count)}) {
+    if (count > 0 && !memory_at(asked.call, address, count * sizeof(float)).on_device)
+      complain("%s: %p is not on the device", asked.call, address);
+  }
+  // Where one is larger than the other, the smaller is this rank's part of it, or lies elsewhere.
+  const auto *const first = static_cast<const float*>(from), *const second = static_cast<const float*>(to);
+  const float *const large = from_count > to_count ? first : second, *const small =
+                                                                         from_count > to_count ? second : first;
+  const std::size_t least = std::min(from_count, to_count), most = std::max(from_count, to_count);
+  if (most > least && small < large + most && large < small + least &&
+      small != large + static_cast<std::size_t>(comm->rank) * least)
+    complain("%s: of rank %d, which is in place, but not at its own part", asked.call, comm->rank);
+  const bool recorded = state().captured != nullptr;
+  do_or_capture([asked, comm, recorded] {
+    ++state().counts["collectives"];
+    if (asked.kind == Kind::kAllReduce) ++state().counts["all-reduces"];
+    const std::size_t number = comm->collectives++;
+    if (number >= comm->shared->collectives.size()) complain("more than %zu collectives", number);
+    const std::size_t what =
+        (asked.count * 8 + static_cast<std::size_t>(asked.kind)) * 1024 + static_cast<std::size_t>(asked.root);
+    const std::size_t mine = 2 * what + (recorded ? 1 : 0),
+                      others = agree(comm->shared->collectives[number], mine + 1) - 1;
+    if (others / 2 / 1024 / 8 != asked.count) {
+      complain("rank %d %s %zu numbers in collective %zu, another one %zu", comm->rank, asked.does, asked.count, number,
+               others / 2 / 1024 / 8);
+    }
+    if (others / 2 != what)
+      complain("rank %d %s in collective %zu, another one does not, or by another root", comm->rank, asked.does,
+               number);
+    if (others != mine) complain("collective %zu is recorded in a graph on one rank, but not on another", number);
+  });
+  return ncclSuccess;
+}
+
+}  // namespace
 
 extern "C" {
 ncclResult_t ncclGetVersion(int* version) {
@@ -89,28 +157,37 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   *error = fails("ncclCommGetAsyncError", comm->rank) ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
+ncclResult_t ncclGroupStart() {
+  const std::lock_guard lock(state().mutex);
+  ++groups;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  const std::lock_guard lock(state().mutex);
+  if (groups-- == 0) complain("ncclGroupEnd without ncclGroupStart");
+  return ncclSuccess;
+}
 ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {
-  const auto lock = enter("ncclAllReduce");
-  if (!state().communicators.contains(comm)) complain("ncclAllReduce of a communicator that does not exist");
-  if (fails("ncclAllReduce", comm->rank)) return ncclInternalError;
-  check_stream("ncclAllReduce", stream);
-  if (type != ncclFloat32) complain("ncclAllReduce of numbers that are not f32");
-  for (const void* address : {from, static_cast<const void*>(to)}) {
-    if (!memory_at("ncclAllReduce", address, count * sizeof(float)).on_device)
-      complain("ncclAllReduce: %p is not on the device", address);
-  }
-  const bool recorded = state().captured != nullptr;
-  do_or_capture([comm, count, recorded] {
-    ++state().counts["all-reduces"];
-    const std::size_t number = comm->collectives++, mine = 2 * count + (recorded ? 1 : 0);
-    if (number >= comm->shared->collectives.size()) complain("more than %zu collectives", number);
-    const std::size_t others = agree(comm->shared->collectives[number], mine + 1) - 1;
-    if (others / 2 != count) {
-      complain("rank %d sums %zu numbers in collective %zu, another one %zu", comm->rank, count, number, others / 2);
-    }
-    if (others != mine) complain("collective %zu is recorded in a graph on one rank, but not on another", number);
-  });
-  return ncclSuccess;
+  return ask({"ncclAllReduce", "sums", Kind::kAllReduce, count, 0}, from, count, to, count, type, comm, stream);
+}
+ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t,
+                               ncclComm_t comm, cudaStream_t stream) {
+  return ask({"ncclReduceScatter", "scatters", Kind::kReduceScatter, count, 0}, from, all_of(comm, count), to, count,
+             type, comm, stream);
+}
+ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return ask({"ncclAllGather", "gathers", Kind::kAllGather, count, 0}, from, count, to, all_of(comm, count), type, comm,
+             stream);
+}
+ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type, ncclRedOp_t, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  return ask({"ncclReduce", "reduces", Kind::kReduce, count, root}, from, count, to, count, type, comm, stream);
+}
+ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return ask({"ncclBroadcast", "broadcasts", Kind::kBroadcast, count, root}, from, count, to, count, type, comm,
+             stream);
 }
 }

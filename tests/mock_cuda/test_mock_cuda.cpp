@@ -180,10 +180,24 @@ TEST_F(MockCudaHep, SumsByNcclWhateverElseAStepDoes) {
                               "optimizer.ema=0.9", "update.groups=2 update.average_every=2", "comm.bucket_mb=0.01"}) {
     EXPECT_GT(train(4, 4, options)["all-reduces"], 0) << options;
   }
-  for (const char* options :
-       {"update.sharded=true", "train.deterministic=true", "comm.order=fixed", "comm.wire=bf16"}) {
-    EXPECT_EQ(train(2, 2, options)["all-reduces"], 0) << options;
+  for (const char* options : {"update.sharded=true optimizer.clip_norm=1", "train.deterministic=true",
+                              "comm.order=fixed", "comm.wire=bf16"}) {
+    EXPECT_EQ(train(2, 2, options)["collectives"], 0) << options;
   }
+}
+
+// Of each bucket, a sum that is scattered and weights that are gathered, in the two graphs of a step.
+TEST_F(MockCudaHep, DividesSumsByNccl) {
+  for (const char* options : {"", "update.lag=2", "kernels.replay=false", "log.noise_scale=true", "comm.bucket_mb=0.01",
+                              "train.loss_scaling=dynamic", "comm.overlap=false"}) {
+    Counts counts = train(4, 4, "update.sharded=true " + std::string(options));
+    EXPECT_GT(counts["collectives"], 0) << options;
+    EXPECT_EQ(counts["all-reduces"], 0) << options;
+  }
+  Counts replayed = a_step(2, ""), divided = a_step(2, "update.sharded=true");
+  for (const char* call : {"launches", "cudaGraphLaunch", "cudaMemcpyAsync", "cudaEventQuery", "cudaStreamSynchronize"})
+    EXPECT_EQ(divided[call], replayed[call]) << call;
+  expect_no_other_waits(divided);
 }
 
 TEST_F(MockCudaHep, EndsOnAllRanksWhereNcclFailsOnOne) {
@@ -332,6 +346,10 @@ TEST_F(MockCudaMistake, IsSeen) {
         Case{"collective_missing", "rank 1 has taken part in 1 collectives, another one in 2"},
         Case{"collective_past_end", "ncclAllReduce of 240 bytes at byte 164 of an allocation of 400"},
         Case{"collective_on_host", "is not on the device"},
+        Case{"collective_kind", "rank 1 gathers in collective 2, another one does not"},
+        Case{"collective_place", "ncclReduceScatter: of rank 0, which is in place, but not at its own part"},
+        Case{"collective_root", "rank 1 reduces in collective 3, another one does not, or by another root"},
+        Case{"collective_gathers_past_end", "ncclAllGather of 408 bytes at byte 0 of an allocation of 400"},
 #endif
 #ifdef PETAFLOW_HAVE_CUDNN
         Case{"conv_past_end", "cudnnBackendExecute of 65536 bytes at byte 16 of an allocation of 65540"},
