@@ -20,6 +20,7 @@
 #include "servers/session.hpp"
 #include "train/gradient_squares.hpp"
 #include "train/options.hpp"
+#include "update/optimizer_options.hpp"
 
 namespace petaflow {
 
