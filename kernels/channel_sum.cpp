@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/element.hpp"
+#include "kernels/cuts.hpp"
 #include "kernels/lanes.hpp"
 #include "kernels/launch.hpp"
 
@@ -16,13 +17,13 @@ constexpr std::int64_t kInF32 = 32;  // pixels
 // A device is full of threads that read a few channels each (H200: 270,336).
 std::int64_t parts_of(int host_parts, std::int64_t pixels, std::int64_t channels) {
   constexpr std::int64_t kThreads = 1 << 18;
-  if (kOnHost) return host_parts;
+  if (cuts_for_host()) return host_parts;
   return std::clamp<std::int64_t>(kThreads * lanes::kLanes / channels, 1, std::max<std::int64_t>(1, pixels / kInF32));
 }
 /// Parts that a device makes of many before it adds these; 0: it adds all at once.
 std::int64_t second_parts_of(std::int64_t parts) {
   constexpr std::int64_t kParts = 256;
-  return !kOnHost && parts > kParts ? kParts : 0;
+  return !cuts_for_host() && parts > kParts ? kParts : 0;
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 #include "base/element.hpp"
 #include "base/error.hpp"
 #include "kernels/conv_outer.hpp"
+#include "kernels/cuts.hpp"
 #include "kernels/launch.hpp"
 #include "kernels/register_blocks.hpp"
 
@@ -114,10 +115,10 @@ class OuterKernel final : public ConvKernel {
     outer.rows_per_chunk = std::max<std::int64_t>(1, outer.wanted_pixels() / std::max<std::int64_t>(1, desc.out.w));
     constexpr std::int64_t kChunksInF32 = 32;
     const std::int64_t threads = desc.threads;
-    const std::int64_t tasks = kOnHost ? threads * ceil_div(outer.chunks(), threads * kChunksInF32)
-                                       : std::max<std::int64_t>(outer.pieces(), 65536);
+    const std::int64_t tasks = cuts_for_host() ? threads * ceil_div(outer.chunks(), threads * kChunksInF32)
+                                               : std::max<std::int64_t>(outer.pieces(), 65536);
     const std::int64_t room = kPartBytes / (order_.elements() * static_cast<std::int64_t>(sizeof(float)));
-    outer.shares = kOnHost ? 1 : outer.pieces();
+    outer.shares = cuts_for_host() ? 1 : outer.pieces();
     outer.parts =
         std::clamp<std::int64_t>(std::min(tasks / outer.shares, room), 1, std::max<std::int64_t>(1, outer.chunks()));
     outer.shares = std::clamp<std::int64_t>(ceil_div(tasks, outer.parts), 1, outer.pieces());

@@ -88,12 +88,13 @@ std::vector<std::string> wrong(const Convolution& c) {
 // Makes one after the other: whether an engine gives a plan is not known before.
 fe::error_t build_plan_in_place(fe::graph::Graph& graph, std::int64_t place) {
   std::int64_t before = 0;
-  fe::error_t last = {fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED, "none"};
+  fe::error_t last;
   for (std::int64_t i = 0; i < graph.get_execution_plan_count(); ++i) {
     last = graph.build_plan_at_index(i);
     if (last.is_good() && before++ == place) return last;
   }
-  return before == 0 ? last : fe::error_t{last.get_code(), fmt::format("there are {}", before)};
+  if (before == 0) return last;
+  return {fe::error_code_t::GRAPH_EXECUTION_PLAN_CREATION_FAILED, fmt::format("there are {}", before)};
 }
 
 }  // namespace

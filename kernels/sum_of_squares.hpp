@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "base/context.hpp"
+#include "kernels/cuts.hpp"
 #include "kernels/launch.hpp"
 
 namespace petaflow {
@@ -17,7 +18,7 @@ inline constexpr int kSquaresTeam = std::is_same_v<ExecutionSpace, Kokkos::Defau
 KOKKOS_INLINE_FUNCTION double sum_of_squares(const Team& team, const float* values, std::int64_t begin,
                                              std::int64_t end) {
   double sum = 0;
-  if constexpr (kOnHost) {
+  if (cuts_for_host()) {
     constexpr int kChains = 16;  // additions that do not wait for each other
     double sums[kChains] = {};
     std::int64_t i = begin;

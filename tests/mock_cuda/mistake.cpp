@@ -30,8 +30,6 @@ void sum(const std::string& mistake, cudaStream_t stream) {
   all_reduce(1, values, mistake == "collective_order" ? 40 : 60);
   if (mistake == "collective_past_end") all_reduce(0, values + 41, 60);
   if (mistake == "collective_on_host") all_reduce(0, on_host.data(), 60);
-  all_reduce(0, values, 40);
-  if (mistake != "collective_missing") all_reduce(1, values, 40);
   // Each of the ranks gets half of the sums, and sends it to the other.
   for (int rank = 0; rank < 2; ++rank) {
     float* const own = values + 20 * rank;
@@ -49,6 +47,8 @@ void sum(const std::string& mistake, cudaStream_t stream) {
                   ranks[rank], stream);
     ncclBroadcast(values + 40, values + 40, 1, ncclFloat32, 1, ranks[rank], stream);
   }
+  all_reduce(0, values, 40);
+  if (mistake != "collective_missing") all_reduce(1, values, 40);
   for (const ncclComm_t rank : ranks) ncclCommDestroy(rank);
   cudaFree(values);
 }

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# same_bits.sh GUARDED HOST: hep and cosmoflow train in the builds of these two folders, of which one has its kernels on memory that
+# nobody else may touch.  With portable kernels on whole layers and sums cut alike (kernels/cuts.hpp) their weights have the same
+# bits.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+inputs=$PWD/inputs
+builds=("$(realpath "$1")" "$(realpath "$2")")
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+export PETAFLOW_HOST_CUTS=1 OMP_NUM_THREADS=2
+
+# same_bits PROGRAM INPUT OPTION...
+same_bits() {
+  local program=$1 input=$2 build run=0
+  shift 2
+  for build in "${builds[@]}"; do
+    mkdir "$folder/$program$run"
+    cd "$folder/$program$run"
+    "$build/bin/$program" generate "$inputs/$input.toml" "$@" >log
+    "$build/bin/$program" train "$inputs/$input.toml" "$@" train.steps=20 kernels.conv=kokkos kernels.gemm=kokkos \
+      kernels.tiles=false >log
+    "$build/bin/$program" export "runs/$input" --output weights.safetensors >log
+    run=$((run + 1))
+  done
+  if cmp "$folder/$program"{0,1}/weights.safetensors; then
+    echo "$program: 20 steps, the same bits"
+  else
+    echo "$program: the weights differ between ${builds[0]} and ${builds[1]}"
+    return 1
+  fi
+}
+
+same_bits hep hep_quick generate.train=128 generate.validation=32 generate.test=32
+same_bits cosmoflow cosmoflow_quick data.edge=32 generate.particles=32 generate.train=64 generate.validation=1 generate.test=1
