@@ -121,7 +121,9 @@ case $part in
     networks=("hep hep 128" "hep hep 512" "cosmoflow_mlperf cosmoflow 16"
               "climate_deepcam climate_segmentation 8 data.height=384 data.width=576 train.recompute=1")
     say "Training steps in bf16, samples/s; medians of $rounds rounds, one program after the other; PyTorch: channels_last or plain, autocast,"
-    say "cudnn.benchmark, CUDA graphs, fused optimizers, data in the GPU's memory; petaflow's data come from the host."
+    say "cudnn.benchmark, CUDA graphs, fused optimizers, data in the GPU's memory; petaflow's data come from the host, its plans are timed"
+    say "before (kernels.conv=tune; where that takes more than two minutes the first plans, \"auto\")."
+    export XDG_CACHE_HOME=$PWD/$logs  # where the choices stay
     say ""
     say "| network, batch | petaflow | PyTorch, channels_last | PyTorch, plain | petaflow / PyTorch's best |"
     say "|---|---|---|---|---|"
@@ -129,9 +131,14 @@ case $part in
     for row in "${networks[@]}"; do
       read -r network program batch options <<<"$row"
       ours=() last=() plain=()
+      options="train.batch=$batch data.threads=8 precision=bf16 $options"
+      conv=kernels.conv=tune
+      # shellcheck disable=SC2086  # several options
+      timeout -s KILL 120 $bin/$program bench inputs/$network.toml $options $conv --steps 2 >"$logs/$network-$batch-plans.log" 2>&1 ||
+        conv=kernels.conv=auto
       for ((round = 1; round <= rounds; ++round)); do
         # shellcheck disable=SC2086  # several options
-        timeout -s KILL 60 $bin/$program bench inputs/$network.toml train.batch=$batch data.threads=8 precision=bf16 $options --steps 20 \
+        timeout -s KILL 60 $bin/$program bench inputs/$network.toml $options $conv --steps 20 \
           >"$logs/$network-$batch.log" 2>&1 && ours+=("$(sed -n 's/^\([0-9.]*\) samples.s.*/\1/p' "$logs/$network-$batch.log")")
         for layout in channels_last plain; do
           rate=$(timeout -s KILL 150 "$python" perf/peers/torch_twin.py $network --batch $batch --precision bf16 --gpu graph --steps 20 \
@@ -141,7 +148,7 @@ case $part in
         done
       done
       a=$(median "${ours[@]:--}") b=$(median "${last[@]:--}") c=$(median "${plain[@]:--}")
-      say "| $network, $batch | $a | $b | $c | $(awk -v a="$a" -v b="$b" -v c="$c" 'BEGIN { m = b > c ? b : c; if (a + 0 > 0 && m + 0 > 0) printf "%.2f", a / m; else print "-" }') |"
+      say "| $network, $batch, ${conv#*=} | $a | $b | $c | $(awk -v a="$a" -v b="$b" -v c="$c" 'BEGIN { m = b > c ? b : c; if (a + 0 > 0 && m + 0 > 0) printf "%.2f", a / m; else print "-" }') |"
     done
     ;;
   profiles)

@@ -1,14 +1,22 @@
 #!/usr/bin/env bash
 # same_bits.sh GUARDED HOST: hep and cosmoflow train in the builds of these two folders, of which one has its kernels on memory that
-# nobody else may touch.  With portable kernels on whole layers and sums cut alike (kernels/cuts.hpp) their weights have the same
-# bits.
+# nobody else may touch.  With portable kernels on whole layers, sums cut alike (kernels/cuts.hpp) and the same optimisation by the
+# compiler, which chooses what it fuses, their weights have the same bits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 inputs=$PWD/inputs
-builds=("$(realpath "$1")" "$(realpath "$2")")
+builds=("$1" "$2")
+for build in "${builds[@]}"; do
+  [ -x "$build/bin/hep" ] && [ -x "$build/bin/cosmoflow" ] && continue
+  echo "SKIPPED: $build has no programs"
+  exit 77
+done
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export PETAFLOW_HOST_CUTS=1 OMP_NUM_THREADS=2
+
+# behind_header FILE: where the numbers of a safetensors file begin; the header, whose length the first 8 bytes say, names the run.
+behind_header() { echo $((8 + $(od -An -t u8 -N 8 "$1"))); }
 
 # same_bits PROGRAM INPUT OPTION...
 same_bits() {
@@ -23,7 +31,8 @@ same_bits() {
     "$build/bin/$program" export "runs/$input" --output weights.safetensors >log
     run=$((run + 1))
   done
-  if cmp "$folder/$program"{0,1}/weights.safetensors; then
+  local a=$folder/${program}0/weights.safetensors b=$folder/${program}1/weights.safetensors
+  if cmp --ignore-initial="$(behind_header "$a"):$(behind_header "$b")" "$a" "$b"; then
     echo "$program: 20 steps, the same bits"
   else
     echo "$program: the weights differ between ${builds[0]} and ${builds[1]}"
@@ -32,4 +41,4 @@ same_bits() {
 }
 
 same_bits hep hep_quick generate.train=128 generate.validation=32 generate.test=32
-same_bits cosmoflow cosmoflow_quick data.edge=32 generate.particles=32 generate.train=64 generate.validation=1 generate.test=1
+same_bits cosmoflow cosmoflow_quick data.edge=16 generate.particles=32 generate.train=64 generate.validation=1 generate.test=1
