@@ -115,7 +115,7 @@ std::string run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, 
   const std::size_t scratch_bytes = padded(kernel->scratch_bytes()) + 64,
                     own = static_cast<std::size_t>(kernel->gradient_elements()), sums = own > 0 ? own : arrays.w.size();
   const DeviceArray<std::byte> scratch(std::vector<std::byte>(scratch_bytes * boxes.size(), std::byte{0xFF}));  // NaN
-  const DeviceArray<float> sum(sums * boxes.size() + 1);
+  const DeviceArray<float> sum(std::vector<float>(sums * boxes.size() + 1, own > 0 ? 0.0F : NAN));  // or written alone
   const auto run_box = [&](std::int64_t i) {
     const auto b = static_cast<std::size_t>(i);
     kernel->run(context, b,

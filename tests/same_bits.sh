@@ -8,7 +8,7 @@ inputs=$PWD/inputs
 builds=("$1" "$2")
 for build in "${builds[@]}"; do
   [ -x "$build/bin/hep" ] && [ -x "$build/bin/cosmoflow" ] && continue
-  echo "SKIPPED: $build has no programs"
+  echo "SKIPPED: no hep and cosmoflow in $build (cmake --preset guarded-optimised; cmake --build build/guarded-optimised)"
   exit 77
 done
 folder=$(mktemp -d)
