@@ -77,13 +77,13 @@ ncclResult_t ask(const Collective& asked, const void* from, std::size_t from_cou
     if (count > 0 && !memory_at(asked.call, address, count * sizeof(float)).on_device)
       complain("%s: %p is not on the device", asked.call, address);
   }
-  // Where one is larger than the other, the smaller is this rank's part of it, or lies elsewhere.
-  const auto *const first = static_cast<const float*>(from), *const second = static_cast<const float*>(to);
-  const float *const large = from_count > to_count ? first : second, *const small =
-                                                                         from_count > to_count ? second : first;
-  const std::size_t least = std::min(from_count, to_count), most = std::max(from_count, to_count);
-  if (most > least && small < large + most && large < small + least &&
-      small != large + static_cast<std::size_t>(comm->rank) * least)
+  // Where one holds the numbers of all ranks, the other is this rank's part of it, or lies elsewhere.
+  const bool scatters = from_count > to_count;
+  const auto* const whole = static_cast<const float*>(scatters ? from : to);
+  const auto* const part = static_cast<const float*>(scatters ? to : from);
+  const auto [part_count, whole_count] = std::minmax({from_count, to_count});
+  if (part_count < whole_count && part < whole + whole_count && whole < part + part_count &&
+      part != whole + static_cast<std::size_t>(comm->rank) * part_count)
     complain("%s: of rank %d, which is in place, but not at its own part", asked.call, comm->rank);
   const bool recorded = state().captured != nullptr;
   do_or_capture([asked, comm, recorded] {
@@ -91,13 +91,15 @@ ncclResult_t ask(const Collective& asked, const void* from, std::size_t from_cou
     if (asked.kind == Kind::kAllReduce) ++state().counts["all-reduces"];
     const std::size_t number = comm->collectives++;
     if (number >= comm->shared->collectives.size()) complain("more than %zu collectives", number);
+    constexpr std::size_t kRoots = 1024, kKinds = 8;  // more than there are
     const std::size_t what =
-        (asked.count * 8 + static_cast<std::size_t>(asked.kind)) * 1024 + static_cast<std::size_t>(asked.root);
+        (asked.count * kKinds + static_cast<std::size_t>(asked.kind)) * kRoots + static_cast<std::size_t>(asked.root);
     const std::size_t mine = 2 * what + (recorded ? 1 : 0),
                       others = agree(comm->shared->collectives[number], mine + 1) - 1;
-    if (others / 2 / 1024 / 8 != asked.count) {
+    const std::size_t count = others / 2 / kRoots / kKinds;
+    if (count != asked.count) {
       complain("rank %d %s %zu numbers in collective %zu, another one %zu", comm->rank, asked.does, asked.count, number,
-               others / 2 / 1024 / 8);
+               count);
     }
     if (others / 2 != what)
       complain("rank %d %s in collective %zu, another one does not, or by another root", comm->rank, asked.does,
@@ -140,6 +142,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   const std::size_t others = agree(comm->shared->count, comm->collectives + 1) - 1;
   if (others != comm->collectives)
     complain("rank %d has taken part in %zu collectives, another one in %zu", comm->rank, comm->collectives, others);
+  if (groups != 0) complain("ncclCommDestroy inside of a group");
   if (++comm->shared->left == comm->size) unlink(comm->path.c_str());
   munmap(comm->shared, sizeof(Shared));
   delete comm;

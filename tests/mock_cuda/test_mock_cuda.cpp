@@ -197,6 +197,9 @@ TEST_F(MockCudaHep, DividesSumsByNccl) {
   Counts replayed = a_step(2, ""), divided = a_step(2, "update.sharded=true");
   for (const char* call : {"launches", "cudaGraphLaunch", "cudaEventQuery", "cudaStreamSynchronize"})
     EXPECT_EQ(divided[call], replayed[call]) << call;
+  Counts called = a_step(2, "update.sharded=true kernels.replay=false");
+  for (Counts* counts : {&divided, &called})  // the numbers of its one bucket are even
+    EXPECT_EQ((*counts)["collectives"], 2 * replayed["collectives"]);
   expect_copies(divided, 2 * 5, 2);
   expect_no_other_waits(divided);
 }
