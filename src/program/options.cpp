@@ -21,6 +21,7 @@ std::vector<std::string> reductions() {
   std::vector<std::string> names = {"auto", "tune"};
   for (const ReductionImpl* impl : reduction_impls()) names.emplace_back(impl->name);
   names.emplace_back("nccl");
+  names.emplace_back("nccl_mpi");
   names.emplace_back("tree");
   return names;
 }

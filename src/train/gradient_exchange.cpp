@@ -24,13 +24,19 @@ std::int64_t bucket_elements(const CommOptions& options) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(options.bucket_mb * (1 << 18)));
 }
 
+constexpr const char* kOnNodes = "nccl_mpi";  // of comm.reduction: by NCCL inside nodes, by MPI between them
+
+bool names_device_sum(const CommOptions& options) {
+  return options.reduction == "nccl" || options.reduction == kOnNodes;
+}
+
 /// In a fixed order every micro-batch is a shard of the batch.
 GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                      const UpdateOptions& update, const std::vector<Parameter>& parameters,
                      std::vector<std::int64_t> cuts) {
   GradientSumOptions sum;
   sum.bucket = bucket_elements(options);
-  sum.reduction = options.reduction == "nccl" ? "auto" : options.reduction;  // that of a rank alone
+  sum.reduction = names_device_sum(options) ? "auto" : options.reduction;  // that of a rank alone
   sum.wire = options.wire;
   sum.overlap = options.overlap;
   sum.owners = update.sharded || update.servers > 0;
@@ -57,6 +63,8 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
 std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                               const UpdateOptions& update, const OptimizerOptions& optimizer) {
   if (update.servers > 0) return "update.servers get gradients from the host's memory";
+  const bool nodes = options.reduction == kOnNodes;
+  if (update.sharded && nodes) return "update.sharded gives all ranks slices of their own, not those of a node";
   if (update.sharded && needs_whole_tensors(optimizer))
     return "update.sharded with norms of whole tensors cuts slices for the host's memory";
   if (train.deterministic) return "train.deterministic asks for a fixed order";
@@ -64,7 +72,7 @@ std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, con
   if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
   if (!train.batch_epochs.empty()) return "train.batch_epochs adds micro-batches in the host's memory";
   if (options.wire != Wire::kF32) return "comm.wire narrows numbers, which it does not";
-  return why_no_device_sum(comm.transport());
+  return why_no_device_sum(comm.transport(), nodes);
 }
 
 /// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.
@@ -88,7 +96,7 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
                                            const CommOptions& options, const UpdateOptions& update,
                                            const OptimizerOptions& optimizer,
                                            const std::vector<Parameter>& parameters) {
-  const bool asked = options.reduction == "nccl";
+  const bool asked = names_device_sum(options);
   if (comm.size() == 1 || (!asked && options.reduction != "auto")) return nullptr;
   if (const std::string shared = shared_devices(comm); !shared.empty()) {
     user_error(
@@ -98,14 +106,17 @@ std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& co
         shared, options.reduction);
   }
   if (const std::string reason = why_no_device_sum(comm, train, options, update, optimizer); !reason.empty()) {
-    if (asked) user_error("comm.reduction = \"nccl\" cannot be used here: {}; set it to \"auto\"", reason);
+    if (asked) {
+      user_error("comm.reduction = \"{}\" cannot be used here: {}; set it to \"auto\"", options.reduction, reason);
+    }
     return nullptr;
   }
   return make_device_sum(comm, context, ends_of(parameters),
                          {.bucket = bucket_elements(options),
                           .overlap = options.overlap,
                           .steps = update.lag + 1,
-                          .owners = update.sharded});
+                          .owners = update.sharded,
+                          .nodes = options.reduction == kOnNodes});
 }
 
 GradientExchange::GradientExchange(Communicator& comm, const Context& context, const TrainOptions& train,
@@ -182,6 +193,7 @@ void GradientExchange::start_ready() {
 }
 
 void GradientExchange::progress() {
+  if (devices_ != nullptr) devices_->progress();
   sum_what_arrived();
   sum_.advance();
 }

@@ -24,9 +24,9 @@
 
 namespace petaflow {
 
-/// Who sums gradients on devices: by comm.reduction "auto" where that can be done, and by "nccl"; null: the host does.
-/// Throws a user error on all ranks where "nccl" is asked for and cannot be had and where ranks share a GPU, and as the
-/// other make_device_sum().  Collective.
+/// Who sums gradients on devices: by comm.reduction "auto" where that can be done, by "nccl" and, inside nodes, by
+/// "nccl_mpi"; null: the host does.  Throws a user error on all ranks where these are asked for and cannot be had and
+/// where ranks share a GPU, and as the other make_device_sum().  Collective.
 std::unique_ptr<DeviceSum> make_device_sum(Communicator& comm, const Context& context, const TrainOptions& train,
                                            const CommOptions& options, const UpdateOptions& update,
                                            const OptimizerOptions& optimizer, const std::vector<Parameter>& parameters);

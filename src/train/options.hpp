@@ -86,7 +86,7 @@ struct UpdateOptions {
 
 struct CommOptions {
   double bucket_mb = 0.5;          // smallest all-reduce that starts during the backward pass
-  std::string reduction = "auto";  // name of a ReductionImpl, "tree", or "nccl": on GPUs
+  std::string reduction = "auto";  // name of a ReductionImpl, "tree", or on GPUs "nccl", "nccl_mpi"
   Wire wire = Wire::kF32;          // numbers of gradients between ranks
   bool fixed_order = false;     // gradients of ranks are added in the order of a tree; train.deterministic: of shards
   bool overlap = true;          // with the backward pass

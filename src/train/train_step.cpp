@@ -62,7 +62,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     flight.agreement = std::make_unique<StepAgreement>(comm, share().parts, measures_noise_);
     if (measures_noise_) flight.exchange->measure(parameters);
   }
-  const bool sums = comm.size() > 1 && ((options.comm.overlap && !devices_) || flights_.size() > 1);
+  const bool sums_by_host = !devices_ || devices_->asks_the_host();
+  const bool sums = comm.size() > 1 && ((options.comm.overlap && sums_by_host) || flights_.size() > 1);
   if (sums || options.update.average_late > 0 || options.update.colocate_servers) {
     poll_ = [this](bool in_loop) {
       const TimedPart timed(runner_.context(), clock_, &StepTimes::communication);
@@ -86,7 +87,8 @@ TrainStep::TrainStep(Communicator& comm, const Context& context, const StepOptio
     updater_ =
         std::make_unique<Updater>(comm, runner_.context(), network(), exchange, options.optimizer, options.update);
   }
-  const bool asks_the_host = exchange.leaves_the_device() || poll_ || runner_.sums_over_ranks() || measures_noise_;
+  const bool asks_the_host = (comm.size() > 1 && sums_by_host) || exchange.leaves_the_device() || poll_ ||
+                             runner_.sums_over_ranks() || measures_noise_;
   if (kOnHost || !options.network.kernels.replay || asks_the_host) return;
   for (Flight& flight : flights_) {
     flight.passes = std::make_unique<Replay>();

@@ -1,6 +1,8 @@
-// NCCL without a GPU, beside the mock CUDA runtime.  Nothing is added; ranks compare what they ask for: the same
-// collectives, of as many numbers, in the same order, of memory on the device, on streams that exist.
+// NCCL without a GPU, beside the mock CUDA runtime.  Ranks compare what they ask for: the same collectives, of as many
+// numbers, in the same order, of memory on the device, on streams that exist.  Nothing is added, unless MOCK_NCCL_ADDS
+// says so, which is for a process per rank: there a collective waits for the other ranks.
 #include <fcntl.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -19,8 +21,12 @@ namespace {
 struct Shared {
   std::array<std::atomic<std::size_t>, 1 << 16> collectives;  // of each: what is asked for, and one
   std::atomic<std::size_t> count;                             // of them, and one
+  std::atomic<std::size_t> met;                               // ranks, in all meetings together
   std::atomic<int> left;
 };
+
+/// The most numbers that a rank may add to others', of which it has a place in a file; 0: nothing is added.
+std::size_t most_numbers() { return static_cast<std::size_t>(number_of("MOCK_NCCL_ADDS", 0)); }
 
 /// Whether the environment has the call fail on this rank, as MOCK_NCCL_FAILS=ncclAllReduce MOCK_NCCL_FAILING_RANK=1.
 bool fails(const char* call, int rank) {
@@ -40,7 +46,18 @@ struct ncclComm {
   std::string path;
   int rank, size;
   Shared* shared;
-  std::size_t collectives = 0;
+  float* numbers;  // of all ranks, behind what they share
+  std::size_t collectives = 0, meetings = 0;
+
+  std::size_t bytes() const { return bytes_of(size); }
+  static std::size_t bytes_of(int size) {
+    return sizeof(Shared) + static_cast<std::size_t>(size) * most_numbers() * sizeof(float);
+  }
+  /// Waits for the other ranks.
+  void meet() {
+    ++shared->met;
+    for (++meetings; shared->met < meetings * static_cast<std::size_t>(size);) sched_yield();
+  }
 };
 
 namespace {
@@ -56,6 +73,29 @@ struct Collective {
 };
 
 int groups = 0;  // that were started and have not ended
+
+/// The collective with its numbers.
+void add(const Collective& asked, ncclComm& comm, const float* from, std::size_t from_count, float* to,
+         std::size_t to_count) {
+  if (std::max(from_count, to_count) > most_numbers()) complain("%s: MOCK_NCCL_ADDS is too small", asked.call);
+  const auto mine = static_cast<std::size_t>(comm.rank), ranks = static_cast<std::size_t>(comm.size);
+  const auto numbers_of = [&](std::size_t rank) { return comm.numbers + rank * most_numbers(); };
+  std::copy_n(from, from_count, numbers_of(mine));
+  comm.meet();
+  const bool only_root = asked.kind == Kind::kReduce && comm.rank != asked.root;
+  for (std::size_t i = 0; i < to_count && !only_root; ++i) {
+    if (asked.kind == Kind::kBroadcast) {
+      to[i] = numbers_of(static_cast<std::size_t>(asked.root))[i];
+    } else if (asked.kind == Kind::kAllGather) {
+      to[i] = numbers_of(i / from_count)[i % from_count];
+    } else {
+      const std::size_t first = asked.kind == Kind::kReduceScatter ? mine * to_count : 0;
+      to[i] = 0;
+      for (std::size_t rank = 0; rank < ranks; ++rank) to[i] += numbers_of(rank)[first + i];
+    }
+  }
+  comm.meet();
+}
 
 /// All ranks' numbers where each has so many.
 std::size_t all_of(ncclComm_t comm, std::size_t count) {
@@ -86,7 +126,7 @@ ncclResult_t ask(const Collective& asked, const void* from, std::size_t from_cou
       part != whole + static_cast<std::size_t>(comm->rank) * part_count)
     complain("%s: of rank %d, which is in place, but not at its own part", asked.call, comm->rank);
   const bool recorded = state().captured != nullptr;
-  do_or_capture([asked, comm, recorded] {
+  do_or_capture([=] {
     ++state().counts["collectives"];
     if (asked.kind == Kind::kAllReduce) ++state().counts["all-reduces"];
     const std::size_t number = comm->collectives++;
@@ -105,6 +145,11 @@ ncclResult_t ask(const Collective& asked, const void* from, std::size_t from_cou
       complain("rank %d %s in collective %zu, another one does not, or by another root", comm->rank, asked.does,
                number);
     if (others != mine) complain("collective %zu is recorded in a graph on one rank, but not on another", number);
+    if (most_numbers() == 0 || asked.count == 0) return;
+    const auto contents = [&](const void* address, std::size_t count) {
+      return reinterpret_cast<float*>(memory_at(asked.call, address, count * sizeof(float)).contents);
+    };
+    add(asked, *comm, contents(from, from_count), from_count, contents(to, to_count), to_count);
   });
   return ncclSuccess;
 }
@@ -128,11 +173,13 @@ ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int r
   if (rank < 0 || rank >= size) complain("ncclCommInitRank: rank %d of %d", rank, size);
   if (fails("ncclCommInitRank", rank)) return ncclSystemError;
   const int file = open(id.internal, O_RDWR | O_CREAT, 0600);
-  if (file < 0 || ftruncate(file, sizeof(Shared)) != 0) complain("ncclCommInitRank: no file %s", id.internal);
-  void* const shared = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(ncclComm::bytes_of(size))) != 0)
+    complain("ncclCommInitRank: no file %s", id.internal);
+  void* const shared = mmap(nullptr, ncclComm::bytes_of(size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (shared == MAP_FAILED) complain("ncclCommInitRank: %s cannot be mapped", id.internal);
-  *comm = new ncclComm{id.internal, rank, size, static_cast<Shared*>(shared)};
+  *comm = new ncclComm{id.internal, rank, size, static_cast<Shared*>(shared),
+                       reinterpret_cast<float*>(static_cast<std::byte*>(shared) + sizeof(Shared))};
   state().communicators.insert(*comm);
   return ncclSuccess;
 }
@@ -144,7 +191,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     complain("rank %d has taken part in %zu collectives, another one in %zu", comm->rank, comm->collectives, others);
   if (groups != 0) complain("ncclCommDestroy inside of a group");
   if (++comm->shared->left == comm->size) unlink(comm->path.c_str());
-  munmap(comm->shared, sizeof(Shared));
+  munmap(comm->shared, comm->bytes());
   delete comm;
   return ncclSuccess;
 }

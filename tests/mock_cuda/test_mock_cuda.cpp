@@ -63,10 +63,10 @@ class MockCudaTraining : public MockCuda {
     EXPECT_EQ(count(outcome.err, name_ + ": "), 1U) << outcome.err;
   }
 
-  Counts train(int steps, int ranks = 1, const std::string& options = "") {
+  Counts train(int steps, int ranks = 1, const std::string& options = "", const std::string& machine = "") {
     const Outcome outcome = run_on_mock(
         "train" + arguments_ + " --overwrite log.trace_steps=0 train.steps=" + std::to_string(steps) + " " + options,
-        ranks);
+        ranks, machine);
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_NE(outcome.out.find(std::to_string(steps) + " steps, "), std::string::npos) << outcome.out;
     EXPECT_EQ(count(outcome.err, "no complaint"), static_cast<std::size_t>(ranks)) << outcome.err;
@@ -204,6 +204,21 @@ TEST_F(MockCudaHep, DividesSumsByNccl) {
   expect_no_other_waits(divided);
 }
 
+// Of each bucket, a sum that is scattered and gathered in each node, and between them the host's.
+TEST_F(MockCudaHep, SumsByNcclInNodesAndByMpiBetweenThem) {
+  const std::string nodes = "MOCK_RANKS_PER_NODE=2", train_by = "comm.reduction=nccl_mpi ";
+  for (const char* options : {"", "update.lag=2", "kernels.replay=false", "log.noise_scale=true", "comm.bucket_mb=0.01",
+                              "train.loss_scaling=dynamic", "comm.overlap=false"}) {
+    Counts counts = train(4, 4, train_by + options, nodes);
+    EXPECT_GT(counts["collectives"], 0) << options;
+    EXPECT_EQ(counts["all-reduces"], 0) << options;
+  }
+  const std::string start = "train" + arguments_ + " train.steps=2 " + train_by;
+  expect_refused_on_mock(start, 2, "", "\"nccl_mpi\" cannot be used here: all ranks share a node");
+  expect_refused_on_mock(start, 3, nodes, "\"nccl_mpi\" cannot be used here: nodes have 2 and 1 ranks");
+  expect_refused_on_mock(start + "update.sharded=true", 4, nodes, "\"nccl_mpi\" cannot be used here: update.sharded");
+}
+
 TEST_F(MockCudaHep, EndsOnAllRanksWhereNcclFailsOnOne) {
   for (const std::string call : {"ncclCommInitRank", "ncclAllReduce", "ncclCommGetAsyncError"}) {
     const Outcome outcome = run_on_mock("train" + arguments_ + " train.steps=2 --overwrite", 2,
@@ -280,6 +295,20 @@ class MockCudaDetection : public MockCudaClimate {
       : MockCudaClimate("climate_detection", "inputs/climate_detection.toml", "model.filters=[8,8,16]") {}
 };
 TEST_F(MockCudaDetection, BreaksNoRule) { expect_training(); }
+
+#ifdef PETAFLOW_HAVE_NCCL
+class MockCudaSums : public MockCuda {
+ protected:
+  MockCudaSums() : MockCuda("tests/mock_cuda_device_sums") {}
+};
+
+TEST_F(MockCudaSums, AreRightWhereItsNcclAdds) {
+  const Outcome outcome = run_on_mock("", 4, "MOCK_RANKS_PER_NODE=2 MOCK_NCCL_ADDS=2000");
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(count(outcome.err, "no complaint"), 4U) << outcome.err;
+  EXPECT_NE(outcome.out.find("[  PASSED  ] 10 tests."), std::string::npos) << outcome.out;
+}
+#endif
 
 class MockCudaSummary : public MockCuda {
  protected:
