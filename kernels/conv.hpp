@@ -120,7 +120,7 @@ class ConvKernel {
   /// Runs on the tile tiles[tile] given to make.
   virtual void run(const Context& context, std::size_t tile, const ConvArgs& args) = 0;
   virtual std::size_t scratch_bytes() const { return 0; }
-  /// Backward weights: elements of the kernel's own gradient order, and dw += its sum in PyTorch's order; 0: it has
+  /// Backward weights: elements of the kernel's own gradient order, and dw = its sum in PyTorch's order; 0: it has
   /// none.
   virtual std::int64_t gradient_elements() const { return 0; }
   virtual void unpack_gradient(const Context&, const float* /*sum*/, float* /*dw*/) {}

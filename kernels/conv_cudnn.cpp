@@ -163,13 +163,15 @@ struct Unpack {
                   fitted_channel];
     };
     if (order.fold == 1) {
-      to[i] += at(out, tap, channel);
+      to[i] = at(out, tap, channel);
       return;
     }
+    float sum = 0;
     for (std::int64_t p = 0; p < order.fold; ++p) {  // of y in a folded pixel
       const std::int64_t x = p - order.pad + tap + order.fold * order.fitted_pad;
-      to[i] += at(p * order.outs + out, x / order.fold, x % order.fold * order.depth + channel);
+      sum += at(p * order.outs + out, x / order.fold, x % order.fold * order.depth + channel);
     }
+    to[i] = sum;
   }
 };
 template <class T>

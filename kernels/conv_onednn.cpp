@@ -8,6 +8,7 @@
 #include "kernels/conv_describe_onednn.hpp"
 #include "kernels/conv_pieces.hpp"
 #include "kernels/launch.hpp"
+#include "kernels/pack_points_onednn.hpp"
 #include "kernels/support_onednn.hpp"
 
 namespace petaflow {
@@ -30,16 +31,9 @@ bool sums_wrongly_in_bf16(const ConvDesc& desc) {
   return desc.type == DType::kBf16 && is_deep(desc) && (wide(g.pad_begin) || wide(g.pad_end) || desc.in.d < g.kernel.d);
 }
 
-// Moves from one format to the other; `adds`: to what is there.
-Call make_reorder(const memory::desc& from, const memory::desc& to, int threads, bool adds = false) {
-  dnnl::primitive_attr attributes;
-  if (adds) {
-    dnnl::post_ops sum;
-    sum.append_sum(1);
-    attributes.set_post_ops(sum);
-  }
-  return {
-      dnnl::reorder({engine(), from, engine(), to, attributes}), threads, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
+// Moves from one format to the other.
+Call make_reorder(const memory::desc& from, const memory::desc& to, int threads) {
+  return {dnnl::reorder({engine(), from, engine(), to}), threads, {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}}};
 }
 
 // Forward and backward data: one primitive per tile shape, one packed copy of the weights per format, mostly one.
@@ -54,7 +48,7 @@ class DirectKernel final : public ConvKernel {
       if (find(format) < packed_.size()) continue;
       packed_.push_back({format,
                          make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads()),
-                         packed_bytes_});
+                         PointPacking::of(tiles[0], pass, format), packed_bytes_});
       packed_bytes_ += padded(format.get_size());
     }
     const ThreadScope threads(tiles[0].threads);
@@ -83,8 +77,14 @@ class DirectKernel final : public ConvKernel {
 
   std::size_t packed_bytes() const override { return packed_bytes_; }
 
-  void pack(const Context&, const float* weights, std::byte* packed) const override {
-    for (const Packed& copy : packed_) copy.pack({weights, packed + copy.offset});
+  void pack(const Context& context, const float* weights, std::byte* packed) const override {
+    for (const Packed& copy : packed_) {
+      if (copy.points) {
+        (*copy.points)(context, weights, packed + copy.offset);
+      } else {
+        copy.reorder({weights, packed + copy.offset});
+      }
+    }
     stream().wait();
   }
 
@@ -111,8 +111,9 @@ class DirectKernel final : public ConvKernel {
   };
   struct Packed {
     memory::desc format;
-    Call pack;
-    std::size_t offset;  // in the packed weights, in bytes
+    Call reorder;
+    std::optional<PointPacking> points;  // in its place
+    std::size_t offset;                  // in the packed weights, in bytes
   };
 
   std::size_t find(const memory::desc& format) const {
@@ -134,7 +135,7 @@ class WeightsKernel final : public ConvKernel {
     const std::vector<ConvDesc>& tiles = pieces_.shapes;
     const auto descriptors = describe<BackwardWeights>(Pass::kBackwardWeights, tiles, blocked).tiles;
     gradient_ = descriptors.front().diff_weights_desc();
-    unpack_ = make_reorder(gradient_, plain_weights(tiles[0], memory::data_type::f32), omp_get_max_threads(), true);
+    unpack_ = make_reorder(gradient_, plain_weights(tiles[0], memory::data_type::f32), omp_get_max_threads());
     const ThreadScope threads(threads_);
     for (std::size_t i = 0; i < tiles.size(); ++i) {
       const auto& pd = descriptors[i];

@@ -50,7 +50,7 @@ struct PackWeights {
     const std::int64_t packed =
         order.block_begin(group, block) + row * order.width(block) + target - block * lanes::kBlock;
     if constexpr (kUnpack) {
-      to[element] += from[packed];
+      to[element] = from[packed];
     } else {
       to[packed] = from[element];
     }

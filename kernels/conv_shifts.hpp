@@ -229,7 +229,7 @@ class ShiftsKernel final : public ConvKernel {
       const float* from = sum + (column * row_blocks_ * kEdge + first) * kEdge;
       for (std::int64_t k = 0; k < std::min<std::int64_t>(kEdge, tiles_.front().out_channels - k0); ++k) {
         float* to = dw + ((k0 + k) * channels_ + c) * taps_;
-        for (std::int64_t tap = 0; tap < taps_; ++tap) to[tap] += from[tap * step * kEdge + k];
+        for (std::int64_t tap = 0; tap < taps_; ++tap) to[tap] = from[tap * step * kEdge + k];
       }
     });
   }

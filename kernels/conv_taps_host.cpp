@@ -179,11 +179,9 @@ class TapsKernel final : public ConvKernel {
         for (std::int64_t k = 0; k < targets; ++k) {
           float* const to = dw + ((target + k) * order_.sources + source) * taps + tap;
           if (taps == 1) {
-            Floats before;
-            lanes::load_part(to, sources, before);
-            lanes::store(to, sources, before + square[k]);
+            lanes::store(to, sources, square[k]);
           } else {
-            for (int c = 0; c < sources; ++c) to[c * taps] += square[k][c];
+            for (int c = 0; c < sources; ++c) to[c * taps] = square[k][c];
           }
         }
       }

@@ -105,6 +105,9 @@ struct PackWeights {
 
 template <int kTaps, int kEdge>
 struct UnpackGradient {
+  // Numbers of a position in front of those that are read: there are more positions than a processor sees orders.
+  static constexpr std::int64_t kAhead = 8 * kLanes;
+
   Weights<kTaps> weights;
   const float* from;
   float* to;
@@ -115,14 +118,17 @@ struct UnpackGradient {
     const std::int64_t stride = weights.target_stride();
     both_ways<kEdge, kTaps, 1>(
         [&](int, int row, auto& in) {
-          for (int column = 0; column < kEdge; ++column)
-            lanes::load(packed + (row * kEdge + column) * weights.order.position(), in[column]);
+          for (int column = 0; column < kEdge; ++column) {
+            const float* const numbers = packed + (row * kEdge + column) * weights.order.position();
+            lanes::load(numbers, in[column]);
+            __builtin_prefetch(numbers + kAhead);
+          }
         },
         transform_weight_gradient<kTaps, kEdge>,
         [&](int column, const auto& out) {
           for (int row = 0; row < kTaps; ++row) {
             const auto place = weights.outside(at, 0, row, column);
-            for (int lane = 0; place && lane < kLanes; ++lane) to[*place + lane * stride] += out[0][row][lane];
+            for (int lane = 0; place && lane < kLanes; ++lane) to[*place + lane * stride] = out[0][row][lane];
           }
         });
   }

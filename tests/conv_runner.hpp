@@ -87,8 +87,9 @@ std::vector<double> to_planar(const std::vector<T>& from, std::int64_t n, std::i
   return planar;
 }
 
-/// Replaces the result of the pass in `arrays` by what the kernel computes (weights: 0.5 + dw, since dw is +=).
-/// The boxes of one thread run inside a parallel region, as ConvStage calls them.  Gives the name of the code that ran.
+/// Replaces the result of the pass in `arrays` by what the kernel computes (weights: the sum of what it leaves of all
+/// boxes). The boxes of one thread run inside a parallel region, as ConvStage calls them.  Gives the name of the code
+/// that ran.
 template <class T>
 std::string run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, const std::vector<PlacedBox>& boxes,
                      ConvArrays& arrays) {
@@ -132,16 +133,17 @@ std::string run_conv(const ConvImpl& impl, Pass pass, const cases::ConvCase& c, 
   if (pass == Pass::kForward) arrays.y = to_planar(dy.get(), c.n, c.out_channels, whole.out.volume(), c.y_gap);
   if (pass == Pass::kBackwardData) arrays.x = to_planar(dx.get(), c.n, c.in_channels, c.in.volume(), c.x_gap);
   if (pass == Pass::kBackwardWeights) {
-    const DeviceArray<float> dw(std::vector<float>(arrays.w.size(), 0.5F));
-    for (std::size_t b = 0; b < boxes.size(); ++b) kernel->unpack_gradient(context, sum.data() + b * sums, dw.data());
-    std::vector<float> found = dw.get();
     if (own == 0) {  // dw itself
       EXPECT_EQ(boxes.size(), 1U) << "for whole tensors only";
-      found = sum.get();
-      found.resize(arrays.w.size());
-      for (float& value : found) value += 0.5F;
     }
-    arrays.w.assign(found.begin(), found.end());
+    std::vector<float> total(arrays.w.size());
+    for (std::size_t b = 0; b < boxes.size(); ++b) {
+      const DeviceArray<float> dw(std::vector<float>(arrays.w.size(), NAN));
+      if (own > 0) kernel->unpack_gradient(context, sum.data() + b * sums, dw.data());
+      const std::vector<float> found = own > 0 ? dw.get() : sum.get();
+      for (std::size_t i = 0; i < total.size(); ++i) total[i] += found[i];
+    }
+    arrays.w.assign(total.begin(), total.end());
   }
   return kernel->detail();
 }

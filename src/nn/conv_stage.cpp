@@ -334,10 +334,7 @@ void ConvStage::backward_weights(const Context& context, float* gradient) {
   const Region region(weights_.region);
   float* dw = gradient + options_.weight.offset;
   weights_.tiling.whole() ? sum_whole(context, dw) : sum_tiles(context);
-  if (sum_elements() > 0) {
-    zero(context, dw, options_.conv.weight_elements());
-    weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
-  }
+  if (sum_elements() > 0) weights_.choice.kernel->unpack_gradient(context, sum_of(0), dw);
   if (options_.gain != 1) {
     launch(context, "petaflow::conv::scale_gradient[kokkos]"_label, options_.conv.weight_elements(),
            Scale{options_.gain, dw, dw});
