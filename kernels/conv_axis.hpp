@@ -21,16 +21,16 @@ struct Axis {
 
   /// f(phase, begin, integral_constant count) for a segment of the direction's targets: targets phase + (begin + i)
   /// divisor, of which up to lanes::kPoints read neighbouring sources together, in blocks of nearly equal size.
-  template <class F>
+  template <int kMost = lanes::kPoints, class F>
   KOKKOS_INLINE_FUNCTION void for_points(std::int64_t segment, std::int64_t segments, const F& f) const {
     for (std::int64_t phase = 0; phase < divisor && phase < targets; ++phase) {
       const std::int64_t points = (targets - phase + divisor - 1) / divisor;
       std::int64_t begin = points * segment / segments;
       const std::int64_t end = points * (segment + 1) / segments;
       while (begin < end) {
-        const std::int64_t left = (end - begin + lanes::kPoints - 1) / lanes::kPoints;
+        const std::int64_t left = (end - begin + kMost - 1) / kMost;
         const std::int64_t count = (end - begin + left - 1) / left;
-        with_constant<lanes::kPoints>(count, [&](auto known) { f(phase, begin, known); });
+        with_constant<kMost>(count, [&](auto known) { f(phase, begin, known); });
         begin += count;
       }
     }

@@ -59,7 +59,8 @@ struct Channels {
 
 /// Brings near the channels of a block at some pixels that are read, or written, soon: they lie too far apart for a
 /// processor to see an order (128 channels on 192 x 288 pixels of bf16, batch 2, two threads of a Zen 4: 6.6 to 4.7 ms
-/// forward).  Inlined by force: GCC takes a call that only prefetches for one without effect.
+/// forward; as many pixels ahead as are computed together).  Inlined by force: GCC takes a call that only prefetches
+/// for one without effect.
 template <int kVectors, class T>
 KOKKOS_FORCEINLINE_FUNCTION void fetch([[maybe_unused]] const T* at, [[maybe_unused]] std::int64_t step,
                                        [[maybe_unused]] std::int64_t pixels) {
@@ -81,6 +82,9 @@ struct Spread {
   T* target;
   const float* weights;
 
+  /// Pixels that are computed together: sums, taps of a row and a pixel of the source stay in registers.
+  static constexpr int kMostPoints = kOnHost ? lanes::kPoints * 2 / 3 : lanes::kPoints;
+
   std::int64_t items() const { return axes.rows() * segments * shares; }
 
   /// A segment of a row, some blocks of channels.
@@ -94,7 +98,7 @@ struct Spread {
     const std::int64_t od = item % axes.d.targets, sample = item / axes.d.targets;
     const T* const from = source + sample * axes.source_n;
     T* const to = target + sample * axes.target_n + od * axes.d.target_stride + oh * axes.h.target_stride;
-    axes.w.for_points(segment, segments, [&](std::int64_t phase, std::int64_t begin, auto count) {
+    axes.w.for_points<kMostPoints>(segment, segments, [&](std::int64_t phase, std::int64_t begin, auto count) {
       T* const pixels = to + (phase + begin * axes.w.divisor) * axes.w.target_stride;
       for (std::int64_t block = share.begin; block < share.end; ++block) {
         with_constant<lanes::kVectors>(order.width(block) / kLanes, [&](auto vectors) {
@@ -115,14 +119,13 @@ struct Spread {
     const Channels<kVectors> channels(order, place.block);
     const float* const taps = weights + order.block_begin(0, place.block);
     Floats sum[kPoints][kVectors] = {};
-    constexpr std::int64_t kAhead = 2 * kPoints;
     const std::int64_t last_d = d.source(place.od, d.taps - 1), last_h = h.source(place.oh, h.taps - 1),
                        next = (place.phase * w.scale + w.offset + (w.taps - 1) * w.tap_scale) / w.divisor +
-                              (place.begin + kAhead) * w.scale;
+                              (place.begin + kPoints) * w.scale;
     if (last_d >= 0 && last_h >= 0)
       fetch<kVectors>(from + last_d * d.source_stride + last_h * h.source_stride + next * w.source_stride,
                       w.scale * w.source_stride, kPoints);
-    fetch<kVectors>(to + kAhead * w.divisor * w.target_stride, w.divisor * w.target_stride, kPoints);
+    fetch<kVectors>(to + kPoints * w.divisor * w.target_stride, w.divisor * w.target_stride, kPoints);
     for (std::int64_t td = 0; td < d.taps; ++td) {
       const std::int64_t id = d.source(place.od, td);
       if (id < 0) continue;
@@ -130,14 +133,23 @@ struct Spread {
         const std::int64_t ih = h.source(place.oh, th);
         if (ih < 0) continue;
         const T* const line = from + id * d.source_stride + ih * h.source_stride;
+        const float* const row = taps + (td * h.taps + th) * w.taps * kVectors * kLanes;
+        if (kOnHost && w.taps == kSlides && w.scale == 1 && w.tap_scale == 1 && w.divisor == 1) {
+          const std::int64_t first = w.offset + place.begin;
+          if (first >= 0 && first + kPoints + kSlides - 1 <= w.sources) {
+            slide<false>(channels, line, first, row, sum);
+          } else {
+            slide<true>(channels, line, first, row, sum);
+          }
+          continue;
+        }
         for (std::int64_t tw = 0; tw < w.taps; ++tw) {
           const std::int64_t q = place.phase * w.scale + w.offset + tw * w.tap_scale;
           if (q % w.divisor != 0) continue;
           const std::int64_t first = q / w.divisor + place.begin * w.scale, last = first + (kPoints - 1) * w.scale;
           if (last < 0 || first >= w.sources) continue;
-          const float* const tap = taps + ((td * h.taps + th) * w.taps + tw) * kVectors * kLanes;
           Floats weight[kVectors];
-          unrolled<kVectors>([&](auto v) { lanes::load(tap + v * kLanes, weight[v]); });
+          unrolled<kVectors>([&](auto v) { lanes::load(row + (tw * kVectors + v) * kLanes, weight[v]); });
           const auto add = [&](auto at_edge) {
             unrolled<kPoints>([&](auto p) {
               const std::int64_t pixel = first + p * w.scale;
@@ -152,6 +164,30 @@ struct Spread {
       }
     }
     unrolled<kPoints>([&](auto p) { channels.store(to + p * w.divisor * w.target_stride, sum[p]); });
+  }
+
+  /// Taps of a row of which each pixel of the source is read once, for all of them.
+  static constexpr int kSlides = 3;
+
+  /// sum += what a row of the source from pixel `first` on and a row of taps give, in the order of the taps.  Inlined
+  /// by force: GCC 12 makes calls of it otherwise, with the sums in memory.
+  template <bool kAtEdge, int kVectors, int kPoints>
+  KOKKOS_FORCEINLINE_FUNCTION void slide(const Channels<kVectors>& channels, const T* line, std::int64_t first,
+                                         const float* taps, Floats (&sum)[kPoints][kVectors]) const {
+    Floats weight[kSlides][kVectors];
+    unrolled<kSlides>([&](auto t) {
+      unrolled<kVectors>([&](auto v) { lanes::load(taps + (t * kVectors + v) * kLanes, weight[t][v]); });
+    });
+    unrolled<kPoints + kSlides - 1>([&](auto q) {
+      const std::int64_t pixel = first + q;
+      if (kAtEdge && (pixel < 0 || pixel >= axes.w.sources)) return;
+      Floats x[kVectors];
+      channels.load(line + pixel * axes.w.source_stride, x);
+      for (int t = 0; t < kSlides; ++t) {
+        if (q - t < 0 || q - t >= kPoints) continue;
+        for (int v = 0; v < kVectors; ++v) lanes::multiply_add(sum[q - t][v], x[v], weight[t][v]);
+      }
+    });
   }
 };
 
@@ -184,7 +220,7 @@ class SpreadKernel final : public ConvKernel {
            spread.items(), spread);
   }
 
-  std::string detail() const override { return fmt::format("depthwise {}x{}", lanes::kPoints, kBlock); }
+  std::string detail() const override { return fmt::format("depthwise {}x{}", Spread<T>::kMostPoints, kBlock); }
 
  private:
   bool backward_;
@@ -250,6 +286,7 @@ struct Correlate {
     const T* const from = x + sample * desc.x_strides.n + block * kBlock;
     const T* const gradient =
         dy + sample * desc.y_strides.n + od * desc.y_strides.d + oh * desc.y_strides.h + block * kBlock;
+    fetch<kVectors>(gradient + end * desc.y_strides.w, desc.y_strides.w, end - begin);
     for (std::int64_t td = 0; td < g.kernel.d; ++td) {
       const std::int64_t id = od * g.stride.d + td * g.dilation.d - g.pad_begin.d;
       if (id < 0 || id >= desc.in.d) continue;
@@ -258,6 +295,8 @@ struct Correlate {
         if (ih < 0 || ih >= desc.in.h) continue;
         const T* const line = from + id * desc.x_strides.d + ih * desc.x_strides.h;
         float* const of_line = sums + (td * g.kernel.h + th) * g.kernel.w * kVectors * kLanes;
+        if (th + 1 == g.kernel.h)
+          fetch<kVectors>(line + end * g.stride.w * desc.x_strides.w, g.stride.w * desc.x_strides.w, end - begin);
         for (std::int64_t tw = 0; tw < g.kernel.w; tw += kMostTaps) {
           with_constant<kMostTaps>(g.kernel.w - tw < kMostTaps ? g.kernel.w - tw : kMostTaps, [&](auto taps) {
             add_taps<kVectors, taps>(block, line, gradient, begin, end, tw, of_line + tw * kVectors * kLanes);
@@ -286,28 +325,44 @@ struct Correlate {
     const std::int64_t tap_step = g.dilation.w * desc.x_strides.w, x_step = g.stride.w * desc.x_strides.w,
                        dy_step = desc.y_strides.w;
     const T* const origin = line + (tap * g.dilation.w - g.pad_begin.w) * desc.x_strides.w;
-    if (begin < Inside(desc, tap).begin || end > Inside(desc, tap + kTaps - 1).end) {
-      if constexpr (kTaps > 1) {
-        for (int t = 0; t < kTaps; ++t)
-          add_taps<kVectors, 1>(block, line, gradient, begin, end, tap + t, sums + t * kVectors * kLanes);
-        return;
-      } else {
-        const Inside inside(desc, tap);
-        begin = begin < inside.begin ? inside.begin : begin;
-        end = end < inside.end ? end : inside.end;
+    const Inside first(desc, tap), last(desc, tap + kTaps - 1);
+    const std::int64_t low = begin > first.begin ? begin : first.begin, high = end < last.end ? end : last.end;
+    if constexpr (kTaps > 1) {  // pixels at the edges, for which only some of the taps read inside
+      for (int t = 0; t < kTaps && (begin < low || high < end); ++t) {
+        float* const of_tap = sums + t * kVectors * kLanes;
+        if (begin < low) add_taps<kVectors, 1>(block, line, gradient, begin, low < end ? low : end, tap + t, of_tap);
+        if (high < end && low < end)
+          add_taps<kVectors, 1>(block, line, gradient, high > low ? high : low, end, tap + t, of_tap);
       }
     }
+    if (low >= high) return;
     Floats sum[kTaps][kVectors];
     unrolled<kTaps>([&](auto t) {
       unrolled<kVectors>([&](auto v) { lanes::load(sums + (t * kVectors + v) * kLanes, sum[t][v]); });
     });
-    for (std::int64_t o = begin; o < end; ++o) {
-      Floats of_dy[kVectors], of_x[kVectors];
-      channels.load(gradient + o * dy_step, of_dy);
-      unrolled<kTaps>([&](auto t) {
-        channels.load(origin + o * x_step + t * tap_step, of_x);
-        unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[t][v], of_x[v], of_dy[v]); });
-      });
+    if (kOnHost && x_step == tap_step) {  // a pixel of x is read once, for all taps
+      Floats of_x[kTaps][kVectors];
+      for (int t = 0; t < kTaps - 1; ++t) channels.load(origin + (low + t) * x_step, of_x[t]);
+      for (std::int64_t o = low; o < high; ++o) {
+        Floats of_dy[kVectors];
+        channels.load(gradient + o * dy_step, of_dy);
+        channels.load(origin + (o + kTaps - 1) * x_step, of_x[kTaps - 1]);
+        unrolled<kTaps>([&](auto t) {
+          for (int v = 0; v < kVectors; ++v) {
+            lanes::multiply_add(sum[t][v], of_x[t][v], of_dy[v]);
+            if constexpr (t > 0) of_x[t - 1][v] = of_x[t][v];
+          }
+        });
+      }
+    } else {
+      for (std::int64_t o = low; o < high; ++o) {
+        Floats of_dy[kVectors], of_x[kVectors];
+        channels.load(gradient + o * dy_step, of_dy);
+        unrolled<kTaps>([&](auto t) {
+          channels.load(origin + o * x_step + t * tap_step, of_x);
+          unrolled<kVectors>([&](auto v) { lanes::multiply_add(sum[t][v], of_x[v], of_dy[v]); });
+        });
+      }
     }
     unrolled<kTaps>([&](auto t) {
       unrolled<kVectors>([&](auto v) { lanes::store(sums + (t * kVectors + v) * kLanes, kLanes, sum[t][v]); });
