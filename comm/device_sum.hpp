@@ -2,8 +2,7 @@
 // all ranks, to all of them or each slice to one that owns it, and then gradients never leave the memory of GPUs; or
 // between those of a node, each of which brings its share of the sum to the other nodes by MPI.
 // Sources: NVIDIA, "NCCL 2.28 User Guide", chapters "Creating a Communicator", "In-place Operations" and "Using NCCL
-// with CUDA Graphs"; Rajbhandari et al., "ZeRO", SC20, section 5 (owners); Kurth et al., "Exascale Deep Learning for
-// Climate Analytics", SC18, section V-A.3 (nodes).
+// with CUDA Graphs"; Rajbhandari et al., "ZeRO", SC20, section 5 (owners).
 #pragma once
 
 #include <cstdint>

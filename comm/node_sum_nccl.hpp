@@ -1,7 +1,8 @@
 // DeviceSum where NCCL connects the ranks of a node alone: it leaves each its share of the node's sum of every bucket,
 // which goes to the host's memory; ranks with the same number in their nodes sum these by MPI, all shares at a time,
-// and NCCL brings them to all ranks of the node.  As Kurth et al. on Summit (SC18, section V-A.3), whose shares were
-// those of four ranks that drove a network adapter each.
+// and NCCL brings them to all ranks of the node.
+// Sources: Kurth et al., "Exascale Deep Learning for Climate Analytics", SC18 (there four of a node's six ranks have a
+// share, one for each device of the network); Horovod's hierarchical all-reduce, of September 2018.
 #pragma once
 
 #include <memory>
