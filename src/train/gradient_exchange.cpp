@@ -63,8 +63,6 @@ GradientSum make_sum(Communicator& comm, const TrainOptions& train, const CommOp
 std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, const CommOptions& options,
                               const UpdateOptions& update, const OptimizerOptions& optimizer) {
   if (update.servers > 0) return "update.servers get gradients from the host's memory";
-  const bool nodes = options.reduction == kOnNodes;
-  if (update.sharded && nodes) return "update.sharded gives all ranks slices of their own, not those of a node";
   if (update.sharded && needs_whole_tensors(optimizer))
     return "update.sharded with norms of whole tensors cuts slices for the host's memory";
   if (train.deterministic) return "train.deterministic asks for a fixed order";
@@ -72,7 +70,7 @@ std::string why_no_device_sum(Communicator& comm, const TrainOptions& train, con
   if (train.accumulate > 1) return "train.accumulate adds micro-batches in the host's memory";
   if (!train.batch_epochs.empty()) return "train.batch_epochs adds micro-batches in the host's memory";
   if (options.wire != Wire::kF32) return "comm.wire narrows numbers, which it does not";
-  return why_no_device_sum(comm.transport(), nodes);
+  return why_no_device_sum(comm.transport(), options.reduction == kOnNodes);
 }
 
 /// Whether all of host memory is.  By the sum of squares in f64, which squares of f32 do not overflow.

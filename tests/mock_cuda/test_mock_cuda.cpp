@@ -213,10 +213,10 @@ TEST_F(MockCudaHep, SumsByNcclInNodesAndByMpiBetweenThem) {
     EXPECT_GT(counts["collectives"], 0) << options;
     EXPECT_EQ(counts["all-reduces"], 0) << options;
   }
-  const std::string start = "train" + arguments_ + " train.steps=2 " + train_by;
+  const std::string start = "train" + arguments_ + " --overwrite train.steps=2 " + train_by;
   expect_refused_on_mock(start, 2, "", "\"nccl_mpi\" cannot be used here: all ranks share a node");
   expect_refused_on_mock(start, 3, nodes, "\"nccl_mpi\" cannot be used here: nodes have 2 and 1 ranks");
-  expect_refused_on_mock(start + "update.sharded=true", 4, nodes, "\"nccl_mpi\" cannot be used here: update.sharded");
+  expect_refused_on_mock(start + "update.sharded=true", 4, nodes, "\"nccl_mpi\" gives all ranks the whole sum, but");
 }
 
 TEST_F(MockCudaHep, EndsOnAllRanksWhereNcclFailsOnOne) {
