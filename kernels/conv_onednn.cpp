@@ -46,9 +46,9 @@ class DirectKernel final : public ConvKernel {
     for (const auto& pd : descriptors) {
       const memory::desc format = weights_of(pd);
       if (find(format) < packed_.size()) continue;
-      packed_.push_back({format,
-                         make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads()),
-                         PointPacking::of(tiles[0], pass, format), packed_bytes_});
+      Packed& copy = packed_.emplace_back(Packed{format, packed_bytes_, PointPacking::of(tiles[0], pass, format)});
+      if (!copy.points)
+        copy.reorder = make_reorder(plain_weights(tiles[0], memory::data_type::f32), format, omp_get_max_threads());
       packed_bytes_ += padded(format.get_size());
     }
     const ThreadScope threads(tiles[0].threads);
@@ -111,9 +111,9 @@ class DirectKernel final : public ConvKernel {
   };
   struct Packed {
     memory::desc format;
-    Call reorder;
-    std::optional<PointPacking> points;  // in its place
-    std::size_t offset;                  // in the packed weights, in bytes
+    std::size_t offset;  // in the packed weights, in bytes
+    std::optional<PointPacking> points;
+    Call reorder = {};  // where that is empty
   };
 
   std::size_t find(const memory::desc& format) const {
